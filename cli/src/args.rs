@@ -81,7 +81,7 @@ impl CommandLine {
         Ok(Config { mouse: config.mouse && !self.no_mouse, price, ..config })
     }
 
-    /// From the command line, else from the environment.
+    /// The price from the command line, else from the environment.
     fn price(&self) -> Result<Option<Price>, UsageError> {
         let named =
             std::env::var(PRICE).ok().filter(|text| self.gpu_hour_price.is_none() && !text.is_empty());

@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The screen on a recording.
+/// Shows a recording on the screen.
 fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let config = line.config()?;
@@ -103,7 +103,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The screen.
+/// Shows the screen.
 fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
     let args = &line.watch;
     let (hosts, config) = (args.hosts()?, line.config()?);

@@ -1,4 +1,4 @@
-//! Finds the other parts of xpu-top: beside this program, as built or as installed by the wheel.
+//! Finds the other parts of xpu-top: next to this program, as built or as installed by the wheel.
 
 use std::{
     env, io,
@@ -56,7 +56,7 @@ pub struct Parts {
 
 impl Parts {
     pub fn beside_this_program() -> io::Result<Self> {
-        // The kernel resolves links, so a link to the program in another directory does no harm.
+        // The kernel resolves links, so a link to the program from another directory works.
         Ok(Self::beside(&env::current_exe()?))
     }
 

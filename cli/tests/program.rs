@@ -70,7 +70,7 @@ fn usage_is_64_and_help_is_not_an_error() {
 #[test]
 fn nobody_there_is_a_document_and_3() {
     let home = Home::new("nobody");
-    // Ports this low are free on a separate loopback address.
+    // Ports as low as these are free on a separate loopback address.
     let (code, document, said) = home.xpu_top("status --json --hosts 127.99.99.99:1");
     assert_eq!(code, 3, "{said}");
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();
@@ -92,7 +92,7 @@ fn a_line_of_the_hosts_file_that_makes_no_sense_is_reported_and_the_rest_is_used
 fn run_becomes_the_program_and_passes_on_its_exit_code() {
     let home = Home::new("run");
     let (code, said, _) = home.xpu_top("run --no-collector -- printenv XPU_TOP_JOB");
-    // Without the hook beside it, the program still starts.
+    // The program also starts without the hook next to it.
     assert!((code, said.as_str()) == (0, "printenv\n") || (code, said.as_str()) == (1, ""), "{code} {said}");
     let output = home.command().args(["run", "--no-collector", "--", "sh", "-c", "exit 7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(7));
@@ -120,7 +120,7 @@ fn a_key_is_made_once_and_for_its_owner() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-/// Whether the other parts are beside the program; without them `run` watches nothing.
+/// Whether the other parts are next to the program; without them, `run` watches nothing.
 fn is_built_whole() -> bool {
     std::path::Path::new(env!("CARGO_BIN_EXE_xpu-top")).with_file_name("libxpu_hook.so").exists()
 }
@@ -225,7 +225,7 @@ fn free_base() -> u16 {
         .unwrap()
 }
 
-/// Runs a program under a collector of its own: with a pipe under number 9, and SIGCHLD ignored.
+/// Runs a program under a collector of its own, with a pipe under number 9 and with SIGCHLD ignored.
 #[test]
 fn a_collector_keeps_nothing_of_the_job_open() {
     let home = Home::new("open");
@@ -245,7 +245,7 @@ fn a_collector_keeps_nothing_of_the_job_open() {
     assert!(collector.process().is_some(), "it serves");
 }
 
-/// As the first process of a container, the program gets every orphan as its child.
+/// The first process of a container becomes the parent of every orphan.
 #[test]
 fn a_program_that_waits_for_all_its_children_waits_for_no_collector() {
     let home = Home::new("children");

@@ -4,7 +4,8 @@ use tokio::sync::mpsc;
 pub use xpu_wire::{endpoint::Endpoint, link::Link};
 use xpu_wire::{frame::Frame, id::HostName};
 
-/// Arrivals that may wait for the screen: a source that finds the queue full drops and counts.
+/// Largest number of arrivals that wait for the screen. If the queue is full, the source drops them and
+/// counts.
 pub const QUEUE: usize = 4096;
 
 /// source --Arrival--> watch, status, demo
@@ -13,8 +14,8 @@ pub type Arrivals = mpsc::Receiver<Arrival>;
 #[derive(Clone, Debug)]
 pub enum Arrival {
     Frame(Box<Frame>),
-    /// The way to one host changed.
+    /// The state of the connection to one host changed.
     Link(Endpoint, Link),
-    /// The host's name, by its collector.
+    /// The host's name, as its collector reports it.
     Name(Endpoint, HostName),
 }

@@ -1,5 +1,6 @@
-//! Taking a capture: the ranks get a step, or a time, in the future. Each answers whether it can record from
-//! there; none waits for another. If a rank is already past it, all ranks get a later one, once.
+//! Takes a capture. All ranks get the same step, or begin of a period, in the future, and each answers
+//! whether it can record from there. No rank waits for another. If a rank is already past it, all ranks get a
+//! later one, once.
 
 mod appointment;
 mod extent;
@@ -68,7 +69,7 @@ const FAREWELL: Duration = Duration::from_millis(300);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Interval of checks whether the job hangs: then its stacks belong to it, and no step is awaited.
+/// Interval of checks whether the job hangs: then the file gets the job's stacks, and no step is awaited.
 const EXAMINE: Duration = Duration::from_secs(1);
 
 /// Time for the ranks of a hung job to send their data.
@@ -108,7 +109,7 @@ pub struct Taking<'a> {
     examined: Instant,
     /// Why the job hangs.
     stall: Option<String>,
-    /// No step is waited for any more.
+    /// Whether steps are no longer awaited.
     hurried: bool,
 }
 
@@ -118,7 +119,7 @@ impl fmt::Debug for Taking<'_> {
     }
 }
 
-/// The steps that all ranks record, or the time.
+/// The steps, or the period, that all ranks record.
 struct Appointment {
     first: Step,
     steps: u32,
@@ -126,7 +127,7 @@ struct Appointment {
 }
 
 impl Appointment {
-    /// With a time, and no steps.
+    /// An appointment for a period, without steps.
     fn time(window: CaptureWindow) -> Self {
         Self { first: Step(0), steps: 0, window: Some(window) }
     }
@@ -134,7 +135,7 @@ impl Appointment {
 
 impl<'a> Taking<'a> {
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// Fails if the file exists or cannot be written.
     pub fn begin(
         request: Request<'_>,
         following: &'a mut Following,
@@ -170,7 +171,7 @@ impl<'a> Taking<'a> {
     /// Runs the capture to its end.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
         let outcome = self.run(arrivals).await;
         if let Err(error) = outcome {
@@ -299,7 +300,7 @@ impl<'a> Taking<'a> {
         .await?;
         if !self.tally.is_over() {
             self.live.end_capture(self.tally.job().clone(), self.tally.order().number);
-            // It goes out with the next sweep of the connections.
+            // The order is sent with the next sweep of the connections.
             self.arrive(arrivals, Instant::now() + FAREWELL, |_: &Self| false).await?;
         }
         if self.plan.python.is_some() {
@@ -335,12 +336,12 @@ impl<'a> Taking<'a> {
                     if let Arrival::Frame(frame) = &arrival {
                         self.tally.take(frame);
                         self.samples.take(frame);
-                        // An abandoned attempt keeps nothing.
+                        // Frames of an abandoned attempt are not kept.
                         if self.tally.keeps(frame) && self.samples.keeps(frame) {
                             self.recording.take(frame)?;
                         }
                     }
-                    // Only a replay needs details; here they would waste memory.
+                    // Only the file needs details; here they would waste memory.
                     if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
                         self.following.take(arrival);
                     }
@@ -370,8 +371,8 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// The file also gets a hung job's stacks. No rank will reach the last step, so the data so far is
-    /// requested now.
+    /// If the job hangs, the file also gets its stacks. No rank will reach the last step, so the data so far
+    /// is requested now.
     fn examine(&mut self) {
         if self.examined.elapsed() < EXAMINE {
             return;
@@ -390,14 +391,14 @@ impl<'a> Taking<'a> {
             (self.report)(News::Word("the job hangs: capturing what the ranks still have".to_owned()));
             self.stall = Some(evidence);
         }
-        // A job that hangs after the last step has sent everything. A time ends by itself, except for
+        // A job that hangs after the last step has sent everything. A period ends by itself, except for
         // unfinished GPU work.
         if self.stall.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
             self.hurry();
         }
     }
 
-    /// Every rank sends what it has, and records no more.
+    /// Orders every rank to send its data so far and to stop recording.
     fn hurry(&mut self) {
         self.hurried = true;
         self.deadline = self.deadline.min(Instant::now() + DRAIN);

@@ -55,7 +55,7 @@ impl Filter {
         &self.text
     }
 
-    /// Only a part of a host's name, which a half-typed field name is as well.
+    /// Whether it is only a part of a host's name, as a half-typed field name also is.
     pub fn is_word(&self) -> bool {
         matches!(self.expression, Expression::Word { .. }) && !self.text.contains(['=', '~', ':'])
     }

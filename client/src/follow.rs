@@ -1,4 +1,4 @@
-//! Arrivals without a screen: their sum, and whether every host and rank has been heard.
+//! Arrivals without a screen: the resulting state, and whether every host and rank has been heard.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use crate::arrival::{Arrival, Endpoint, Link};
 pub const LATELY: Duration = Duration::from_mins(1);
 const LATELY_BYTES: usize = 32 << 20;
 
-/// What arrived so far.
+/// The data that arrived so far.
 #[derive(Debug)]
 pub struct Following {
     endpoints: BTreeSet<Endpoint>,
@@ -78,7 +78,7 @@ impl Following {
         self.chronicle = Some(Box::default());
     }
 
-    /// Looks for findings, if they are recorded and a look is due.
+    /// Evaluates findings, if they are recorded and an evaluation is due.
     fn look(&mut self) {
         let Some(mut chronicle) = self.chronicle.take() else { return };
         if let Some(job) = self.job() {
@@ -91,8 +91,8 @@ impl Following {
         self.chronicle = Some(chronicle);
     }
 
-    /// From now on the last minute is kept as received, after the blocks that another follower received
-    /// `before`: the time before a finding.
+    /// From now on, keeps the frames of the last minute as received. They follow the blocks that another
+    /// follower received `before`, so that the time before a finding is included.
     pub fn remember(&mut self, before: Vec<SealedBlock>) {
         let mut ring = Ring::new(LATELY_BYTES, LATELY);
         for block in before {
@@ -115,7 +115,7 @@ impl Following {
             due.extend(packer.push(now, frame)?);
             Ok(due)
         });
-        // Findings need no frame that is too large to keep.
+        // A frame that is too large to keep is not needed for findings.
         blocks.into_iter().flatten().for_each(|block| ring.push(block));
     }
 
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(status.exit_code(), xpu_model::status::ExitCode::NoData);
     }
 
-    /// Ranks of other jobs are not waited for.
+    /// The client does not wait for ranks of other jobs.
     #[test]
     fn only_the_ranks_of_the_job_that_was_named_are_awaited() {
         let mut following = Following::new([], Some("gone".into()));

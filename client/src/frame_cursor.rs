@@ -15,8 +15,8 @@ use xpu_wire::{frame::Frame, id::Rank, unit::Moment};
 
 use crate::kept;
 
-/// Time before the target that is read again, whatever it costs: rates and findings need half a minute of
-/// digests, and the one before them.
+/// Time before the target that is read again, even if that is slow: rates and findings need half a minute of
+/// digests, and the digest before them.
 const LEAST: Duration = Duration::from_secs(36);
 
 /// Additional time before the target, as much as can be read quickly: for a small job, the whole recording.
@@ -27,11 +27,11 @@ pub struct FrameCursor {
     recording: Recording,
     /// Blocks of frames in order of their beginnings.
     entries: Vec<Entry>,
-    /// The first that has not been read.
+    /// The first block that has not been read.
     next: usize,
-    /// Reads the blocks of a long distance ahead.
+    /// Reads blocks in advance over a long distance.
     reader: Option<Reader>,
-    /// Read and not yet shown.
+    /// Frames that were read and are not yet shown.
     ahead: VecDeque<(Moment, Frame)>,
     /// Ranks whose details are read.
     ranks: BTreeSet<Rank>,
@@ -51,7 +51,7 @@ impl FrameCursor {
     /// A file, or a folder that a collector keeps of a hang.
     ///
     /// # Errors
-    /// Where the file cannot be read, or holds nothing to show.
+    /// Fails if the file cannot be read, or holds nothing to show.
     pub fn open_file(path: &Path) -> Result<Self, ReplayError> {
         let opened = if path.is_dir() { kept::open(path) } else { Recording::open_file(path) };
         opened.map(Self::new).map_err(|error| ReplayError { path: path.to_owned(), error })
@@ -95,7 +95,7 @@ impl FrameCursor {
         &self.ranks
     }
 
-    /// Words for what could not be read so far.
+    /// Texts about what could not be read so far.
     pub fn complaints(&self) -> Vec<String> {
         let mut all: Vec<_> = self.recording.damage().iter().map(ToString::to_string).collect();
         if all.len() > 3 {
@@ -144,7 +144,8 @@ impl FrameCursor {
 
     /// The next frame that arrived at `to` or before.
     pub fn next(&mut self, to: Moment) -> io::Result<Option<(Moment, Frame)>> {
-        // Only when something in it is next: unpacked blocks take many times their size in the file.
+        // A block is read only when a frame in it is next: unpacked, it takes many times its size in the
+        // file.
         let due = |cursor: &Self, entry: &Entry| {
             entry.first <= to && cursor.ahead.front().is_none_or(|(at, _)| *at > entry.first)
         };
@@ -171,7 +172,7 @@ impl FrameCursor {
         let read = self.reader.as_mut().and_then(|reader| reader.block(self.next));
         self.next += 1;
         if read.is_none() {
-            // Not read ahead, or damaged; the recording notes damage.
+            // The block was not read in advance, or it is damaged; the recording notes damage.
             self.reader = None;
         }
         let read = match read {

@@ -1,5 +1,5 @@
 //! The folder that a collector keeps of a hang, as one recording: merged with the folders of the job's other
-//! hosts that lie beside it.
+//! hosts in the same place.
 
 use std::{
     cmp::Reverse,
@@ -18,7 +18,7 @@ const ONE: Duration = Duration::from_mins(2);
 /// Size limit of all folders together, in bytes.
 const MOST_BYTES: u64 = 512 << 20;
 
-/// What one host keeps of a hang.
+/// The data that one host keeps of a hang.
 struct Kept {
     path: PathBuf,
     recording: Recording,
@@ -71,7 +71,7 @@ fn together(named: Kept, others: Vec<Kept>) -> Result<Recording, RecordingError>
     header.hosts.extend(others.iter().flat_map(|other| other.recording.header().hosts.clone()));
     let mut writer = Writer::begin(Vec::new(), &header)?;
     for Kept { path, recording } in [named].into_iter().chain(others) {
-        // A file that disappeared meanwhile counts as never there.
+        // A file that disappeared meanwhile is ignored.
         let Ok(bytes) = fs::read(&path) else { continue };
         if writer.totals().bytes + bytes.len() as u64 > MOST_BYTES {
             break;

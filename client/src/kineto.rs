@@ -1,7 +1,7 @@
 //! Traces by PyTorch's own profiler of the same steps of all ranks, in a folder.
 //!
-//! First all ranks are asked for the state of their Kineto; then all get one order, early enough for each to
-//! have polled; then their traces are fetched, part by part.
+//! First, all ranks are asked for the state of their Kineto. Then all get one order, early enough for each to
+//! poll before the trace begins. Then their traces are fetched, part by part.
 
 mod fetch;
 mod manifest;
@@ -41,7 +41,7 @@ use crate::{
     live::Live,
 };
 
-/// How long ranks may take to report: Kineto asks every five seconds.
+/// How long ranks may take to report: Kineto polls every five seconds.
 const HEARD: Duration = Duration::from_millis(6500);
 
 /// How long the ranks' step rate is measured.
@@ -59,14 +59,14 @@ const FAREWELL: Duration = Duration::from_millis(300);
 /// Time in addition to the steps: Kineto writes slowly, and the trace must be fetched.
 const WRITING: Duration = Duration::from_mins(2);
 
-/// The request to each rank: steps, or a time.
+/// The request to each rank: steps, or a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub steps: Option<u32>,
     pub duration: Option<Duration>,
     /// The earliest begin.
     pub start_in: Option<Duration>,
-    /// Time limit; by default as long as it takes and some minutes for writing.
+    /// Time limit. By default, the time of the trace and some minutes for writing.
     pub wait: Option<Duration>,
     pub options: KinetoOptions,
 }
@@ -74,7 +74,7 @@ pub struct Wanted {
 /// Called with messages while the traces are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Which steps, or which time.
+    /// Which steps, or which period.
     Planned(KinetoWindow),
     Line(String),
 }
@@ -97,7 +97,7 @@ pub fn files(folder: &Path, ranks: &[Rank]) -> Vec<PathBuf> {
     [Manifest::path(folder)].into_iter().chain(traces).collect()
 }
 
-/// A job that is followed, its ranks, and the way to them.
+/// A job that is followed, its ranks, and the connection to them.
 #[derive(Debug)]
 pub struct Subject {
     pub job: JobName,
@@ -110,7 +110,7 @@ pub struct Subject {
 /// Takes the traces of these ranks into a folder.
 ///
 /// # Errors
-/// Where the folder cannot be written.
+/// Fails if the folder cannot be written.
 pub async fn trace(
     folder: &Path,
     subject: Subject,
@@ -148,7 +148,7 @@ struct Tracing<'a> {
     live: Live,
     stop: Stop,
     report: &'a mut dyn FnMut(News),
-    /// When they were asked last.
+    /// When the ranks were last asked.
     asked: Option<Instant>,
     /// The last line shown.
     said: String,
@@ -178,7 +178,7 @@ impl Tracing<'_> {
         self.finish(&order, &plan).await
     }
 
-    /// Waits until each rank has answered, and each silent Kineto has had time to ask.
+    /// Waits until each rank has answered, and each silent Kineto has had time to poll.
     async fn ask_how_they_stand(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
         let by_steps = self.wanted.steps.is_some();

@@ -1,7 +1,8 @@
 //! A live job: one thread is connected to every host's collector and passes on their frames.
 //!
-//! One SUB hears all hosts. One DEALER per host asks for snapshots; the answers also show that the host is
-//! up. Frames wait in a bounded queue; if it is full they are dropped, and later frames count them.
+//! One SUB socket receives from all hosts. One DEALER socket per host requests snapshots, whose arrival also
+//! shows that the host is up. Frames wait in a bounded queue. If it is full, frames are dropped, and later
+//! frames carry their number.
 
 mod follower;
 mod outbox;
@@ -54,7 +55,7 @@ pub enum Order {
 impl Live {
     /// Asks for the full summaries of these ranks only.
     pub fn watch_ranks(&self, ranks: Option<WatchedRanks>) {
-        // The thread ends only without receivers: then nobody misses the order.
+        // The thread ends only if there are no receivers, and then the order is not needed.
         let _ = self.orders.send(Order::WatchRanks(ranks));
     }
 
@@ -76,14 +77,14 @@ impl Live {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: false, natively });
     }
 
-    /// Like [`Self::stacks`] with native frames, for a hung job, and what runs on its GPUs: **that ends the
+    /// Like [`Self::stacks`] with native frames, for a hung job, and the kernels on its GPUs. **This ends the
     /// job**.
     pub fn gpu_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::GpuStacks { job, ranks });
     }
 
-    /// Asks every host with living ranks of the job to let these ranks record some steps, or a time. Answers
-    /// and recorded data arrive as frames.
+    /// Asks every host with living ranks of the job to let these ranks record some steps, or a period.
+    /// Answers and recorded data arrive as frames.
     pub fn capture(
         &self,
         job: JobName,
@@ -116,7 +117,7 @@ impl Live {
         let _ = self.orders.send(Order::Sample { job, ranks, order });
     }
 
-    /// Takes that back.
+    /// Ends a capture that was requested.
     pub fn end_capture(&self, job: JobName, number: u64) {
         let _ = self.orders.send(Order::EndCapture { job, number });
     }
@@ -130,7 +131,7 @@ impl Live {
 
 #[cfg(test)]
 impl Live {
-    /// Without collectors; its requests come out here.
+    /// A handle without collectors, and the receiver of its requests.
     pub fn deaf() -> (Self, mpsc::Receiver<Order>) {
         let (orders, ordered) = mpsc::channel();
         (Self { orders }, ordered)
@@ -143,7 +144,7 @@ pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>)
     connect_with(endpoints, key, job, past)
 }
 
-/// The same for a capture: only as much history as detects stragglers.
+/// The same for a capture: requests only as much history as is needed to detect stragglers.
 pub fn connect_to_capture(
     endpoints: Vec<Endpoint>,
     key: Option<Key>,
@@ -171,7 +172,7 @@ fn connect_with(
     (Live { orders }, receiver)
 }
 
-/// Without sockets no requests are possible.
+/// Without sockets, no requests are possible.
 fn report_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
     let endpoint = Endpoint { host: "this host".to_owned(), base: BasePort::DEFAULT, ssh: None };
     let why = format!("libzmq: {error}; too many open files? raise `ulimit -n`");

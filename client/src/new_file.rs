@@ -1,4 +1,4 @@
-//! Output files: they never replace a file, follow a link, or stay behind half written.
+//! Output files. They never replace a file or follow a link, and no half-written file is left behind.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,7 +11,7 @@ use std::{
 #[error("{0}")]
 pub struct NotWritable(String);
 
-/// A file that is not there yet.
+/// Creates a file that does not exist yet.
 pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
@@ -19,7 +19,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Writes all of it.
 ///
 /// # Errors
-/// Where it is there already, or cannot be written to its end.
+/// Fails if the file exists already, or cannot be written completely.
 pub fn write(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
@@ -29,7 +29,7 @@ pub fn write(
     let mut out = BufWriter::new(file);
     let filled = fill(&mut out).and_then(|()| Ok(out.flush()?));
     filled.map_err(|error| {
-        // The next try may have its name.
+        // The next attempt may use this name.
         let _ = fs::remove_file(path);
         failed(error)
     })
@@ -46,7 +46,7 @@ pub fn why_not(error: &io::Error) -> String {
 /// Refuses an unwritable path before the work begins; `-` is standard output.
 ///
 /// # Errors
-/// With what to do.
+/// The error says what to do.
 pub fn check(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), NotWritable> {
     for path in paths {
         let path = path.as_ref();
@@ -66,7 +66,7 @@ pub fn check(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), No
 /// Refuses existing files before it creates any.
 ///
 /// # Errors
-/// With what to do.
+/// The error says what to do.
 pub fn check_absent(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), NotWritable> {
     let taken = paths.into_iter().find(|path| path.as_ref().symlink_metadata().is_ok());
     taken.map_or(Ok(()), |path| {

@@ -33,7 +33,7 @@ pub struct Seen {
 }
 
 impl RecordingWriter {
-    /// A file that is not there yet.
+    /// Creates a file that does not exist yet.
     pub fn begin(path: &Path, header: &Header) -> io::Result<Self> {
         let path = path.to_owned();
         match Writer::begin(new_file::create(&path)?, header) {
@@ -52,7 +52,7 @@ impl RecordingWriter {
         }
         let full = self.packer.push(Moment::now(), frame)?;
         self.write(full.into_iter().collect())?;
-        // Each rank's captured data is in its own blocks: damage to one costs no other.
+        // Each rank's captured data is in its own blocks: damage to one does not affect another.
         if matches!(frame.body, Body::CapturePart(_) | Body::PythonSamples(_)) {
             let part = self.packer.rest()?;
             self.write(part)?;
@@ -64,7 +64,7 @@ impl RecordingWriter {
         blocks.iter().try_for_each(|block| self.writer.write(block))
     }
 
-    /// It has no useful content: the next attempt may use its name.
+    /// Removes a file without useful content, so that the next attempt may use its name.
     pub fn discard(self) {
         let _ = fs::remove_file(&self.path);
     }

@@ -1,4 +1,4 @@
-//! The ranks whose details are requested, if those of all would be too much.
+//! The ranks whose details are requested, if the details of all ranks would be too much.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,10 @@ pub const MOST: usize = 64;
 /// Ranks that represent a larger job.
 const SAMPLE: usize = 32;
 
-/// Those among them that findings may name; the others are spread evenly.
+/// Number of them that findings may name; the others are spread evenly.
 const NAMED: usize = 16;
 
-/// All ranks of a small job; of a large one the selected ones and those in findings, and others spread
-/// evenly.
+/// All ranks of a small job. In a large job: the selected rank, ranks in findings, and others spread evenly.
 pub fn sample(job: &Job, selected: Option<Rank>, findings: &[Finding]) -> BTreeSet<Rank> {
     let all = job.ranks().len();
     if all <= MOST {

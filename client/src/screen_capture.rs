@@ -1,4 +1,4 @@
-//! Captures started from the screen, one at a time: a separate thread with its own connection to the
+//! Captures started from the screen, one at a time. A separate thread with its own connection to the
 //! collectors takes each.
 
 use std::{
@@ -29,7 +29,7 @@ use crate::{
 pub const STEPS: u32 = 3;
 pub const STEPS_BEFORE: u32 = 20;
 
-/// Limits: for hosts to list their jobs, and for a whole capture.
+/// Time limits for hosts to list their jobs, and for a whole capture.
 const LOOK: Duration = Duration::from_secs(5);
 const WAIT: Duration = Duration::from_mins(2);
 
@@ -51,7 +51,7 @@ impl Standing {
     }
 }
 
-/// Which hosts, and the key to them.
+/// The hosts, and the key to them.
 #[derive(Clone, Debug)]
 pub struct Targets {
     pub endpoints: Vec<Endpoint>,
@@ -111,7 +111,7 @@ impl Capturer {
     }
 }
 
-/// A capture under way is ended, and its file closed.
+/// Ends a capture under way, and closes its file.
 impl Drop for Capturer {
     fn drop(&mut self) {
         self.end();
@@ -172,7 +172,7 @@ pub(crate) async fn living(following: &mut Following, arrivals: &mut Arrivals, j
     ranks.filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect()
 }
 
-/// Until all hosts have answered or had time to.
+/// Waits until all hosts have answered or had time to.
 pub(crate) async fn hear_all(following: &mut Following, arrivals: &mut Arrivals) {
     let deadline = Instant::now() + LOOK;
     while !following.is_complete() {

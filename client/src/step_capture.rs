@@ -1,4 +1,5 @@
-//! Captures of a few steps, taken repeatedly for an analysis, and only while all ranks of the job train.
+//! Captures of a few steps, taken repeatedly for an analysis. They are taken only while all ranks of the job
+//! train.
 
 use std::{path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -13,7 +14,7 @@ use crate::{
     screen_capture::{Targets, hear_all},
 };
 
-/// Longest time of a capture, besides its steps.
+/// Longest time of a capture, in addition to its steps.
 const WAIT: Duration = Duration::from_mins(1);
 
 /// Why there is no capture.
@@ -33,11 +34,11 @@ fn names(jobs: &[JobName]) -> String {
     jobs.iter().map(JobName::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Captures the next steps of all ranks of a job, the named one or the only one, into a new file. Returns the
+/// Captures the next steps of all ranks of the named job, or of the only one, into a new file. Returns the
 /// job's name.
 ///
 /// # Errors
-/// If a rank does not train, or not all ranks recorded all steps. Then the file may exist.
+/// Fails if a rank does not train, or not all ranks recorded all steps. The file may then exist.
 pub async fn take(
     targets: &Targets,
     job: Option<&JobName>,

@@ -45,7 +45,7 @@ pub const FORMS: &str =
 pub fn moment_within(text: &str, span: Span) -> Result<Moment, String> {
     let Span { first, last } = span;
     let meant = moment(text, span).ok_or_else(|| format!("--at {text}: {FORMS}"))?;
-    // The second that is named is meant whole.
+    // A named second includes its whole length.
     if meant < first || meant >= last.after(Duration::from_secs(1)) {
         return Err(format!(
             "--at {text}: the recording is from {} to {} UTC, {} long; {FORMS}",

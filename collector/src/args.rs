@@ -95,7 +95,7 @@ pub(crate) struct Args {
     /// Print the token that belongs to the key, and exit
     #[arg(long)]
     pub(crate) print_token: bool,
-    /// Descriptor to write `ready` or what is wrong to
+    /// Descriptor to which to write `ready`, or the error
     #[arg(long, value_name = "FD", hide = true)]
     pub(crate) ready_fd: Option<i32>,
     /// Read the stacks of this process, write them to standard output, and exit
@@ -119,7 +119,7 @@ pub(crate) struct Args {
     /// With native frames: each thread is stopped for a moment
     #[arg(long, hide = true)]
     pub(crate) native: bool,
-    /// With what runs on its GPUs, by a core dump that ends it
+    /// Also read the kernels on its GPUs, from a core dump that ends the process
     #[arg(long, hide = true)]
     pub(crate) gpus: bool,
 }
@@ -253,7 +253,7 @@ impl Args {
             price: self.http.gpu_hour_price,
         };
         let bound = choose_address(self.bind, self.key()?.is_some(), self.insecure)?;
-        // A relay has no other use for the directory: without one it only keeps no captures.
+        // A relay uses the directory only to keep captures; without one it keeps none.
         let captures = self.runtime().ok().map(|runtime| self.capture_way(&runtime, bound));
         Ok(Some(HttpConfig {
             addresses,

@@ -9,7 +9,7 @@ const REMEMBERED: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
-    /// The latest last.
+    /// The latest is last.
     asked: VecDeque<(u64, Address)>,
 }
 

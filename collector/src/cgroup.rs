@@ -1,4 +1,4 @@
-//! The kernel's files with a process's control group counters (`cgroups(7)`).
+//! The kernel's files with the counters of a process's control group (`cgroups(7)`).
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use xpu_wire::id::Pid;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// A controller's file: of version 2, and of version 1.
+/// A controller's file, in version 2 and in version 1 of cgroups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Files {
     pub controller: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Candidate files of this process, its own group's first, then those of the groups around it. Seen from
+    /// Candidate files of this process, its own group's first, then those of the enclosing groups. Seen from
     /// inside a container, its own group is the root.
     pub(crate) fn of(self, pid: Pid) -> Vec<PathBuf> {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();

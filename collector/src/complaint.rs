@@ -28,7 +28,7 @@ impl Complaints {
         }
     }
 
-    /// The number that the next line stands for, if a line is due.
+    /// The number of events that the next line represents, if a line is due.
     fn count(&mut self, about: &'static str, now: Moment) -> Option<u64> {
         let kind = self.kinds.entry(about).or_default();
         kind.count += 1;

@@ -20,7 +20,7 @@ impl Counting {
             return *next;
         }
         if self.next.len() >= STREAMS {
-            // Readers take a number that goes back as a restarted collector.
+            // If a number goes back, readers assume that the collector restarted.
             self.next.clear();
         }
         self.next.insert(stream.to_owned(), 0);

@@ -1,4 +1,4 @@
-//! Whether ranks get the CPU time they need, and whether they use any, by the kernel's counters:
+//! Whether ranks get the CPU time they need, and whether they use any. The kernel's counters show it:
 //! `/proc/PID/task/TID/schedstat`, `/proc/PID/io`, the `cpu.stat` of the process's control group, and whether
 //! the process is stopped.
 
@@ -14,7 +14,8 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Every tenth reading reads all threads of a process, the others only those that were busy then.
+/// Every tenth reading reads all threads of a process. The readings in between read only those that were busy
+/// then.
 const ALL_EVERY: u32 = 10;
 
 /// Threads read per process, and busy ones that are followed.
@@ -29,7 +30,7 @@ const BUSY: f64 = 0.01;
 const BUSY_SHARE: f64 = 0.25;
 const BUSY_BYTES: f64 = 1e6;
 
-/// What one process did since the previous reading.
+/// The activity of one process since the previous reading.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CpuReading {
     pub(crate) wait: RankCpu,
@@ -227,21 +228,21 @@ mod tests {
         });
     }
 
-    /// The main thread of a process that computes; one that writes and sleeps in between; one that waits.
+    /// The main threads of three processes: one computes, one writes and sleeps in between, and one waits.
     #[test]
     fn who_computes_or_writes_is_busy_and_who_waits_is_not() {
         let mut cpus = Cpus::default();
         let mut busy = |script: &str| {
             let mut child = std::process::Command::new("python3").args(["-c", script]).spawn().unwrap();
             let (pid, until) = (Pid(child.id()), Instant::now() + Duration::from_secs(30));
-            // It has begun once it is busy; one that is not is looked at for longer.
+            // A process that computes or writes is read until it is busy, the other one for longer.
             let mut readings = Vec::new();
             while readings.last() != Some(&true) && readings.len() < 30 && Instant::now() < until {
                 thread::sleep(Duration::from_millis(100));
                 let reading = cpus.read(Rank(0), pid, Moment::now());
                 readings.extend(reading.map(|reading| reading.is_busy));
                 if script.starts_with("import time") && readings.len() < 15 {
-                    // Python itself is loaded meanwhile.
+                    // Python itself is still loading in these readings.
                     readings.pop_if(|busy| *busy).is_some().then(|| readings.push(false));
                 }
             }

@@ -1,4 +1,4 @@
-//! The health of this host's GPUs, of those that ranks run on.
+//! The health of the GPUs of this host on which ranks run.
 //!
 //! A call to the management library (NVML) can block for long if a GPU is faulty, so a separate thread reads
 //! each GPU and stores its values in a [`Slot`]. The serving thread only reads the slot, and reports the age
@@ -26,20 +26,20 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// A GPU that nobody has asked for during this time is no longer read.
+/// A GPU is no longer read after this time without a request for it.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// A GPU that could not be found, or a library that could not be opened, is tried again after this time.
 const TRY_AGAIN: Duration = Duration::from_mins(1);
 
-/// GPUs read in total; a host has tens. Workers report their GPU: a wrong one costs a thread.
+/// GPUs read in total; a host has tens. Workers report their GPU, and a wrong one costs a thread.
 const MOST: usize = 64;
 
-/// Where the thread of one GPU stores its values. No lock of it is held during a library call.
+/// Where the thread of one GPU stores its values. None of its locks is held during a library call.
 #[derive(Debug, Default)]
 struct Slot {
     reading: Mutex<Option<DeviceReading>>,
-    /// What it moved and computed, and when that was read.
+    /// The GPU's load, and the time of that reading.
     load: Mutex<Option<(Moment, GpuLoad)>>,
     /// `None` while errors cannot be received.
     xids: Mutex<Option<Xids>>,
@@ -89,7 +89,7 @@ impl Devices {
         Some(reading)
     }
 
-    /// What a GPU that is read moved and computed in the last seconds.
+    /// The load of a GPU in the last seconds, if it is read.
     pub(crate) fn load(&self, uuid: DeviceUuid, now: Moment) -> Option<GpuLoad> {
         let (read, load) = (*lock(&self.watched.get(&uuid)?.slot.load))?;
         (now.since(read) < DeviceReading::STALE).then_some(load)

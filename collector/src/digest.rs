@@ -1,7 +1,7 @@
 //! A rank's events since its last digest, and the digest made of them.
 //!
-//! A digest covers everything since the one before it, exactly once: no summary or two may lie between two
-//! digests.
+//! A digest covers everything since the previous digest exactly once. There may be one summary between two
+//! digests, or none, or several.
 
 use xpu_wire::{
     frame::{
@@ -15,7 +15,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Timed collectives that wait for the next digest: those of a few summaries, should they arrive at once.
+/// Timed collectives that wait for the next digest: those of a few summaries that arrive at once.
 const WAITING_SAMPLES: usize = 4 * Summary::SAMPLES;
 
 /// Sums of the summaries since the last digest.
@@ -41,7 +41,7 @@ impl Pending {
     /// The share of launching threads' time that went into timing, in millionths; `None` if no time passed.
     pub(crate) fn overhead_ppm(&self) -> Option<u32> {
         let share = (self.interval.0 > 0).then(|| self.spent.0 as f64 / self.interval.0 as f64)?;
-        // A float cast saturates: nothing to refuse.
+        // A float cast saturates, so it cannot fail.
         Some((share * 1e6) as u32)
     }
 
@@ -74,12 +74,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// One that only the ledger page has.
+    /// A communicator that only the ledger page has.
     pub(crate) fn read(line: &CommunicatorReading, now: Moment) -> Self {
         Self { state: line.into(), advanced: now, closed: false }
     }
 
-    /// One in a summary.
+    /// A communicator in a summary.
     pub(crate) fn said(state: &CommunicatorState, now: Moment) -> Self {
         Self { state: state.clone(), advanced: now, closed: false }
     }
@@ -88,8 +88,8 @@ impl Known {
         (self.state.id, self.state.rank) == (state.id, state.rank)
     }
 
-    /// Takes the next summary's state. It may be older than the last reading of the ledger page: counts never
-    /// go back.
+    /// Takes the next summary's state. It may be older than the last reading of the ledger page, so counts
+    /// never decrease.
     pub(crate) fn hear(&self, state: &CommunicatorState, now: Moment) -> Self {
         let (old, mut new) = (&self.state, state.clone());
         if old.entered > new.entered {

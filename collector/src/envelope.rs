@@ -7,7 +7,7 @@ use crate::address::{Address, Identity};
 /// Parts between the peer and the payload: a relay adds one, a REQ one.
 const LONGEST_ROUTE: usize = 8;
 
-/// Longest of these parts: ZeroMQ's identities have no more.
+/// Longest of these parts: ZeroMQ's identities are no longer.
 const LARGEST_PART: usize = 255;
 
 /// A message as received. Parts between the sender and the payload are sent back unchanged, so a DEALER with
@@ -19,7 +19,7 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// The next waiting message, if any. Holds few and small parts, however many were sent.
+    /// The next waiting message, if any. Keeps only few and small parts, however many were sent.
     pub(crate) fn receive(socket: &Socket) -> zmq::Result<Option<Self>> {
         let to = match socket.recv_bytes(DONTWAIT) {
             Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => return Ok(None),

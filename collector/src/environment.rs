@@ -26,7 +26,7 @@ impl Environment {
             let _ = file.take(MOST).read_to_end(&mut bytes);
         }
         let environment = Self(bytes);
-        // If it runs in another container, this number is that of another process here.
+        // If the process runs in another container, another process has its number here.
         let name = environment.value(variable::JOB);
         name.is_none_or(|name| JobName::cleaned(&name) == *job).then_some(environment)
     }

@@ -1,4 +1,4 @@
-//! Failed ranks: where a signal struck is determined from their notes, and the user's plugins run.
+//! Failed ranks: determines from their notes where a signal struck, and runs the user's plugins.
 //!
 //! ```text
 //! departure ─▶ native frames, failed kernel: by separate processes ─▶ report ─▶ viewers
@@ -35,10 +35,11 @@ pub(crate) use surroundings::Surroundings;
 
 use crate::stacks::CrashFrame;
 
-/// Time limit of reading something: the symbols of large libraries are searched, and a core dump has up to some hundred MB.
+/// Time limit of one reading, which searches the symbols of large libraries, or reads a core dump of up to
+/// some hundred MB.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// Processes at the same time, of each kind.
+/// Number of simultaneous processes of each kind.
 const AT_ONCE: usize = 4;
 
 /// Reports that wait for a plugin: if a thousand ranks end at once, a user does not need a thousand mails.
@@ -48,14 +49,14 @@ const WAITING: usize = 256;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Departure {
     pub report: RankExit,
-    /// The data that locates it.
+    /// The note of its fatal signal, from which `frames` are determined.
     pub fault: Option<FaultReading>,
-    /// Where a signal struck, outermost first; known once that data was read.
+    /// The frames at a fatal signal, outermost first; known once that data was read.
     pub frames: Vec<CrashFrame>,
     pub surroundings: Surroundings,
 }
 
-/// What is being read of a departure.
+/// The reading in progress for a departure.
 #[derive(Debug)]
 enum Reading {
     Crash(ChildTask),
@@ -63,7 +64,7 @@ enum Reading {
 }
 
 impl Reading {
-    /// The next of what is unread, if there is any.
+    /// Starts the next reading that is still to be done, if there is one.
     fn begin(program: &Path, departure: &mut Departure, now: Instant) -> Option<Self> {
         let deadline = now + READ_LIMIT;
         let crash = departure.fault.take().and_then(|fault| crash::task(program, &fault, deadline));

@@ -66,12 +66,12 @@ pub struct Upstream {
     pub held: Arc<AtomicBool>,
     /// The hang actions of jobs.
     pub(crate) wishes: Wishes,
-    /// Answers of RAS as they came.
+    /// Unchanged answers of RAS.
     pub(crate) ras: RawAnswers,
 }
 
 impl Upstream {
-    /// Addresses that are unique in this process, and a name that nobody outside can guess.
+    /// Addresses that are unique in this process, and a name that cannot be guessed outside it.
     pub fn within(context: Context) -> Self {
         let random = || RandomState::new().build_hasher().finish();
         let name = [random().to_be_bytes(), random().to_be_bytes()].concat();
@@ -158,7 +158,7 @@ impl Follow {
         self.news.notify_all();
     }
 
-    /// From now on follows without readers too.
+    /// Follows from now on, even without readers.
     pub(crate) fn always(&self) {
         self.lock().always = true;
         self.news.notify_all();
@@ -214,7 +214,7 @@ impl Follow {
         while self.lock().is_wanted() {
             if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
                 asked = Some(Instant::now());
-                // A full queue means that the loop is late.
+                // If the queue is full, the poll loop is late, and another request would not help.
                 let _ = control.send(request(Request::Snapshot), DONTWAIT);
             }
             let mut items: [PollItem<'_>; 2] = [&data, &control].map(|socket| socket.as_poll_item(POLLIN));
@@ -250,7 +250,7 @@ impl Follow {
                 parts => parts?,
             };
             let payload = parts.pop().unwrap_or_default();
-            // An answer has no topic. One that does not decode is missing in the count of its stream.
+            // An answer has no topic. A frame that does not decode is missing in the count of its stream.
             let Ok(frame) = codec::decode(&payload) else { continue };
             let topic = parts.pop().unwrap_or_default();
             match recall {

@@ -1,5 +1,5 @@
 //! Saves the state of a job on disk when it hangs, or when one of its ranks fails: by the next morning the
-//! job, and this collector, may be gone. And runs the user's notification program.
+//! job, and this collector, may be gone. Also runs the user's notification program.
 //!
 //! A viewer within the process, like [`crate::follow`], on a separate thread: it receives what any viewer can
 //! receive, so neither a slow disk nor a user's program can block the poll loop. The file on disk is an
@@ -225,7 +225,7 @@ impl Keeper {
             && stacks.threads.is_empty()
             && self.incidents.get(&stacks.job).is_some_and(Incident::is_held)
         {
-            // The stacks from before stay.
+            // The earlier stacks are kept.
             let why = stacks.why.join("; ");
             tracing::warn!("{}: the kernels of rank {} are not named: {why}", stacks.job, stacks.rank);
             return Ok(());
@@ -245,7 +245,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Of a job that hangs; later answers are about its end.
+    /// Takes RAS's answer about a job that hangs. Later answers are about its end.
     fn take_ras(&mut self, report: &RasReport) {
         let raw = self.upstream.ras.take(&report.job);
         let Some(incident) = self.incidents.get_mut(&report.job).filter(|incident| !incident.is_held())

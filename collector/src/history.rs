@@ -1,9 +1,9 @@
 //! The last day's published frames, coarser with age: a viewer that connects later gets them, and then knows
 //! as much as one that was always connected.
 //!
-//! Every digest of ten minutes, one per ten seconds for two hours, one per minute for a day. They are in
-//! memory, compressed, and in recordings in the runtime directory, from which a restarted collector
-//! continues.
+//! It keeps every digest for ten minutes, one per ten seconds for two hours, and one per minute for a day.
+//! They are in memory, compressed, and in recordings in the runtime directory, from which a restarted
+//! collector continues.
 
 mod thin;
 mod tier;
@@ -22,7 +22,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// A rank takes some 60 bytes for each digest: 170 KiB in all tiers. Frames not yet on disk are lost when a
+/// A rank takes about 60 bytes for each digest: 170 KiB in all tiers. Frames not yet on disk are lost when a
 /// collector is killed.
 const SECONDS: Extent =
     Extent { kept: Duration::from_mins(10), most_bytes: 32 << 20, block: Duration::from_secs(10) };
@@ -38,8 +38,8 @@ const MINUTES: (Duration, Extent) = (
     Extent { kept: Duration::from_hours(24), most_bytes: 64 << 20, block: Duration::from_mins(10) },
 );
 
-/// A history with coarser digests has at least this much of every digest: rules look back half a minute, and
-/// compare it with as much before.
+/// A history with coarser digests has every digest of at least this time: rules look back half a minute, and
+/// compare it with the half minute before.
 const FINE: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
@@ -50,13 +50,13 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// Continues where the collector before it ended; without files if none can be written.
+    /// Continues where the previous collector ended; without files if none can be written.
     pub(crate) fn open(path: &Path, now: Moment) -> Self {
         let coarse =
             |(every, extent), name| (Thinner::new(every), Tier::open(&beside(path, name), extent, now));
         let seconds = Tier::open(path, SECONDS, now);
         let mut coarse = [coarse(TENS, "tens"), coarse(MINUTES, "minutes")];
-        // Each from those above it.
+        // Each tier is filled from the finer ones.
         for at in 0..coarse.len() {
             let (finer, rest) = coarse.split_at_mut(at);
             let [(thinner, tier), ..] = rest else { continue };
@@ -98,7 +98,7 @@ impl Past {
         self.seconds.settle();
         self.coarse.iter_mut().for_each(|(_, tier)| tier.settle());
         let [(_, tens), (_, minutes)] = &self.coarse;
-        // Where the finer tiers begin: no collective occurs twice.
+        // A coarser tier ends where a finer one begins, so that no collective occurs twice.
         let begins = |kept: Duration, every: Duration| {
             let share = length.as_secs_f64() / MINUTES.1.kept.as_secs_f64();
             let given = kept.mul_f64(share.min(1.0)).max(FINE);
@@ -144,7 +144,7 @@ fn take(thinner: &mut Thinner, tier: &mut Tier, frame: &Frame, bytes: &[u8], now
     }
 }
 
-/// From one of the jobs in their present run: an earlier run of the same name is another job.
+/// Whether it is from the present run of one of the jobs: an earlier run of the same name is another job.
 fn is_of(frame: &Frame, jobs: &[(JobName, Moment)]) -> bool {
     let job = match &frame.body {
         Body::Digest(digest) => &digest.job,

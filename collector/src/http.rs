@@ -1,11 +1,11 @@
 //! HTTP: the web page, the Prometheus page, and the API for scripts.
 //!
-//! Two threads beside the poll loop: one serves connections, one is a viewer ([`crate::follow`]) that
-//! receives what any viewer receives. The loop does not know them, so nothing over HTTP can block it.
+//! Two threads run in addition to the poll loop: one serves connections, one is a viewer ([`crate::follow`])
+//! that receives what any viewer receives. The loop does not know them, so nothing over HTTP can block it.
 //!
-//! It listens on this host alone unless there is a key, and then requires a token. Everything an unknown
-//! client can send is bounded: connections ([`door`], [`connection_limit`]), requests a second, bytes of a
-//! body, seconds for each part of a request ([`gate`]).
+//! Without a key it listens on this host alone; with a key it requires a token. Everything an unknown client
+//! can send is bounded: connections ([`door`], [`connection_limit`]), requests a second, bytes of a body,
+//! seconds for each part of a request ([`gate`]).
 
 mod api;
 mod app;
@@ -59,7 +59,7 @@ pub struct HttpConfig {
     pub token: Option<Token>,
     /// `/metrics` needs no token.
     pub open_metrics: bool,
-    /// Options of the pages beside the native metrics.
+    /// Options of the pages, in addition to the native metrics.
     pub pages: Pages,
     /// How captures are made; without it there are none.
     pub captures: Option<CaptureWay>,

@@ -45,7 +45,8 @@ use socket::{Received, Socket};
 /// Interval of attempts to bind a name that another daemon has.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
-/// Datagrams taken before other sockets have their turn, and in a second. A thousand ranks send two hundred.
+/// Datagrams taken before other sockets have their turn, and datagrams taken in a second. A thousand ranks
+/// send two hundred a second.
 const TURN: u32 = 64;
 const A_SECOND: u32 = 5000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -78,7 +79,7 @@ pub(crate) struct Kineto {
     ordered: BTreeMap<JobRank, Ordered>,
     /// Parts requested while too many traces are read, by rank.
     queue: BTreeMap<JobRank, u32>,
-    /// The reading threads ring it; made when the first starts.
+    /// The pipe through which reading threads wake the poll loop; made when the first one starts.
     bell: Option<Bell>,
     /// Datagrams taken in the second that began then.
     taken: (Moment, u32),
@@ -135,7 +136,7 @@ impl Kineto {
         }
     }
 
-    /// What to poll for. A flood stays in the socket until its second is over.
+    /// The descriptors to poll. A flood stays in the socket until its second is over.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let socket = self.socket.as_ref().filter(|_| self.taken.1 < A_SECOND).map(Socket::descriptor);
         let bell = self.bell.as_ref().map(|(heard, _)| heard.as_raw_fd());

@@ -1,8 +1,8 @@
 //! Serves the ranks of one host: takes their summaries, publishes digests, answers requests.
 //!
-//! One thread, one poll loop; separate processes read stacks, separate threads serve pages and receive the
-//! data as viewers do. It runs apart from the workers, so that no viewer can slow one down, and apart from
-//! the viewers, so that a rank's last state stays known after its end.
+//! One thread runs the poll loop. Separate processes read stacks. Separate threads serve pages, and receive
+//! the data as viewers do. The collector is a separate process from the workers, so that no viewer can slow a
+//! worker down, and from the viewers, so that a rank's last state stays known after its end.
 //!
 //! ```text
 //! workers ──Hello, Summary, Goodbye──▶ Roster ──Digest, Detail, Event──▶ viewers

@@ -33,7 +33,7 @@ pub struct Config {
     pub key: Option<Key>,
     /// GPU peaks that override the data sheets.
     pub peaks: Peaks,
-    /// The program that reads stacks with `--read-stacks`: this one.
+    /// The program that reads stacks with `--read-stacks`, which is this one.
     pub reader: PathBuf,
     /// The name that PyTorch's profilers poll.
     pub kineto: KinetoName,
@@ -84,7 +84,8 @@ impl Sockets {
         workers
             .bind(&format!("ipc://{}", path.display()))
             .map_err(|error| OpenError::Ipc { path: path.clone(), error })?;
-        // The socket itself checks the peer's user; a loose umask need not let others connect.
+        // The socket itself checks the peer's user; these permissions keep others out even if the umask is
+        // loose.
         if let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
             tracing::warn!("cannot make {} private: {error}", path.display());
         }
@@ -94,7 +95,7 @@ impl Sockets {
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        // Before the lock is released, so it cannot be a successor's.
+        // The lock is still held, so this socket cannot be a successor's.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,5 @@
-//! What this host, the ranks' processes and their GPUs move and compute in a second, by the kernel's counters and NVML.
+//! What this host, the ranks' processes and their GPUs move and compute in a second, from the kernel's
+//! counters and NVML.
 
 mod host;
 mod process;
@@ -14,7 +15,7 @@ use xpu_wire::{
 use host::HostCounts;
 use process::{ProcessCounts, Processes};
 
-/// The counters at the reading before.
+/// The counters at the previous reading.
 #[derive(Debug, Default)]
 pub(crate) struct Loads {
     before: Option<(Moment, HostCounts)>,
@@ -32,11 +33,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loads {
-    /// One for each job with a rank here; nothing at the first reading.
+    /// One load for each job with a rank here; none at the first reading.
     pub(crate) fn read(&mut self, ranks: impl Iterator<Item = Loaded>, now: Moment) -> Vec<HostLoad> {
         let mut ranks = ranks.peekable();
         if ranks.peek().is_none() {
-            // Nobody asks, and the next difference would cover a long time.
+            // Nothing is requested, and the next difference would cover too long a time.
             *self = Self::default();
             return Vec::new();
         }
@@ -91,7 +92,7 @@ with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:
             os.fsync(file.fileno())
 ";
         let mut command = std::process::Command::new("python3");
-        // Beside this program: /tmp may be in memory, and no disk is written to then.
+        // In the folder of this program: /tmp may be in memory, and then nothing is written to a disk.
         let here = std::env::current_exe().unwrap();
         let folder = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
         let mut child = command.args(["-c", script]).arg(folder.path()).spawn().unwrap();
@@ -102,7 +103,7 @@ with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:
             let [one] = &load.ranks[..] else { return false };
             let cores = one.cpu.unwrap().seconds() / load.interval.seconds();
             let host = load.host.busy(load.interval).unwrap() * f64::from(load.host.cores);
-            // The host's and the processes' counters advance in ticks of 10 ms.
+            // The counters of the host and of the processes advance in ticks of 10 ms.
             one.processes == 2 && cores > 0.2 && host > cores * 0.7 && one.disk.sent > Some(1 << 20)
         };
         let mut seen = Vec::new();

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
             "this is the start after {} in a row",
             counted(restart::crashes().into(), "crash", "crashes")
         );
-        // A process that was just being started may keep the lock for a moment.
+        // A process that was just being started may still hold the lock for a moment.
         let until = Instant::now() + Duration::from_secs(2);
         while matches!(&opened, Err(ConfigError::Open(error)) if error.is_served_already())
             && Instant::now() < until
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What this process runs until it is stopped.
+/// The service that this process runs until it is stopped.
 enum Serving {
     Collector(Box<Collector>),
     Relay(Box<Relay>),
@@ -198,7 +198,8 @@ fn print_token(args: &Args) -> ExitCode {
 /// Reports the result of the start to the parent, and closes the descriptor.
 fn announce(descriptor: Option<i32>, line: &str) {
     let Some(descriptor) = descriptor.filter(|&fd| fd > 2) else { return };
-    // SAFETY: whoever names a descriptor on the command line hands it over; nobody else here knows its number.
+    // SAFETY: the command line hands the descriptor over to this process, and no other code here knows its
+    // number.
     let mut to = unsafe { File::from_raw_fd(descriptor) };
     let _ = writeln!(to, "{line}");
 }

@@ -29,10 +29,10 @@ pub(crate) struct Memory {
 impl Memory {
     /// Returns free memory at intervals.
     pub(crate) fn tend(&mut self, now: Moment) {
-        // Also if the clock was set back.
+        // The first condition holds if the clock was set back.
         if now < self.returned || now.since(self.returned) >= EVERY {
             self.returned = now;
-            // SAFETY: has no precondition, and locks what it touches.
+            // SAFETY: malloc_trim has no precondition, and locks what it touches.
             unsafe { libc::malloc_trim(0) };
         }
     }

@@ -1,5 +1,5 @@
-//! One host's ranks without sockets, clock and GPUs, for simulated jobs: frames of workers in, frames for
-//! viewers out, through the roster, digests and history of a real collector.
+//! One host's ranks without sockets, clock and GPUs, for simulated jobs: frames of workers go in and frames
+//! for viewers come out, through the roster, digests and history of a real collector.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -36,7 +36,7 @@ impl Offline {
         Self { host, started: now, roster: Roster::default(), past, numbers: BTreeMap::new(), digests: 0 }
     }
 
-    /// A message of the worker with this identity. Empty: nothing is published at once.
+    /// Takes a message of the worker with this identity. The result is empty if nothing is published at once.
     pub fn take(&mut self, from: u32, frame: Frame, now: Moment) -> Vec<Frame> {
         let from = Identity(from.to_le_bytes().to_vec());
         let effects = match frame.body {
@@ -48,7 +48,7 @@ impl Offline {
         self.published(effects, now)
     }
 
-    /// What a collector does four times a second.
+    /// Does the work that a collector does four times a second.
     pub fn check(&mut self, now: Moment) -> Vec<Frame> {
         let effects = self.roster.check(now);
         let mut frames = self.published(effects, now);
@@ -59,7 +59,7 @@ impl Offline {
         frames
     }
 
-    /// What it does once a second, with the readings of GPUs and processes at that time.
+    /// Does the work of every second, with the readings of GPUs and processes at that time.
     pub fn digest(
         &mut self,
         now: Moment,
@@ -77,7 +77,7 @@ impl Offline {
         bodies.into_iter().map(|body| self.kept(body, now)).collect()
     }
 
-    /// What a viewer gets that connects now: the history of this length, then the state.
+    /// The frames for a viewer that connects now: the history of this length, then the state.
     pub fn for_new_viewer(&mut self, length: Duration, now: Moment) -> Vec<Frame> {
         let jobs = self.roster.jobs();
         let parts = self.past.of(&jobs, length, now);

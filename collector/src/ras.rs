@@ -1,10 +1,11 @@
-//! NCCL's RAS service, asked about a job: a second witness when the job hangs, or when a user asks.
+//! NCCL's RAS service, which is asked about a job when the job hangs or a user requests it: a source
+//! independent of the hook.
 //!
-//! NCCL has a thread for it in each process, which answers while the program waits. One question to any of
-//! them returns the whole job. A thread here asks: the poll loop never waits for it.
+//! In each process, NCCL has a thread for RAS, which answers while the program waits. One question to any
+//! process returns the whole job. A separate thread asks, so the poll loop never waits.
 //!
 //! ```text
-//! Request::Ras ─▶ Target ──thread: address, version, client, answer──▶ Body::Ras, and as it came ─▶ ras.json
+//! Request::Ras ─▶ Target ──thread: address, version, client, answer──▶ Body::Ras, and unchanged ─▶ ras.json
 //! ```
 
 mod address;
@@ -39,10 +40,10 @@ const AT_ONCE: usize = 8;
 /// Viewers that wait for the same answer.
 const VIEWERS: usize = 64;
 
-/// An answer this recent is sent again: viewers that ask in a loop do not make RAS collect in a loop.
+/// An answer this recent is sent again, so that viewers that ask in a loop do not make RAS collect in a loop.
 const RECENT: Duration = Duration::from_secs(2);
 
-/// After this time without an answer there will be none: longer than the client's own limit.
+/// After this time without an answer, none is expected any more: longer than the client's own limit.
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// Answers that wait for the thread that keeps them on disk.
@@ -54,8 +55,8 @@ pub(crate) struct Target {
     pub job: JobName,
     /// Its living processes here, the one to begin with first.
     pub pids: Vec<Pid>,
-    /// Ranks of some job on this host are creating a communicator. RAS of some versions crashes a process
-    /// that is asked then, and nobody knows beforehand which process answers at a shared port.
+    /// Ranks of some job on this host are creating a communicator. In some versions, a process that is asked
+    /// then crashes, and at a shared port it is unknown beforehand which process answers.
     pub creating: bool,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Target {
 pub(crate) struct Answered {
     pub viewers: Vec<Address>,
     pub report: RasReport,
-    /// The answer as it came; empty if there was none.
+    /// The unchanged answer; empty if there was none.
     pub raw: Vec<u8>,
 }
 
@@ -81,11 +82,10 @@ struct Asking {
 pub(crate) struct Ras {
     asking: Vec<Asking>,
     recent: BTreeMap<JobName, (Instant, RasReport, Vec<u8>)>,
-    /// Each thread holds a clone, so a thread that nobody waits for any more (it may hang in a name lookup)
-    /// still counts.
+    /// Each thread holds a clone, so an abandoned thread still counts (it may hang in a name lookup).
     threads: Arc<()>,
-    /// A rank on this host is creating a communicator: read before each question, as a thread may ask several
-    /// processes.
+    /// Whether a rank on this host is creating a communicator. It is read before each question, because a
+    /// thread may ask several processes.
     creating: Arc<AtomicBool>,
 }
 
@@ -114,7 +114,7 @@ impl Ras {
         let started = thread::Builder::new().name("ras".to_owned()).spawn(move || {
             let answer = ask(&target, &creating);
             drop(counted);
-            // Nobody waits any more if it took too long.
+            // If it took too long, the receiver is gone.
             let _ = answer_tx.send(answer);
         });
         if let Err(error) = started {
@@ -160,7 +160,7 @@ impl Ras {
     }
 }
 
-/// In a thread of its own: files of processes, the network.
+/// Runs in a thread of its own, because it reads files of processes and the network.
 fn ask(target: &Target, creating: &AtomicBool) -> (RasReport, Vec<u8>) {
     let asked_at = Moment::now();
     let report = RasReport { asked_at, ..RasReport::unanswered(target.job.clone(), String::new()) };
@@ -181,7 +181,7 @@ fn ask(target: &Target, creating: &AtomicBool) -> (RasReport, Vec<u8>) {
     }
 }
 
-/// The last answers as they came, for the thread that keeps them on disk.
+/// The last unchanged answers, for the thread that keeps them on disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawAnswers(Arc<Mutex<BTreeMap<JobName, Vec<u8>>>>);
 

@@ -1,7 +1,7 @@
 //! A relay: one place to watch many hosts from, if a viewer cannot or should not connect to each of them.
 //!
-//! Frames pass unchanged, so numbers, losses and hosts stay true; a relay may be behind another relay. A host
-//! that cannot be reached costs the others nothing: each has a separate socket, and nothing here ever waits.
+//! Frames pass unchanged, so numbers, losses and hosts stay correct. A relay may be behind another relay. An
+//! unreachable host does not delay the others, because each has a separate socket and the relay never waits.
 //!
 //! ```text
 //! collectors ──PUB──▶ XSUB ─┐                ┌─ XPUB ──▶ viewers
@@ -223,7 +223,7 @@ impl Relay {
             for _ in 0..TURN {
                 let Some(parts) = connection.receive(now) else { break };
                 match &parts[..] {
-                    // The answer to the relay's own request, which shows that the host is alive and lists its
+                    // The answer to the relay's own request. It shows that the host is alive, and lists its
                     // jobs.
                     [payload] => drop(connection.understand(payload)),
                     parts => {

@@ -6,8 +6,8 @@ use xpu_wire::unit::Moment;
 /// message's travel time.
 const SAME_CLOCK: u64 = 500_000_000;
 
-/// How far the clock here is ahead of the sender's, who stamped `theirs` on what arrived `now`; including the
-/// message's travel time.
+/// How far the clock here is ahead of the sender's, for a message that was stamped `theirs` and arrived at
+/// `now`. Includes the message's travel time.
 fn ahead(now: Moment, theirs: Moment) -> i64 {
     i64::try_from(i128::from(now.0) - i128::from(theirs.0)).unwrap_or_default()
 }

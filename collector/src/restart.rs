@@ -1,5 +1,5 @@
-//! Restarts this program, in the same process, if it crashes: the driver's library (NVML) has crashed in a call
-//! that reads a GPU's performance monitor, and a job that nobody watches is worse than a gap of a second.
+//! Restarts this program, in the same process, if it crashes. The driver's library (NVML) has crashed in a
+//! call that reads a GPU's performance monitor, and a gap of a second is better than an unwatched job.
 
 use std::{
     ffi::{CString, OsString, c_char, c_int},
@@ -12,10 +12,10 @@ use std::{
 /// Signals of a crash.
 const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
-/// The number of crashes, as the environment has it.
+/// The environment variable with the number of crashes.
 const VARIABLE: &str = "XPU_TOP_COLLECTOR_CRASHES";
 
-/// With this many crashes in a row it ends, because it would crash again.
+/// After this many crashes in a row the program ends, because it would crash again.
 const MOST: u8 = 5;
 
 /// After this many seconds without a crash it starts to count again.
@@ -29,12 +29,13 @@ static ENVIRONMENT: AtomicPtr<*const c_char> = AtomicPtr::new(ptr::null_mut());
 /// The digit in the environment.
 static DIGIT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// From now on a crash restarts the program. `left_out`: the arguments that held only for the first start begin with
-/// it. Called before there are threads.
+/// From now on a crash restarts the program. Arguments that begin with `left_out` apply only to the first
+/// start. Called before there are threads.
 pub(crate) fn on_crash(left_out: &str) {
     let crashes = std::env::var(VARIABLE).ok().and_then(|count| count.parse().ok()).unwrap_or(0);
     if crashes > 0 {
-        // The kernel has named it after the link that was executed. SAFETY: the kernel reads the name.
+        // The kernel has named the process after the link that was executed. SAFETY: the kernel reads the
+        // name.
         unsafe { libc::prctl(libc::PR_SET_NAME, c"xpu-collector".as_ptr()) };
     }
     COUNT.store(crashes, Relaxed);
@@ -91,7 +92,8 @@ extern "C" fn crashed(signal: c_int) {
             libc::execve(c"/proc/self/exe".as_ptr(), arguments, environment);
         }
     }
-    // The action was reset: now it ends the process, with a core if cores are wanted. SAFETY: as above.
+    // The action was reset, so the signal now ends the process, with a core dump if those are enabled.
+    // SAFETY: as above.
     unsafe { libc::raise(signal) };
 }
 
@@ -111,7 +113,7 @@ fn report(signal: c_int, again: bool) {
     }
 }
 
-/// An array as exec wants it, which is never freed.
+/// A null-terminated array for `exec`; it is never freed.
 fn pointers(texts: impl Iterator<Item = OsString>, more: Option<*mut c_char>) -> *mut *const c_char {
     let known = texts.filter_map(|one| text(one).map(CString::into_raw)).chain(more);
     let all: Vec<*const c_char> = known.map(<*mut c_char>::cast_const).chain([ptr::null()]).collect();

@@ -1,6 +1,6 @@
 //! The ranks on this host by their place in a job, and the sender of each message.
 //!
-//! It has no socket and reads no clock; what should be sent comes out as [`Effect`]s.
+//! It has no socket and reads no clock; it returns what should be sent as [`Effect`]s.
 
 mod gpus;
 mod kineto;
@@ -31,7 +31,7 @@ use crate::{
     worker::Worker,
 };
 
-/// Ranks kept in total; a host has tens. Beyond it, ended ones are dropped first, then newcomers are
+/// Ranks kept in total; a host has tens. Beyond this limit, ended ranks are dropped first; then newcomers are
 /// rejected.
 const PLACES: usize = 4096;
 
@@ -39,7 +39,7 @@ const PLACES: usize = 4096;
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// An unknown sender is asked for its identity at most once in this time: a rejected one would otherwise send
-/// and be asked for ever.
+/// and be asked endlessly.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A rejected sender that is silent for this time has gone.
@@ -103,7 +103,8 @@ impl Roster {
                     "process {pid} claims rank {} of job {}, which process {holder} has; give each job a name of its own with `xpu-top run --job NAME`",
                     place.rank, place.job,
                 );
-                // Counts as asked: its summaries cause no question before its place may have become free.
+                // The sender counts as asked, so its summaries cause no question before the place may have
+                // become free.
                 let _ = self.ask(from, now);
                 self.turn_away(from, place.job, now);
                 return vec![Effect::Complain("a place that is taken", text)];
@@ -140,8 +141,8 @@ impl Roster {
         }
     }
 
-    /// A job without living ranks starts again, perhaps with fewer ranks: those of its last run do not belong
-    /// to it.
+    /// A job without living ranks starts again, perhaps with fewer ranks: the ranks of its last run do not
+    /// belong to it.
     fn begin_anew(&mut self, job: &JobName) {
         let of_job = || self.places.iter().filter(|(place, _)| place.job == *job);
         if of_job().all(|(_, worker)| !worker.is_there()) {
@@ -208,7 +209,7 @@ impl Roster {
         let (mut effects, mut ranks) = (Vec::new(), Vec::new());
         for place in &places {
             let Some(worker) = self.places.get_mut(place) else { continue };
-            // A program that ends itself with `os._exit` has called more since its last summary.
+            // A program that ends itself with `os._exit` has made more calls since its last summary.
             worker.consult_ledger(now);
             effects.extend(life_event(worker, Life::Ended, now));
             ranks.extend(worker.next_digest(peaks, now).cloned());
@@ -274,7 +275,7 @@ impl Roster {
         let mut effects = Vec::new();
         for worker in self.places.values_mut().filter(|worker| !worker.is_beside()) {
             let Some(departure) = worker.departs(now) else { continue };
-            // Its last calls, while they can be read.
+            // Its last calls, read while that is possible.
             let record = worker.record(RankRecord::share(worker.info.world_size), now);
             effects.push(publish(Body::Record(record)));
             effects.push(Effect::Departed(Box::new(departure)));
@@ -287,7 +288,7 @@ impl Roster {
         self.those(job, &[])
     }
 
-    /// The same for the processes of some ranks, all here if none is named.
+    /// The same for the processes of some ranks; of all ranks here if none is named.
     pub(crate) fn those(&self, job: &JobName, ranks: &[Rank]) -> Vec<Identity> {
         let named = self.processes(job).filter(|worker| worker.is_named(ranks));
         named.filter(|worker| worker.is_there()).map(|worker| worker.identity.clone()).collect()

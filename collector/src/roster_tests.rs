@@ -150,7 +150,7 @@ fn silence_is_reported_and_taken_back() {
     assert_eq!(roster.living(), 1);
 }
 
-/// Its process cannot be seen from here: in another container.
+/// Its process is in another container, and cannot be seen from here.
 #[test]
 fn a_rank_that_was_taken_for_dead_and_speaks_again_lives() {
     let mut roster = Roster::default();
@@ -190,7 +190,8 @@ fn a_silent_rank_is_read_from_its_ledger() {
     assert_eq!(digest.inside, [Inside { thread: 42, call: Call::StreamSynchronize, waited }]);
 }
 
-/// A process that has this page open under number 9, as after `exec` has not mapped it, and waits for its input to end.
+/// A process that has this page open under number 9 but, as after `exec`, not mapped. It waits for its input
+/// to end.
 fn without_mapping(page: &LedgerPage) -> Child {
     let script = format!("exec cat 9< /proc/{}/fd/{}", id(), page.descriptor().unwrap());
     let child = process::Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
@@ -218,7 +219,7 @@ fn a_process_that_executes_itself_again_is_no_hang() {
     let ledger = old.descriptor().map(|fd| fd as u32);
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
-    // SAFETY: both are open, and the first is only looked for in /proc.
+    // SAFETY: both are open, and the second is only looked up in /proc.
     assert!(unsafe { libc::dup2(new.descriptor().unwrap(), old.descriptor().unwrap()) } >= 0);
     new.ledger().step(Step(3), at(1.0));
     assert_eq!(roster.hello(&who("z"), 0, RankInfo { ledger, ..info("j", 0) }, at(2.0)), []);
@@ -351,7 +352,8 @@ fn a_flood_of_ranks_is_bounded_and_strangers_too() {
     assert!(roster.strangers.len() <= STRANGERS);
 }
 
-/// A second job of the same name would be invisible: the first one's digests count its living processes.
+/// A second job of the same name would be invisible, so the digests of the first one count its living
+/// processes.
 #[test]
 fn who_is_turned_away_is_counted_for_as_long_as_it_speaks() {
     let mut roster = Roster::default();

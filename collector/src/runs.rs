@@ -1,7 +1,7 @@
 //! Measures the baseline of the ranks that run here, and keeps it for later runs.
 //!
-//! One file per job and run, of this host's ranks alone: other hosts' files lie beside it if hosts share a
-//! home.
+//! One file per job and run, of this host's ranks alone: the files of other hosts are in the same folder if
+//! the hosts share a home.
 
 use std::{
     collections::BTreeMap,
@@ -84,7 +84,7 @@ impl Runs {
                 self.write(&baseline);
             }
         }
-        // Another run of the same name is another job.
+        // A new run of the same name is another job.
         self.measures.retain(|name, _| !over.contains(name));
         self.jobs.forget(|name, _| over.contains(name));
     }

@@ -26,11 +26,11 @@ use crate::{
 const BUDGET: f64 = 0.002;
 const BURST: f64 = 1.0;
 
-/// CPU seconds that may be spent in advance on ranks whose behaviour has changed: a fault is looked at while it is
-/// new, even if all ranks were sampled just before.
+/// CPU seconds that may be spent in advance on ranks whose behaviour has changed, so that a new fault is
+/// sampled at once, even if all ranks were sampled just before.
 const ADVANCE: f64 = 1.0;
 
-/// A rank of which nothing could be read is not tried again for this time.
+/// A rank that could not be read is not tried again for this time.
 const UNREADABLE: Duration = Duration::from_mins(10);
 
 /// A rank is sampled again after this time at the earliest, unless its behaviour changed.
@@ -164,7 +164,8 @@ impl Run {
         Some(Self { job: job.clone(), rank: *rank, pid: *pid, begun: now, child, output })
     }
 
-    /// The CPU time that it took, and its samples. Its process has ended, so reading the pipe ends.
+    /// The CPU time that the sampling took, and the samples. The sampling process has ended, so reading the
+    /// pipe ends.
     fn result(&mut self) -> (Nanoseconds, Option<MainThread>) {
         let mut bytes = Vec::new();
         let read = (&mut self.output).take(codec::LARGEST_FRAME as u64).read_to_end(&mut bytes);

@@ -38,7 +38,7 @@ use crate::{
 /// Interval of every job's digest.
 const DIGEST: Duration = Duration::from_secs(1);
 
-/// Digests from one report of what hosts do to the next.
+/// Number of digests per report of how the ranks' threads spend their time.
 pub(crate) const TIMES_EVERY: u32 = 5;
 
 /// Interval of process checks; also the longest wait before a signal is noticed.
@@ -68,7 +68,7 @@ pub struct Collector {
     kineto: Kineto,
     ras: Ras,
     complaints: Complaints,
-    /// When a rank last lived, a request last came, or a process was found that may become a rank.
+    /// When a rank last lived, a request last arrived, or a process that may become a rank was last found.
     busy: Moment,
 }
 
@@ -200,7 +200,8 @@ impl Collector {
         let Some(limit) = self.config.idle_exit.filter(|&limit| now.since(self.busy) >= limit) else {
             return false;
         };
-        // Checked only if all else allows the exit: a job that is loading has not sent anything yet.
+        // Checked only if everything else allows the exit. A job that is still loading has not sent anything
+        // yet.
         if !expected::living(&self.config.runtime, self.config.base).is_empty() {
             self.busy = now;
         }

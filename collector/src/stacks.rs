@@ -1,5 +1,5 @@
-//! Stacks, on demand and when a job hangs. A short-lived process of this program reads each rank, never the
-//! serving thread: a reader that hangs is killed at its deadline, and the kernel releases whatever it held.
+//! Stacks, on demand and when a job hangs. A short-lived process of this program, never the serving thread,
+//! reads each rank. A reader that hangs is killed at its deadline, and the kernel releases whatever it held.
 
 mod brief;
 mod gpu;
@@ -45,7 +45,7 @@ const AT_ONCE: usize = 8;
 /// Time limit for one rank.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The same with its GPUs: the driver writes up to some hundred MB.
+/// Time limit if its GPUs are read too: the driver writes up to some hundred MB.
 const GPU_LIMIT: Duration = Duration::from_mins(1);
 
 /// Viewers that wait for the same rank.
@@ -61,8 +61,8 @@ pub(crate) struct Target {
     pub reach: Reach,
     /// Whether its threads may be stopped for their native frames.
     pub natively: bool,
-    /// Whether the kernels on its GPUs are read, which ends it; and the launcher that would then end the
-    /// others.
+    /// Present if the kernels on its GPUs are read, which ends the rank: the launcher, which would then end
+    /// the other ranks.
     pub gpus: Option<Launcher>,
     /// Threads in a call that can block, by the ledger page at that moment.
     pub inside: Vec<Inside>,
@@ -78,7 +78,7 @@ pub(crate) enum Reach {
     Gone,
     /// In another process namespace: its pid means nothing here.
     Elsewhere,
-    /// Another user's process. Its worker may report any pid.
+    /// Another user's process, because a worker may report any pid.
     Foreign,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Stacks {
     readers: Vec<Reader>,
     /// Killed, and not yet reaped.
     ending: Vec<Child>,
-    /// Stopped while GPUs are read.
+    /// The launchers that are stopped while GPUs are read.
     launchers: Launchers,
 }
 
@@ -172,7 +172,7 @@ impl Stacks {
         }
     }
 
-    /// What to poll for.
+    /// The descriptors to poll.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.readers.iter().map(Reader::descriptor)
     }
@@ -229,7 +229,7 @@ impl Stacks {
         self.wanted().any(|wanted| wanted.target.pid == pid && wanted.target.gpus.is_some())
     }
 
-    /// What is wanted and not yet answered.
+    /// The requests that are not yet answered.
     fn wanted(&self) -> impl Iterator<Item = &Wanted> {
         self.waiting.iter().chain(self.readers.iter().map(|reader| &reader.wanted))
     }
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((natively(&stacks.waiting), stacks.waiting[0].viewers.len()), (vec![true], 2));
     }
 
-    /// As if a viewer had asked a moment before the job was known to hang.
+    /// A viewer asked just before the job was known to hang.
     #[test]
     fn a_wish_for_native_frames_is_not_lost_in_a_reading_without() {
         let mut stacks = stacks();

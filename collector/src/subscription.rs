@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// Subscriptions distinguished. With more, everything is published: a viewer can cost work, never data.
+/// Subscriptions distinguished. With more, everything is published, so that no viewer can cause a loss of
+/// data for others.
 const DISTINGUISHED: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -12,7 +13,7 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Takes what an XPUB receives: 1 or 0, then the prefix. Anything else is not for the publisher.
+    /// Takes what an XPUB receives: 1 or 0, then the prefix. Other messages are not for the publisher.
     pub(crate) fn take(&mut self, message: &[u8]) {
         match message.split_first() {
             Some((1, prefix)) if self.prefixes.len() < DISTINGUISHED => {

@@ -1,4 +1,4 @@
-//! A rank's counts by shape, graph and kernel: summaries carry only changes, this keeps all.
+//! A rank's counts by shape, graph and kernel: summaries carry only changes, so all counts are kept here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,11 +13,11 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Shapes of each kind that are kept for one rank. Training has tens to hundreds. For a rank with more, rates
-/// lack the others, which are counted in [`Totals::turned_away`].
+/// Shapes of each kind that are kept for one rank. Training has tens to hundreds. If a rank has more, its
+/// rates lack the others, whose updates [`Totals::turned_away`] counts.
 const SHAPES: usize = 4096;
 
-/// The kept part of each shape: everything but the interval's distribution.
+/// The part of each shape that is kept: everything except the distribution of the interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     made: u64,
@@ -69,7 +69,8 @@ impl Totals {
         self.gemms.iter().map(|(shape, count)| shape.flops() * count.made as f64).sum()
     }
 
-    /// The time these FLOPs take at the GPU's peak for each precision; `None` if a peak is unknown.
+    /// The time that these FLOPs would take at the GPU's peak for each precision; `None` if a peak is
+    /// unknown.
     pub(crate) fn at_peak(&self, peaks: &Peaks) -> Option<Nanoseconds> {
         let each = self.gemms.iter().filter(|(_, count)| count.made > 0);
         let seconds = each.map(|(shape, count)| Some(peaks.seconds(shape)? * count.made as f64));

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use xpu_wire::id::{HostName, JobName, Rank};
 
-/// Jobs of which the last line is kept.
+/// Number of jobs whose last line is kept.
 pub(crate) const JOBS: usize = 16;
 
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub(crate) struct WhatIf {
     pub(crate) figures: Figures,
 }
 
-/// What metrics need of it.
+/// The values that metrics use.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Figures {
     /// Seconds since 1970.

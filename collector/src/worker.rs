@@ -58,7 +58,7 @@ pub(crate) struct Worker {
     joined: Moment,
     /// The expected number of its next frame.
     expected: u64,
-    /// How its NCCL calls are seen; nothing to report if it has not said so.
+    /// How the hook sees its NCCL calls; empty until the rank reports it.
     nccl: NcclReport,
     step: Option<(Step, Moment)>,
     /// The last median of its steps.
@@ -75,7 +75,7 @@ pub(crate) struct Worker {
     /// Its totals at the last digests, oldest first.
     progress: VecDeque<Progress>,
     advance: Advance,
-    /// The last digest with timed collectives and steps, for viewers that come after its end.
+    /// The last digest with timed collectives and steps, for viewers that connect after the rank's end.
     reporting: Option<RankDigest>,
     /// Its last stacks.
     stacks: Option<Box<RankStacks>>,
@@ -84,9 +84,9 @@ pub(crate) struct Worker {
     /// Its last calls, with the number requested; and when they were last published unasked.
     record: Option<(usize, Box<RankRecord>)>,
     published: Option<Moment>,
-    /// Whether there is news since the last digest.
+    /// Whether there is new data since the last digest.
     unsaid: bool,
-    /// When its life last changed.
+    /// When its [`Life`] last changed.
     changed: Moment,
     /// Whether its end was reported.
     departed: bool,
@@ -94,17 +94,17 @@ pub(crate) struct Worker {
     pub exit: Option<Box<RankExit>>,
     memory: MemoryKills,
     watch: ExitWatch,
-    /// Its exit status by the kernel.
+    /// Its exit status, from the kernel.
     status: Option<ExitStatus>,
     surroundings: Surroundings,
-    /// It represents a further GPU of a process that another worker represents.
+    /// Whether it represents a further GPU of a process that another worker represents.
     is_beside: bool,
 }
 
 impl Worker {
     /// A further GPU of a process.
     pub(crate) fn beside(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
-        // The other worker takes what the kernel reports of the process.
+        // The other worker takes what the kernel reports about the process.
         let (memory, watch, surroundings) = Default::default();
         Self { is_beside: true, memory, watch, surroundings, ..Self::new(identity, info, number, now) }
     }
@@ -113,7 +113,7 @@ impl Worker {
         self.is_beside
     }
 
-    /// Whether its process has one of these ranks; none names all.
+    /// Whether its process has one of these ranks. An empty list means all ranks.
     pub(crate) fn is_named(&self, ranks: &[Rank]) -> bool {
         let process = self.info.rank.process();
         ranks.is_empty() || ranks.iter().any(|rank| rank.process() == process)
@@ -160,7 +160,7 @@ impl Worker {
             identity,
         };
         new.map_ledger();
-        // Otherwise its pid may be another process's here.
+        // Otherwise, its pid may belong to another process here.
         if new.ledger.is_some() {
             (new.memory, new.surroundings) = (MemoryKills::of(new.info.pid), Surroundings::of(new.info.pid));
             new.watch = ExitWatch::of(new.info.pid);
@@ -173,8 +173,8 @@ impl Worker {
         self.identity = identity;
         let is_elsewhere = self.info.ledger != info.ledger;
         self.info = info;
-        // After `exec` it has another page, mostly under the same number. One whose descriptor the program has
-        // closed is still its page.
+        // After `exec` it has another page, mostly under the same number. A page whose descriptor the program
+        // has closed is still the rank's page.
         let before = self.ledger.take();
         self.map_ledger();
         if self.ledger.is_none() && before.is_some() && !is_elsewhere {
@@ -241,8 +241,8 @@ impl Worker {
         (self.nccl != NcclReport::default()).then(|| RankNccl { job, rank, report: self.nccl.clone() })
     }
 
-    /// Takes a summary. `false` if frames before it were lost, and with them shapes that may not change
-    /// again.
+    /// Takes a summary. `false` if earlier frames were lost: they may have contained shapes that do not
+    /// change again.
     pub(crate) fn summary(&mut self, number: u64, mut summary: Summary, now: Moment) -> bool {
         summary.communicators.truncate(ledger::COMMUNICATORS);
         summary.samples.truncate(Summary::SAMPLES);
@@ -284,7 +284,7 @@ impl Worker {
         self.communicators.truncate(2 * ledger::COMMUNICATORS);
     }
 
-    /// Sets its life; `Some` if it changed.
+    /// Sets its [`Life`]; `Some` if it changed.
     pub(crate) fn become_life(&mut self, life: Life, now: Moment) -> Option<Life> {
         if matches!(life, Life::Alive | Life::Ended) {
             self.hear(now);
@@ -300,7 +300,7 @@ impl Worker {
         })
     }
 
-    /// Checks the rank; `Some` if its life changed.
+    /// Checks the rank; `Some` if its [`Life`] changed.
     pub(crate) fn check(&mut self, kills: &mut KillCounts, now: Moment) -> Option<Life> {
         if !self.is_there() {
             return None;
@@ -327,7 +327,7 @@ impl Worker {
             return None;
         };
         self.consult_ledger(now);
-        // It ran none of its handlers (`os._exit(0)`), and did not fail.
+        // It ran none of its exit handlers (`os._exit(0)`), but did not fail.
         let life = if life == Life::Died && self.exited_well() { Life::Ended } else { life };
         self.become_life(life, now)
     }
@@ -336,7 +336,7 @@ impl Worker {
     /// itself again introduces itself when it has loaded its libraries.
     fn executes_another_program(&self) -> bool {
         let maps = || fs::read(format!("/proc/{}/maps", self.info.pid)).unwrap_or_default();
-        // A process that is about to end has none.
+        // A process that is about to end has no mappings.
         let lacks = |maps: &[u8]| !maps.is_empty() && !maps.windows(PAGE.len()).any(|part| part == PAGE);
         self.ledger.is_some() && lacks(&maps())
     }
@@ -408,7 +408,7 @@ impl Worker {
     pub(crate) fn detail(&self) -> RankDetail {
         let mut summary = self.latest.clone();
         self.totals.complete(&mut summary);
-        // Sites are of the process, not of one of its GPUs.
+        // Call sites belong to the process, not to one of its GPUs.
         if let Some(page) = self.ledger.as_ref().filter(|_| self.info.rank.gpu().is_none()) {
             summary.memory.sites = self.held_memory.sites(page.ledger());
         }

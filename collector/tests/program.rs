@@ -1,4 +1,4 @@
-//! The program itself: its start, its ready line, and its exit.
+//! Tests of the program itself: its start, its ready line, and its exit.
 
 // A helper that cannot go on fails its test, as a test itself would.
 #![allow(clippy::unwrap_used)]
@@ -62,7 +62,7 @@ fn start(name: &str, bind: &str, more: &[&str]) -> Started {
     Started { child, base, line, dir }
 }
 
-/// The first of three ports in a row that nobody listens on.
+/// The first of three consecutive free ports.
 fn free_ports(address: &str) -> u16 {
     loop {
         let first = TcpListener::bind((address, 0)).unwrap();

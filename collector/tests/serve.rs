@@ -256,8 +256,8 @@ fn who_asks_for_stacks_gets_one_frame_a_rank() {
     assert!(matches!(next_body(&viewer), Body::Refusal(why) if why.contains("job b has no rank")));
 }
 
-/// A reader that hangs, as one does on a process that hangs in the kernel: it is killed, and meanwhile all
-/// viewers are served.
+/// A reader hangs, as it does on a process that hangs in the kernel. It is killed, and all viewers are served
+/// meanwhile.
 #[test]
 fn a_reader_that_hangs_stops_nobody() {
     let mut lab = Lab::new(None);
@@ -308,7 +308,7 @@ fn a_second_collector_finds_the_place_taken() {
     let mut lab = Lab::started(None);
     let second = Collector::open(lab.config.clone(), Moment::now()).err().unwrap();
     assert!(second.is_served_already(), "{second}");
-    // Another runtime directory, the same ports: another user's collector.
+    // Another runtime directory with the same ports represents another user's collector.
     let mut other = Lab::new(None);
     other.config.address = lab.config.address;
     let taken = Collector::open(other.config.clone(), Moment::now()).err().unwrap();

@@ -152,7 +152,8 @@ fn who_is_no_python_shows_what_the_kernel_says() {
     assert!(stacks.why[0].starts_with("no Python frames: "), "{stacks:?}");
 }
 
-/// Below Python's frames the native ones they called; above them, none of those that started the interpreter.
+/// Below Python's frames are the native frames that they called. Above them, the frames that started the
+/// interpreter are left out.
 #[test]
 fn native_frames_stand_below_those_of_python() {
     let python = Python::start(HOLDS);
@@ -163,7 +164,7 @@ fn native_frames_stand_below_those_of_python() {
     let leaf = main.frames.last().unwrap();
     assert!(leaf.function.contains("read") && leaf.file.contains("/libc"), "{main:?}");
     assert!(main.frames.iter().all(|frame| !frame.function.starts_with("_PyEval")), "{main:?}");
-    // It runs on unchanged.
+    // The process continues unchanged.
     until("it to sleep again", || (python.letter() == Some('S')).then_some(()));
 }
 
@@ -216,7 +217,7 @@ fn a_refusal_is_said_with_what_to_do() {
     };
     assert_eq!(stacks.reading, Reading::Kernel);
     assert!(stacks.why[0].contains("the kernel does not allow reading its memory"), "{stacks:?}");
-    // The kernel's public data is there all the same.
+    // The kernel's public data is still present.
     assert_eq!((stacks.state.is_some(), stacks.threads[0].thread), (true, Some(python.pid().0)));
 }
 

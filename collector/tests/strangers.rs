@@ -1,4 +1,5 @@
-//! Unauthorised clients: without the key, with another, with garbage, with too much data, or as another user.
+//! Unauthorised clients: without the key, with another key, with garbage, with too much data, or as another
+//! user.
 
 // A helper that cannot go on fails its test, as a test itself would.
 #![allow(clippy::unwrap_used)]
@@ -96,7 +97,7 @@ fn thousands_of_connections_that_say_nothing_or_garbage_cost_nobody_anything() {
     // A late viewer is served too.
     let late = lab.viewer(Some(&key));
     until("an answer to who came late", || (late.sees().len() == 1).then_some(()));
-    // Each is released separately.
+    // Each held message is released separately.
     let mut first = held.swap_remove(0);
     first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut greeting = Vec::new();
@@ -105,7 +106,7 @@ fn thousands_of_connections_that_say_nothing_or_garbage_cost_nobody_anything() {
     assert!(greeting.len() <= 64, "a greeting at most: {greeting:?}");
 }
 
-/// 64 MiB are beyond any frame: the connection ends, and none of it is kept.
+/// 64 MiB exceed any frame: the connection ends, and nothing of the message is kept.
 #[test]
 fn a_message_beyond_all_bounds_ends_its_connection_alone() {
     let lab = Lab::started(None);
@@ -123,7 +124,7 @@ fn a_message_beyond_all_bounds_ends_its_connection_alone() {
     all_is_well(&mut worker, &viewer);
 }
 
-/// Answers that go through many relays, or through invalid ones.
+/// Answers whose route has many relays, or invalid ones.
 #[test]
 fn routes_without_end_harm_nothing() {
     let lab = Lab::started(None);
@@ -152,7 +153,7 @@ fn routes_without_end_harm_nothing() {
     all_is_well(&mut worker, &viewer);
 }
 
-/// Whether these tests can run; reported loudly if not.
+/// Whether these tests can run. If not, that is reported.
 fn is_root() -> bool {
     let root = user_id() == 0;
     if !root {

@@ -1,5 +1,5 @@
-// Requests to the collector, with the token. It comes in the address's fragment, which browsers never send, and
-// stays in this tab alone.
+// Requests to the collector, with the token. The token comes in the fragment of the address, which browsers
+// never send, and stays in this tab alone.
 
 const KEPT = "xpu-top-token";
 let token = null;
@@ -8,7 +8,7 @@ export function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
     useToken(given);
-    // Not in the history, and not in a copied address.
+    // The token must appear neither in the history nor in a copied address.
     history.replaceState(null, "", location.pathname + location.search);
   } else {
     try { token = sessionStorage.getItem(KEPT); } catch { token = null; }
@@ -17,10 +17,10 @@ export function takeToken() {
 
 export function useToken(given) {
   token = given.trim();
-  try { sessionStorage.setItem(KEPT, token); } catch { /* Without storage, until the page is closed. */ }
+  try { sessionStorage.setItem(KEPT, token); } catch { /* Without storage, the token is kept until the page is closed. */ }
 }
 
-/** What the collector refused: its status, the error, and what to do next. */
+/** A refused request: the status, the error, and what to do next. */
 export class Refusal extends Error {
   constructor(status, body) {
     super(body.error ?? `HTTP ${status}`);

@@ -10,7 +10,7 @@ const STEPS = 3;
 
 let captures = [];
 let report = null;
-/** Why the reader's last request was refused, and why the list is not current. */
+/** Why the user's last request was refused, and why the list is not current. */
 let said = "";
 let unread = "";
 let timer = 0;
@@ -51,7 +51,7 @@ export const capturesPage = {
 
 const reason = (refusal) => `${refusal.message}${refusal.next ? `: ${refusal.next}` : ""}`;
 
-/** Does what the reader asks for. A refusal is shown until the reader asks for something else. */
+/** Carries out a request of the user. A refusal is shown until the user's next request. */
 async function attempt(work, go) {
   said = "";
   try {
@@ -62,7 +62,7 @@ async function attempt(work, go) {
   if (state.page === "captures") go("captures");
 }
 
-/** Reads the list again. Nobody has asked for that, so a refusal of something else stays. */
+/** Reads the list again. This is no request of the user, so the refusal of an earlier one stays. */
 async function load(go) {
   try {
     ({ captures } = await json("/api/v1/capture"));
@@ -89,7 +89,7 @@ const show = ({ id }, go) => attempt(async () => {
   }
 }, go);
 
-/** Fetched with the token, and then handed to the browser. */
+/** Fetches a file with the token, and then passes it to the browser. */
 const fetchFile = ({ id, file }, go) => attempt(async () => {
   const address = URL.createObjectURL(await (await ask(file)).blob());
   h("a", { href: address, download: `capture-${id}.xpu` }).click();

@@ -11,7 +11,7 @@ export function h(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Replaces children only if what they show has changed: links keep the focus, and an open list stays open. */
+/** Replaces children only if their content has changed, so that links keep the focus, and an open list stays open. */
 export function renew(element, shown, children) {
   const key = JSON.stringify(shown);
   if (element.dataset.shown === key) return;

@@ -1,4 +1,4 @@
-// Numbers as the terminal writes them (shared/model/src/figure.rs).
+// Writes numbers as the terminal does (shared/model/src/figure.rs).
 
 export const UNKNOWN = "·";
 

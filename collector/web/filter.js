@@ -1,5 +1,5 @@
-// A filter of ranks: `0-7,16`, `state=slow,hung`, `host~gpu-1`, or a part of a host's name. The terminal's filters
-// say more (docs/tui.md).
+// A filter of ranks: `0-7,16`, `state=slow,hung`, `host~gpu-1`, or a part of a host's name. The terminal's
+// filters can express more (docs/tui.md).
 
 export function readFilter(text) {
   const said = text.trim();

@@ -1,4 +1,4 @@
-// Which job, whether it runs, how fast; and the worst that is wrong, above every page.
+// The header above every page: the job, whether it runs, its speed, and the worst finding.
 
 import { byId, h, renew } from "./dom.js";
 import { age, count, counted, known, median, percent, short, timeOfDay } from "./figure.js";

@@ -1,4 +1,5 @@
-// A heatmap of all ranks on a canvas: hosts as rows, and hosts side by side where a column would be too long.
+// A heatmap of all ranks on a canvas: one row per host, and several columns of hosts if one would be too
+// long.
 
 import { h } from "./dom.js";
 import { known, short } from "./figure.js";
@@ -9,7 +10,7 @@ import { STEPS } from "./scale.js";
 const TALLEST = 420;
 const CELL = { least: 7, highest: 26, written: 38 };
 const GAP = 18;
-/** Above the first row, whose name may be higher than the row. */
+/** Space above the first row, whose name may be higher than the row. */
 const ABOVE = 3;
 const FONT = "11px system-ui, 'DejaVu Sans', sans-serif";
 
@@ -36,7 +37,7 @@ export function byHost(ranks) {
   return hosts;
 }
 
-/** Where every cell is. */
+/** The place of every cell. */
 function layout(hosts, width, labelWidth) {
   const perHost = Math.max(...[...hosts.values()].map((of) => of.length));
   for (let columns = 1; ; columns += 1) {
@@ -83,7 +84,7 @@ export class Heatmap {
     for (const [host, of] of hosts) {
       const left = Math.floor(index / place.rows) * (labelWidth + place.perHost * place.wide + GAP);
       const top = ABOVE + (index % place.rows) * place.high;
-      // Where rows are low, a name is written at some of them only.
+      // If rows are low, only some of them have a name.
       if (place.high >= 11 || (index % place.rows) % Math.ceil(11 / place.high) === 0) {
         context.fillStyle = palette().muted;
         context.textAlign = "left";
@@ -132,7 +133,7 @@ function drawCell(context, { rank, x, y, wide, high }, { metric, scale, isNamed,
   }
 }
 
-/** Old figures: lines across, as well as grey. */
+/** Old figures are grey, and have lines across. */
 function hatch(context, [x, y, wide, high], colour) {
   context.save();
   context.beginPath();

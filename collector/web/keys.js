@@ -1,4 +1,4 @@
-// The keyboard: the terminal's keys, where the page has the same thing.
+// The keyboard: the terminal's keys, where the page has the same function.
 
 import { byId, h, table } from "./dom.js";
 import { readFilter } from "./filter.js";
@@ -16,7 +16,7 @@ export function listen(pages, go) {
       return;
     }
     if (event.target.matches("input, select, textarea")) return;
-    // A focused button has Enter, and the space bar, for itself.
+    // A focused button handles Enter and the space bar itself.
     if (event.target.matches("button, a") && (event.key === "Enter" || event.key === " ")) return;
     if (press(event.key, pages, go)) event.preventDefault();
   });

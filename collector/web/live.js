@@ -3,7 +3,7 @@
 import { ask, Refusal } from "./access.js";
 import { now, state } from "./state.js";
 
-/** Without an event for this long, the connection is made again. */
+/** If no event arrives for this long, the page connects again. */
 const SILENCE_MS = 10_000;
 const RETRY_MS = 1_000;
 
@@ -26,7 +26,7 @@ export async function follow({ onEvent, onRefused }) {
         take(event);
         onEvent();
       });
-      // The end of a stream is usual: the next follows at once, unless they are all short.
+      // Streams end regularly, and the next one follows at once, unless the stream was too short.
       if (now() - began < RETRY_MS) await pause();
     } catch (error) {
       if (error instanceof Refusal && error.status === 401) {
@@ -65,7 +65,8 @@ async function read(body, onEvent) {
     const { value, done } = await reader.read();
     if (done) return;
     parts.push(value);
-    // Joined only where an event may end: one of a thousand ranks comes in many pieces.
+    // Pieces are joined only where an event may end, because an event of a thousand ranks comes in many
+    // pieces.
     if (!value.includes("\n")) continue;
     const blocks = parts.join("").split("\n\n");
     parts = [blocks.pop()];

@@ -16,12 +16,12 @@ import { stepsPage } from "./steps.js";
 
 const PAGES = [overview, rankPage, stepsPage, stacksPage, findingsPage, capturesPage, hostsPage];
 
-/** The page that has been entered. */
+/** The page that is shown. */
 let entered = null;
 let isDue = false;
-/** The form for the token is shown: nothing replaces it until a token is given. */
+/** Whether the form for the token is shown. Nothing replaces it until a token is given. */
 let isRefused = false;
-/** A redraw between press and release would lose a click. */
+/** Whether a button is pressed: a redraw before it is released would lose the click. */
 let isPressed = false;
 
 /** Shows a page, or draws it again. */
@@ -60,7 +60,7 @@ function draw({ isAsked }) {
     page.enter?.(root, go);
     drawFooter(page);
   }
-  // A text that is being selected stays; the header shows what is new.
+  // Nothing is redrawn while a text is selected; only the header is updated.
   if (!isAsked && (isPressed || String(getSelection()) !== "")) return;
   const began = performance.now();
   page.draw(root, go);
@@ -94,7 +94,7 @@ function onRefused() {
     };
     entered?.leave?.();
     entered = null;
-    // A refusal is an answer: the collector can be reached.
+    // The collector can be reached, because a refusal is an answer.
     state.status = null;
     state.lostAt = null;
     drawHeader([], go);
@@ -122,6 +122,6 @@ addEventListener("theme", later);
 addEventListener("resize", later);
 listen(PAGES, go);
 draw({ isAsked: true });
-// Ages count on without news.
+// Ages advance even if no event arrives.
 setInterval(later, 1_000);
 follow({ onEvent: later, onRefused });

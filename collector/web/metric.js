@@ -1,8 +1,8 @@
-// The quantities a rank is compared by, in the words of the terminal (tui/src/app/metric.rs).
+// The quantities by which ranks are compared, in the words of the terminal (tui/src/app/metric.rs).
 
 import { known } from "./figure.js";
 
-/** After this age, what the driver said is not compared. */
+/** Readings of the driver older than this are not compared. */
 const OLD_READING_S = 10;
 
 const reading = (rank) => (rank.device && rank.device.age_s <= OLD_READING_S ? rank.device : {});
@@ -24,7 +24,7 @@ export const METRICS = [
   metric("exposed", "exposed comm %", "GEMMs wait for NCCL", "%", "high", (rank) => rank.exposed_pct),
 ];
 
-/** Those with a figure of any rank; the first two are always shown. */
+/** The metrics for which any rank has a figure; the first two are always shown. */
 export const reported = (ranks) => METRICS.filter((one, at) => at < 2 || ranks.some((rank) => known(one.of(rank))));
 
 export const isLive = (rank) => !known(rank.figures_age_s);

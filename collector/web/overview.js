@@ -8,7 +8,7 @@ import { ranksTable } from "./ranks.js";
 import { scaleOf } from "./scale.js";
 import { chosenRank, findings, listed, ranks, state, stops } from "./state.js";
 
-/** Maps that are shown at once. */
+/** Number of maps that are shown at once. */
 const ABREAST = 4;
 
 let maps = [];

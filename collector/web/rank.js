@@ -1,4 +1,4 @@
-// Page 2: one rank beside the others, its GEMMs and collectives, its GPU.
+// Page 2: one rank compared with the others, its GEMMs and collectives, its GPU.
 
 import { json } from "./access.js";
 import { h, table } from "./dom.js";
@@ -9,7 +9,7 @@ import { scaleOf } from "./scale.js";
 import { chosenRank, findings, rankOf, ranks, state } from "./state.js";
 import { sure } from "./header.js";
 
-/** Between two requests for its shapes. */
+/** Time between two requests for its shapes. */
 const EVERY_MS = 2_000;
 
 let detail = null;
@@ -35,7 +35,7 @@ export const rankPage = {
       root.replaceChildren(h("p", { class: "empty" }, "no rank is known yet"));
       return;
     }
-    // The worst one is above every page.
+    // The header of every page shows the worst finding.
     const about = findings().slice(1).filter((finding) => finding.ranks.includes(rank.rank));
     const more = detail?.rank === rank.rank ? detail : {};
     root.replaceChildren(
@@ -66,7 +66,7 @@ async function fetchDetail() {
   try {
     const answer = await json(`/api/v1/ranks?${which}`);
     [detail] = answer.ranks;
-  } catch { /* The banner says it; what is drawn stays until it is of another rank. */ }
+  } catch { /* The banner shows the error; the drawing stays until another rank is selected. */ }
 }
 
 function figures(rank) {

@@ -5,7 +5,7 @@ import { age, count, counted, known, short } from "./figure.js";
 import { isLive } from "./metric.js";
 import { listed, ranks, state } from "./state.js";
 
-/** Rows that are drawn; a filter finds the others. */
+/** Number of rows that are drawn; a filter finds the others. */
 const ROWS = 100;
 
 const SIGNS = { ok: ["●", "good"], waiting: ["◌", "muted"], slow: ["▲", "warning"], hung: ["✖", "alarm"], silent: ["◷", "warning"], exited: ["○", "muted"] };
@@ -36,7 +36,7 @@ const COLUMNS = [
 export function ranksTable(go) {
   const rows = listed();
   const drawn = rows.slice(0, ROWS);
-  // The selected one is always among them.
+  // The selected rank is always among them.
   const chosen = rows.find(({ rank }) => rank.rank === state.rank);
   if (chosen && !drawn.includes(chosen)) drawn.push(chosen);
   const rowClass = (row) => [

@@ -1,4 +1,4 @@
-// Which of eight steps a value is drawn in: the rules of tui/src/widget/scale.rs.
+// The colour step, one of eight, for a value: the rules of tui/src/widget/scale.rs.
 
 import { known, median } from "./figure.js";
 
@@ -6,7 +6,7 @@ export const STEPS = 8;
 const MIDDLE = 4;
 const ALIKE = 0.05;
 
-/** Of a metric over all ranks; null while no value is known. */
+/** The scale of a metric over all ranks; null while no value is known. */
 export function scaleOf(metric, ranks, usualStep) {
   const values = ranks.map(metric.of).filter(known);
   const middle = median(values);
@@ -18,7 +18,7 @@ export function scaleOf(metric, ranks, usualStep) {
   const [toBad, toGood] = isLow ? [middle - lowest, highest - middle] : [highest - middle, middle - lowest];
   const bad = Math.max(toBad / MIDDLE, alike);
   const good = Math.max(toGood / (STEPS - 1 - MIDDLE), alike);
-  // Arrival skew counts by its share of a step, and while that is unknown not at all.
+  // Arrival skew counts by its share of a step, and not at all while that share is unknown.
   const isNoise = alike <= 0 || (metric.word === "skew" && whole === null) || highest - lowest < alike;
   const badness = (value) => (isLow ? middle - value : value - middle);
   const step = (value) => {

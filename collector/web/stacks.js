@@ -1,11 +1,11 @@
-// Page 6: the stacks of all ranks as one tree; where few ranks are is marked.
+// Page 6: the stacks of all ranks as one tree. Places with few ranks are marked.
 
 import { json } from "./access.js";
 import { h } from "./dom.js";
 import { age } from "./figure.js";
 import { state } from "./state.js";
 
-/** Lines that are drawn. */
+/** Number of lines that are drawn. */
 const LINES = 2_000;
 
 let read = { tree: null, at: 0, notes: [], job: null };
@@ -18,7 +18,7 @@ export const stacksPage = {
   keys: [["r", "read all stacks again"], ["Tab", "next thread"], ["n", "next branch with few ranks"], ["Esc", "back"]],
 
   enter(root, go) {
-    // Of a job that hangs, they have been read.
+    // If the job hangs, its stacks have been read already.
     const kept = state.status?.stacks;
     if (kept) read = { tree: kept.tree, at: kept.read_at / 1e6, notes: kept.notes, job: state.status.job };
     else if (read.job !== state.status?.job || Date.now() - read.at > 30_000) ask(go);
@@ -69,7 +69,7 @@ async function ask(go) {
   if (state.page === "stacks") go("stacks");
 }
 
-/** How many ranks `0-5,7` are. */
+/** The number of ranks in `0-5,7`. */
 function number(text) {
   return text.split(",").filter(Boolean).reduce((sum, run) => {
     const [from, to] = run.split("-").map(Number);
@@ -77,7 +77,7 @@ function number(text) {
   }, 0);
 }
 
-/** A branch is indented where it parts from others; frames below each other are not. */
+/** A branch is indented where it separates from others; consecutive frames are not. */
 function branch(node, depth, all, lines) {
   const here = number(node.here);
   const few = all > 1 && here * 4 <= all && here > 0;

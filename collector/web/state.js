@@ -1,4 +1,4 @@
-// What the page shows: the latest document, and what its reader has chosen.
+// What the page shows: the latest document, and the user's choices.
 
 import { readFilter } from "./filter.js";
 import { known } from "./figure.js";
@@ -9,9 +9,9 @@ export const state = {
   arrivedAt: 0,
   /** Why there is no document: no job is known yet. */
   problem: null,
-  /** Since when the collector cannot be reached. */
+  /** The moment since which the collector cannot be reached. */
   lostAt: null,
-  /** The job of the address, `?job=NAME`; else the foremost. */
+  /** The job in the address, `?job=NAME`; otherwise the foremost job. */
   job: new URLSearchParams(location.search).get("job"),
   page: "overview",
   rank: null,
@@ -39,7 +39,7 @@ export const stops = (finding) => finding.kind === "hang" || finding.kind === "e
 
 export const isOver = () => ranks().length > 0 && ranks().every((rank) => rank.state === "exited");
 
-/** In the terminal's order: ranks that findings name, silent and ended ones, and then the others. */
+/** Ranks in the terminal's order: those that findings name, then silent and ended ones, then the others. */
 export function listed() {
   const named = new Set(findings().flatMap((finding) => (finding.ranks.length <= 64 ? finding.ranks : [])));
   const place = (rank) => (named.has(rank.rank) ? 0 : ["silent", "exited"].includes(rank.state) ? 1 : 2);

@@ -1,4 +1,5 @@
-// Light or dark: as the browser says, until the reader switches. A plain script, before anything is drawn.
+// Light or dark, as the browser says, until the user switches. A plain script that runs before anything is
+// drawn.
 (() => {
   const prefers = matchMedia("(prefers-color-scheme: light)");
   const kept = () => {
@@ -10,7 +11,7 @@
   };
   window.switchTheme = () => {
     const next = document.documentElement.dataset.theme === "light" ? "dark" : "light";
-    try { localStorage.setItem("xpu-top-theme", next); } catch { /* Without storage it lasts as long as the page. */ }
+    try { localStorage.setItem("xpu-top-theme", next); } catch { /* Without storage, the choice lasts as long as the page. */ }
     document.documentElement.dataset.theme = next;
     dispatchEvent(new Event("theme"));
   };

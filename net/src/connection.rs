@@ -31,7 +31,7 @@ use crate::socket;
 /// Interval at which a host is asked for its snapshot.
 const ASK: Duration = Duration::from_secs(2);
 
-/// A host that answered nothing for this long is down.
+/// A host that has not answered for this long is down.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Wait before a host that could not be reached is tried again.
@@ -56,19 +56,19 @@ pub struct Connection {
     endpoint: Endpoint,
     state: State,
     link: Link,
-    /// The collector's name of its host.
+    /// The host's name, as its collector reports it.
     called: Option<HostName>,
     /// The hosts behind a relay, by its last report.
     behind: Vec<RelayedHost>,
     /// The jobs of each host, by its last snapshot, and whether a rank of the job lives there.
     jobs: HashMap<HostName, Vec<(JobName, bool)>>,
-    /// It accepted a connection and then sent nothing.
+    /// Whether the host accepted a connection and then sent nothing.
     mute: bool,
-    /// [`Connection::relayed_hosts`] has changed since the last check.
+    /// Whether [`Connection::relayed_hosts`] has changed since the last check.
     news: bool,
-    /// How much history is asked for, once.
+    /// The length of history to request once.
     recall: Option<Duration>,
-    /// A snapshot or a relay's report has arrived.
+    /// Whether a snapshot or a relay's report has arrived.
     answered: bool,
 }
 
@@ -103,7 +103,7 @@ impl Connection {
         Self { recall: Some(length), ..Self::new(endpoint) }
     }
 
-    /// Whether the host has answered, or cannot be reached: there is nothing to wait for.
+    /// Whether the host has answered, or cannot be reached, so that there is nothing to wait for.
     pub fn is_settled(&self) -> bool {
         self.answered || matches!(self.link, Link::Down { .. })
     }
@@ -121,12 +121,13 @@ impl Connection {
         std::mem::take(&mut self.news)
     }
 
-    /// The change could not be passed on: the next [`Connection::take_news`] reports it again.
+    /// Notes that the change could not be passed on, so that the next [`Connection::take_news`] reports it
+    /// again.
     pub fn report_again(&mut self) {
         self.news = true;
     }
 
-    /// The host itself, and the hosts behind it: without states while the host cannot be reached.
+    /// The host itself, and the hosts behind it. Those have no states while the host cannot be reached.
     pub fn relayed_hosts(&self) -> impl Iterator<Item = RelayedHost> {
         let own = RelayedHost {
             endpoint: self.endpoint.clone(),
@@ -205,7 +206,7 @@ impl Connection {
     }
 
     fn learn(&mut self, frame: &Frame) {
-        // History that arrives before the first snapshot: it says nothing about the connection.
+        // History may arrive before the first snapshot, and says nothing about the connection.
         if matches!(frame.body, Body::History(_)) {
             return;
         }
@@ -259,14 +260,14 @@ impl Connection {
         }
     }
 
-    /// A full queue means a host that does not answer, which is detected by its silence.
+    /// A full queue means that the host does not answer, which is detected by its silence.
     fn send(&self, route: &[Vec<u8>], payload: &[u8]) {
         let State::Open(open) = &self.state else { return };
         let parts = route.iter().map(Vec::as_slice).chain([payload]);
         let _ = open.control.send_multipart(parts, DONTWAIT);
     }
 
-    /// Sends requests, gives up and retries when each is due. `true` if the host should be probed.
+    /// Sends requests, gives up, and retries, each when it is due. `true` if the host should be probed.
     pub fn look_after(&mut self, data: &Socket, now: Instant) -> bool {
         match &mut self.state {
             State::Probing => false,

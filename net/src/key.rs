@@ -1,9 +1,9 @@
-//! The key of a user's collectors: any user who can read the file may watch; nobody else can connect.
+//! The key of a user's collectors. Only users who can read the file can connect and watch.
 //!
-//! The file holds one CURVE key pair in Z85: the public key's forty characters, then the secret key's. Server
-//! and clients of ZeroMQ's CURVE need a pair each; all of them here are the same user, so one pair serves
-//! both roles. CURVE never sends the server's public key, so a client without the file cannot even begin to
-//! connect.
+//! The file holds one CURVE key pair in Z85: the public key's forty characters, then the secret key's. In
+//! ZeroMQ's CURVE, the server and each client need a pair. Here they all belong to the same user, so one pair
+//! serves both roles. CURVE never sends the server's public key, so a client without the file cannot even
+//! begin to connect.
 
 use std::{
     env, fmt, fs,
@@ -88,8 +88,8 @@ impl Key {
             fs::DirBuilder::new().mode(0o700).recursive(true).create(dir).map_err(at)?;
         }
         let text = self.to_text().ok_or_else(|| at(io::ErrorKind::InvalidData.into()))?;
-        // Written to a temporary file and linked into place: all ranks of a job may create the key at once on
-        // a shared home, and none may read another's half-written file.
+        // The key is written to a temporary file and linked into place: all ranks of a job may create it at
+        // the same time in a shared home folder, and none may read another's half-written file.
         let aside =
             path.with_extension(format!("{}-{}", xpu_wire::endpoint::host_name(), std::process::id()));
         let _ = fs::remove_file(&aside);

@@ -1,5 +1,5 @@
-//! The histories of all hosts, merged: matching the ranks of a collective needs their digests of one second
-//! together.
+//! Merges the histories of all hosts, because the ranks of a collective can be matched only if their digests
+//! of one second are together.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +13,18 @@ use xpu_wire::{
 /// Longest wait for hosts.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Behind a relay, the last host cannot be recognised: the answers count as complete after this silence.
+/// Behind a relay, the last host cannot be recognised, so the answers count as complete after this silence.
 const QUIET: Duration = Duration::from_millis(150);
 
 /// Bytes of waiting history; a host whose history does not fit contributes none.
 const MOST_BYTES: usize = 128 << 20;
 
-/// Bytes in one forwarded frame: it may be recorded.
+/// Largest forwarded frame, because it may be recorded.
 const PART: usize = 2 << 20;
 
 /// The length of history to request from this number of hosts: as much as a viewer reads in a second or two.
-/// Collectors give older history more coarsely, and fewer single seconds of a shorter history: a rank has
-/// about 2,600 digests of a day, 1,300 of twelve hours, 650 of six hours and 200 of one hour.
+/// Collectors send older history more coarsely, and of a shorter history they send fewer single seconds: a
+/// rank has about 2,600 digests of a day, 1,300 of twelve hours, 650 of six hours and 200 of one hour.
 pub fn length(hosts: usize) -> Duration {
     match hosts {
         ..=4 => Duration::from_hours(24),
@@ -40,10 +40,10 @@ pub fn length(hosts: usize) -> Duration {
 pub struct Recall {
     since: Instant,
     heard: Instant,
-    /// Each frame with its age when it was sent, by its host's clock.
+    /// The frames, each with its age at the time when it was sent, by its host's clock.
     frames: Vec<(Duration, Vec<u8>)>,
     bytes: usize,
-    /// Answers through a relay come in any order.
+    /// Whether answers come through a relay, and so in any order.
     is_relayed: bool,
 }
 
@@ -77,7 +77,7 @@ impl Recall {
 
     /// The whole history, oldest first.
     pub fn frames(mut self) -> Vec<Frame> {
-        // Stable: frames of one host and moment stay in their order.
+        // The sort is stable, so frames of one host and moment keep their order.
         self.frames.sort_by_key(|(ago, _)| std::cmp::Reverse(*ago));
         let mut parts: Vec<Packed> = Vec::new();
         for (_, frame) in &self.frames {
@@ -107,7 +107,8 @@ mod tests {
 
     use super::*;
 
-    /// Two hosts, the second's clock a minute behind: their digests of one second end up side by side.
+    /// Two hosts; the second one's clock is a minute behind. Their digests of one second end up next to each
+    /// other.
     #[test]
     fn digests_of_one_second_stand_together_whatever_the_clocks_say() {
         let simulation = Simulation::new(1, 2, 2);

@@ -1,5 +1,5 @@
-//! The ZeroMQ sockets of xpu-top, configured in one place: bounded queues, no lingering, heartbeats, CURVE if
-//! there is a key.
+//! The ZeroMQ sockets of xpu-top, configured in one place: bounded queues, no lingering, heartbeats, and
+//! CURVE if there is a key.
 
 use std::ffi::c_int;
 
@@ -8,8 +8,8 @@ use zmq::{Context, Socket, SocketType};
 
 use crate::key::Key;
 
-/// Messages a worker queues for its collector, and a collector for each of its workers, before they are
-/// dropped: a minute each at the usual rate. Captured data waits in the worker.
+/// Number of messages that a worker queues for its collector, and a collector for each of its workers, before
+/// they are dropped: a minute at the usual rate. Captured data waits in the worker.
 const WORKER_QUEUE: i32 = 64;
 
 /// Messages queued for a slow viewer before they are dropped (which shows as a gap in frame numbers).
@@ -21,7 +21,8 @@ const CONTROL_QUEUE: i32 = 1_000;
 /// A peer that is silent for this long counts as gone, and is reconnected.
 const HEARTBEAT_MS: i32 = 2_000;
 
-/// A peer without a complete handshake by then is disconnected, so that silent connections do not accumulate.
+/// A peer that has not completed its handshake after this time is disconnected, so that silent connections do
+/// not accumulate.
 const HANDSHAKE_MS: i32 = 5_000;
 
 /// Longest wait between two attempts to connect.

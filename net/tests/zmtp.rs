@@ -1,5 +1,5 @@
-//! [`xpu_wire::zmtp`] against libzmq, over Unix sockets: libzmq binds and the dealer connects, and the other
-//! way round.
+//! Tests [`xpu_wire::zmtp`] against libzmq over Unix sockets: libzmq binds and the dealer connects, and vice
+//! versa.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -63,7 +63,7 @@ impl Line {
         self.listen()
     }
 
-    /// Runs a turn if there is nothing to take yet.
+    /// Runs a turn if nothing has arrived yet.
     fn otherwise<T>(&mut self) -> Option<T> {
         self.turn().expect("a peer");
         None
@@ -95,7 +95,7 @@ impl Line {
     }
 }
 
-/// The connection still works: the socket's buffer was full, or empty.
+/// Accepts errors of a working connection: the socket's buffer was full, or empty.
 fn moved(error: &io::Error) -> Result<(), End> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Ok(()),
@@ -152,8 +152,8 @@ fn give(socket: &Socket, message: &[Vec<u8>], line: &mut Line) {
     });
 }
 
-/// Messages of all lengths, then very many at once: there, and back. Each has a first part (`address`) at
-/// libzmq's end, or none.
+/// Sends messages of all lengths, then very many at once, in both directions. At libzmq's end, each message
+/// has a first part (`address`), or none.
 fn comes_and_goes(socket: &Socket, line: &mut Line) {
     for length in [0, 1, 255, 256, 65_536, MEBIBYTE] {
         let body: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();

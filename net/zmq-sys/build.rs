@@ -1,8 +1,9 @@
 //! Builds the vendored libzmq against the vendored libsodium, so that CURVE works.
 //!
-//! The published zmq-sys 0.12.0 hardcodes `with_libsodium(None)`: every `set_curve_*` then answers EINVAL.
-//! Only this file differs from it: it adds libsodium, descriptors that are closed on exec, Unix sockets that
-//! can ask the kernel who connects, and queues that grow in small pieces (`settings.hpp`).
+//! The published zmq-sys 0.12.0 hardcodes `with_libsodium(None)`: every `set_curve_*` then returns EINVAL.
+//! Only this file differs from the published one: it adds libsodium, descriptors that are closed on exec,
+//! Unix sockets that can ask the kernel for the connecting user, and queues that grow in small pieces
+//! (`settings.hpp`).
 
 use std::env;
 
@@ -17,7 +18,7 @@ fn main() {
     let close_on_exec = "-DZMQ_IOTHREAD_POLLER_USE_EPOLL_CLOEXEC -DZMQ_HAVE_EVENTFD_CLOEXEC \
                          -DZMQ_HAVE_SOCK_CLOEXEC -DHAVE_ACCEPT4";
     let peer_credentials = "-DZMQ_HAVE_SO_PEERCRED";
-    // By a path without spaces: build scripts run in this folder.
+    // The path must have no spaces, and this relative one has none: build scripts run in this folder.
     let settings = "-include settings.hpp";
     // libzmq is third-party code: its compiler warnings do not concern this project's users.
     env::set_var("CXXFLAGS", format!("{} -w {settings} {close_on_exec} {peer_credentials}", env::var("CXXFLAGS").unwrap_or_default()));

@@ -27,7 +27,7 @@ pub(crate) struct Marks {
 pub(crate) enum Hook {
     /// Preloaded by `xpu-top run`.
     Preloaded(Marks),
-    /// Opened by this module: carries marks, sees no GPU work.
+    /// Opened by this module: it carries marks, but sees no GPU work.
     Packaged(Marks),
     Disabled,
     Missing {
@@ -77,7 +77,7 @@ impl Hook {
         self.marks().and_then(|marks| marks.span).map_or(0, |(begin, _)| unsafe { begin() })
     }
 
-    /// Ends the span that began then.
+    /// Ends the span that began at `begun`.
     pub(crate) fn span_end(&self, name: &CStr, begun: u64) {
         if let Some((_, end)) = self.marks().and_then(|marks| marks.span) {
             // SAFETY: as above.
@@ -130,7 +130,7 @@ fn own_path() -> Option<PathBuf> {
         dli_sname: std::ptr::null(),
         dli_saddr: std::ptr::null_mut(),
     };
-    // SAFETY: the address is of a function of this library; `found` outlives the call.
+    // SAFETY: the address is that of a function of this library; `found` outlives the call.
     let known = unsafe { libc::dladdr(own_path as *const c_void, &raw mut found) } != 0;
     if !known || found.dli_fname.is_null() {
         return None;

@@ -1,4 +1,4 @@
-//! What a step may carry, taken from Python: counts and a loss.
+//! The values that a step may carry, taken from Python: counts and a loss.
 
 use pyo3::{exceptions::PyTypeError, prelude::*};
 

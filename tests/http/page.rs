@@ -235,7 +235,11 @@ fn serve_shows_a_recording_as_it_was() {
         (&json!("ok"), &json!([]))
     );
     assert!(client.get("/api/v1/steps").json()["points"].as_array().is_some_and(|points| !points.is_empty()));
-    assert!(client.get("/api/v1/ranks?rank=1").json()["ranks"][0]["shapes"].as_array().is_some());
+    assert!(
+        client.get("/api/v1/ranks?rank=1").json()["ranks"][0]["gemms"]
+            .as_array()
+            .is_some_and(|gemms| !gemms.is_empty())
+    );
     for (path, body) in
         [("hook", json!({"on": false})), ("capture", json!({"steps": 3})), ("stacks", json!({}))]
     {

@@ -52,11 +52,11 @@ pub enum Action {
     Simulated(Option<Box<Simulated>>),
     /// Show the content of the selected file.
     OpenFile,
-    /// Write its timeline beside it.
+    /// Write the timeline of the open file next to it.
     ExportFile,
-    /// Write its report as a page beside it.
+    /// Write the report of the open file as a page next to it.
     PageOfFile,
-    /// Capture a number of steps, or a time.
+    /// Capture a number of steps, or a period.
     CaptureOf(Wanted),
     /// A frame of a replay, and when it arrived.
     Show(Moment, Arc<Frame>),
@@ -79,7 +79,7 @@ pub enum Action {
     Move(Motion),
     /// Show this quantity on the heatmaps.
     ShowMetric(Metric),
-    /// These colours.
+    /// Draw in these colours.
     Dress(Theme),
     /// List only matching ranks, or all.
     Filter(Option<Box<Filter>>),
@@ -102,7 +102,7 @@ pub enum Action {
     Choose,
     /// A key without an action here.
     Unbound(Key),
-    /// To the next line of it that begins with this letter.
+    /// Go to the next line of the list that begins with this letter.
     Jump(char),
     /// Sort the other way round.
     Reverse,
@@ -119,13 +119,13 @@ pub enum Action {
     NextThread,
     /// Request the stacks again.
     AskStacks,
-    /// Read the kernels on the GPUs of a hung job, at the second press: this ends its ranks.
+    /// Read the kernels on the GPUs of a hung job, at the second press, because this ends its ranks.
     AskGpus,
     /// Show or fold native frames below those of Python.
     TurnNatives,
-    /// The heatmaps as they are now, or over time.
+    /// Show the heatmaps of the present, or over time.
     TurnMaps,
-    /// Show a part of the time on them.
+    /// Show a part of the time on the heatmaps.
     Zoom(ZoomAction),
     /// List every communicator, or one of each kind.
     TurnCommunicators,
@@ -148,12 +148,12 @@ pub enum Action {
     Save,
     /// Suspend: release the terminal for a while.
     Suspend,
-    /// Draw everything anew.
+    /// Redraw everything.
     Redraw,
     Quit,
 }
 
-/// What happens to a branch of the stacks.
+/// The change to a branch of the stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folding {
     Turn,
@@ -173,7 +173,7 @@ pub enum Motion {
 }
 
 impl Motion {
-    /// From one line of a list of this length to another.
+    /// Returns the line to move to, in a list of length `of`.
     pub(crate) fn from(self, at: usize, of: usize, page: usize) -> usize {
         let last = of.saturating_sub(1);
         match self {
@@ -207,7 +207,7 @@ pub enum Effect {
     Write(PathBuf, String),
     /// Write this to a new file, and copy it to the terminal's clipboard.
     Copy(PathBuf, String),
-    /// Show the past of a running job, from this long ago on.
+    /// Show the past of a running job, beginning this long ago.
     LookBack(Duration),
     GoLive,
     /// Show this moment of a replay.
@@ -229,7 +229,7 @@ pub enum Effect {
 pub enum Reading {
     /// With native frames; stacks read this way since the ranks last moved suffice.
     Kept,
-    /// Now, with native frames: stopping a hung job costs nothing.
+    /// Now, with native frames: stopping the threads of a hung job costs nothing.
     Natively,
     /// Now, without stopping the ranks.
     Running,

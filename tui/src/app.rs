@@ -129,19 +129,20 @@ pub struct App {
     pub(crate) runs: Option<Arc<Runs>>,
     pub(crate) incident: Option<Incident>,
     pub others: Others,
-    /// When the last incident began that opened the stacks by itself: each does so once.
+    /// The begin of the last incident for which the screen opened the stacks by itself; it does so once per
+    /// incident.
     pub(crate) alarmed: Option<Moment>,
-    /// By its index among the findings.
+    /// The selected finding, by its index.
     pub(crate) finding: usize,
-    /// Only while they are shown.
+    /// Filled only while they are shown.
     pub(crate) communicators: Communicators,
-    /// Each communicator has a line, however many there are.
+    /// Whether each communicator has a line, however many there are.
     pub(crate) every_communicator: bool,
-    /// The selected one's index.
+    /// The index of the selected communicator.
     pub(crate) communicator: usize,
     pub(crate) maps: Maps,
     pub(crate) history: History,
-    /// The part of it that the heatmaps show.
+    /// The part of the history that the heatmaps show.
     pub(crate) zoom: Zoom,
     /// The ranks whose details are subscribed.
     pub(crate) watched: Watched,
@@ -172,7 +173,8 @@ pub struct App {
 /// Which job is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The foremost job; it stays while any of its ranks lives, so the screen does not jump between two jobs.
+    /// The foremost job. It is kept while any of its ranks lives, so that the screen does not jump between
+    /// two jobs.
     Foremost(Option<JobName>),
     /// The job that the user requested.
     Named(JobName),
@@ -259,7 +261,7 @@ impl App {
         let meant = meant
             .or_else(|| (!matches!(scope, Scope::Prompt | Scope::Picker)).then_some(Action::Unbound(key)));
         match meant? {
-            // In help, `q` closes help and not the program. Ctrl+C always ends the program.
+            // In help, `q` closes help instead of the program. Ctrl+C always ends the program.
             Action::Quit if self.overlay == Overlay::Help && !key.control => Some(Action::Help),
             action => Some(action),
         }

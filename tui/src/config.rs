@@ -27,10 +27,10 @@ use crate::{
     prompt_command,
 };
 
-/// Names a file instead of the usual one.
+/// The variable that names a file instead of the usual one.
 pub const VARIABLE: &str = "XPU_TOP_CONFIG";
 
-/// Largest file; a longer one was not written by hand.
+/// Largest file; a larger one is no settings file.
 const LARGEST: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -233,7 +233,7 @@ impl Config {
             }
         }
         if let Some(clash) = config.keymap.clash() {
-            // The one that the file has bound.
+            // The binding that the file contains.
             let own =
                 bound.iter().rev().find(|(name, _)| [clash.names.0, clash.names.1].contains(&name.as_str()));
             return Err(Fault { line: own.map_or(1, |(_, at)| line(*at)), what: clash.to_string() });
@@ -271,7 +271,7 @@ fn bind(
     Ok(())
 }
 
-/// One key, or several.
+/// Reads one key, or several.
 fn keys(value: &Spanned<DeValue<'_>>) -> Result<Vec<Key>, (usize, String)> {
     let one = |value: &Spanned<DeValue<'_>>| {
         let at = value.span().start;
@@ -291,7 +291,7 @@ fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| "expected true or false".to_owned())
 }
 
-/// A number, or text with a currency.
+/// Reads a number, or text with a currency.
 fn price(value: &DeValue<'_>) -> Result<Price, String> {
     match value {
         DeValue::Integer(number) => number.as_str().parse(),
@@ -328,8 +328,8 @@ pub fn path(named: Option<&Path>) -> Option<PathBuf> {
     named.map(Path::to_owned).or_else(from_variable).or_else(usual)
 }
 
-/// The user's folder for xpu-top's files of this kind. A relative path does not count, as the XDG
-/// specification demands.
+/// The user's folder for xpu-top's files of this kind. A relative path is ignored, as the XDG specification
+/// demands.
 fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(below_home));

@@ -34,11 +34,12 @@ pub const FILES: usize = 256;
 /// Entries of a folder that are examined: a folder of a million files is not read to its end.
 const ENTRIES: usize = 65_536;
 
-/// Endings of the listed files; and the one that other files have too.
+/// Endings of the listed files. Other programs also use the last one.
 const ENDINGS: [&str; 4] = ["xpucap", "xpurec", "xpu", FOREIGN];
 const FOREIGN: &str = "bin";
 
-/// Orders that wait for the thread. Further ones are dropped, because the folder is read again soon.
+/// Number of orders that wait for the thread. Further ones are dropped, because the folder is read again
+/// soon.
 const WAITING: usize = 16;
 
 /// Results that wait for the screen.
@@ -51,15 +52,15 @@ pub enum Order {
     List,
     /// Summarize a file.
     Open(PathBuf),
-    /// Write a file's timeline for Perfetto beside it.
+    /// Write a file's timeline for Perfetto next to the file.
     Export(PathBuf),
-    /// Write its report as a page beside it.
+    /// Write a file's report as a page next to the file.
     Page(PathBuf),
-    /// Simulate its steps without their stragglers.
+    /// Simulate a file's steps without their stragglers.
     Simulate(PathBuf),
 }
 
-/// What there is.
+/// The files of the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// When the folder was read, by the clock of file times.
@@ -75,7 +76,7 @@ pub struct Listing {
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
-    /// Within the folder.
+    /// The path within the folder.
     pub path: PathBuf,
     pub bytes: u64,
     /// When it was last written, by this machine's clock.
@@ -112,7 +113,7 @@ impl FileLoader {
     }
 }
 
-/// The thread. Files that have not changed are not read again.
+/// Does the work of the thread. Files that have not changed are not read again.
 #[derive(Debug)]
 pub struct FolderReader {
     folder: PathBuf,
@@ -191,7 +192,7 @@ impl FolderReader {
                 ListedFile { path: path.clone(), bytes, written, label }
             });
             self.known.insert(path, listed.clone());
-            // Weight matrices end in .bin too; they are no broken recordings.
+            // Files with weight matrices also end in .bin. They are not broken recordings.
             if !(label::is_foreign(&listed.label) && listed.path.extension() == Some(OsStr::new(FOREIGN))) {
                 files.push(listed);
             }

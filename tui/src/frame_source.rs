@@ -133,7 +133,7 @@ impl FrameSource {
     /// Shows the last minutes of a running job, from `by` ago on.
     pub(crate) fn look_back(&mut self, app: &mut App, by: Duration) -> anyhow::Result<()> {
         let Some(recorder) = &self.recorder else { return Ok(()) };
-        // Nothing arrived yet, so there is no past.
+        // Nothing has arrived yet, so there is no past.
         let Ok(recording) = recorder.past(header(app)) else { return Ok(()) };
         let cursor = FrameCursor::new(recording);
         let search = cursor.again();
@@ -176,7 +176,7 @@ impl FrameSource {
     /// Begins or ends a capture of the shown job.
     pub(crate) fn capture(&mut self, app: &mut App, wanted: Option<Wanted>) {
         let job = app.job().map(|job| job.name().clone());
-        // A running one can be ended from the past too.
+        // A running capture can be ended from the past too.
         let may = |capturer: &&mut Capturer| !app.is_past() || capturer.is_capturing();
         let (Some(capturer), Some(job)) = (self.capturer.as_mut().filter(may), job) else {
             let why = "the past cannot be captured; `xpu-top capture --before 64` has the last steps";
@@ -214,7 +214,7 @@ impl FrameSource {
 /// Steps that the key traces: the first of two shows the cost of the profiler's start.
 const TRACED: u32 = 2;
 
-/// A new file here.
+/// The path of a new file in the current folder.
 fn file(app: &App, ending: &str) -> PathBuf {
     let name = app.job().map(|job| JobName::cleaned(job.name().as_str()));
     let name = name.map(|name| format!("{name}-")).unwrap_or_default();

@@ -17,7 +17,7 @@ pub const ENDED: &str = "○";
 pub const STALE: &str = "◷";
 /// Not observed, because it was switched off.
 pub const OFF: &str = "◌";
-/// Good to know.
+/// Useful information.
 pub const HINT: &str = "›";
 /// The part that has arrived, and the part that has not.
 pub const FULL: &str = "▰";
@@ -54,7 +54,7 @@ pub const LEVEL: &str = "─";
 /// A cell of a plot, from an eighth of its height to all of it.
 pub const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// From the usual value up to the worst one.
+/// The line from the usual value up to the worst one.
 pub const WHISKER: &str = "│";
 
 /// Pieces of a bar: known time, time known to be lost, and unknown time.

@@ -1,4 +1,4 @@
-//! Positions on the screen, for the mouse: rebuilt with each redraw, and stored nowhere else.
+//! Positions on the screen, for the mouse. They are rebuilt with each redraw, and stored nowhere else.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -29,18 +29,18 @@ pub enum Target {
     Map(Box<Grid>, Metric),
     /// A line of the view's list, from the top.
     Line(usize),
-    /// The bar of a replay's time.
+    /// The timeline of a replay.
     Time,
-    /// Moments of a heatmap over time; above the rows that they belong to.
+    /// Moments of a heatmap over time. It lies above the rows to which the moments belong.
     Past(Moments),
 }
 
-/// Columns of the past, several to a cell; the first may be cut.
+/// Columns of the past, several per cell; the first cell may be cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Moments {
     pub shown: Columns,
     pub span: u64,
-    /// Columns of the terminal to a cell.
+    /// Columns of the terminal per cell.
     pub wide: u16,
 }
 
@@ -53,7 +53,7 @@ impl Moments {
     }
 }
 
-/// The last drawn is on top.
+/// The areas on the screen; the one drawn last is on top.
 #[derive(Clone, Debug, Default)]
 pub struct Hits(Vec<(Rect, Target)>);
 
@@ -62,14 +62,14 @@ impl Hits {
         self.0.push((area, target));
     }
 
-    /// Lines of the view's list, below its head.
+    /// Adds the lines of the view's list, below its head.
     pub(crate) fn lines(&mut self, area: Rect, shown: Range<usize>) {
         for (line, y) in shown.zip(area.y + 1..) {
             self.put(Rect { y, height: 1, ..area }, Target::Line(line));
         }
     }
 
-    /// Nothing below can be hit.
+    /// Makes everything drawn so far unreachable for the mouse.
     pub(crate) fn cover(&mut self) {
         self.0.clear();
     }
@@ -87,7 +87,7 @@ impl Hits {
         app.zoom.is_begun().then(|| Action::Zoom(ZoomAction::To(cell.cell(x - area.x))))
     }
 
-    /// What a click on the ranks of a row means.
+    /// The meaning of a click on the ranks of a row.
     fn row(&self, x: u16, y: u16, app: &App) -> Option<Action> {
         let rows = self.0.iter().rev().filter(|(_, target)| matches!(target, Target::Worst(..)));
         let (area, target) = rows.into_iter().find(|(area, _)| area.contains(Position { x, y }))?;
@@ -103,7 +103,7 @@ impl Hits {
                 .and_then(|(area, target)| target.clicked(*area, Position { x, y }, app))
                 .into_iter()
                 .collect(),
-            // The pointer may leave the line while it moves along the bar.
+            // The pointer may leave the line while it moves along the timeline.
             MouseEventKind::Drag(MouseButton::Left) => {
                 let bar = self.0.iter().find(|(area, target)| {
                     matches!(target, Target::Time)

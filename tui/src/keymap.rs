@@ -23,9 +23,9 @@ pub struct Binding {
     pub scope: Scope,
     pub keys: &'static [Key],
     pub action: Action,
-    /// For the help page.
+    /// The text on the help page.
     pub help: &'static str,
-    /// For the footer; `None` if it is not shown there.
+    /// The text in the footer; `None` if it is not shown there.
     pub short: Option<&'static str>,
 }
 
@@ -67,7 +67,7 @@ const fn typed(keys: &'static [Key], edit: Edit, help: &'static str) -> Binding 
     bind(Prompt, keys, Action::Edit(edit), help, None)
 }
 
-/// In the order of the help page and of the footer.
+/// All bindings, in the order of the help page and of the footer.
 pub const BINDINGS: &[Binding] = &[
     go(&[char('1')], Page::Overview, "all ranks, and what is wrong", "overview"),
     bind(Anywhere, &[char('2')], Action::Inspect, "the selected rank, by shape and size", Some("rank")),

@@ -1,6 +1,6 @@
-//! Which letters a terminal shows: all, or ASCII alone.
+//! The letters that a terminal shows: all, or only ASCII.
 
-/// Which letters a terminal shows.
+/// The letters that a terminal shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Letters {
     #[default]
@@ -9,8 +9,8 @@ pub enum Letters {
 }
 
 impl Letters {
-    /// From the locale. Where none is set at all, as in most containers, the terminal at the other end is taken to be as
-    /// most are.
+    /// From the locale. If none is set at all, as in most containers, the terminal is assumed to be a usual
+    /// one.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let Some(locale) = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")) else {

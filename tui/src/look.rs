@@ -1,4 +1,4 @@
-//! The look of the screen: the user's wishes, else what the terminal supports.
+//! The look of the screen: the user's settings, otherwise the look that the terminal supports.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::{
 pub enum Motion {
     #[default]
     Full,
-    /// The screen changes by itself once a second at most.
+    /// The screen changes by itself at most once a second.
     Reduced,
 }
 
 impl Motion {
-    /// The least time between two redraws for new data; the effect of a key is drawn at once.
+    /// The shortest time between two redraws for new data. The effect of a key is drawn at once.
     pub fn pace(self) -> Duration {
         match self {
             Self::Full => Duration::from_millis(100),
@@ -60,7 +60,7 @@ pub struct Wishes {
 pub const THEME: &str = "XPU_TOP_THEME";
 
 impl Wishes {
-    /// Completes `self` with the wishes of `others`.
+    /// Completes `self` with the settings of `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Wishes {
         }
     }
 
-    /// The environment decides where nothing was requested.
+    /// The final look. The environment decides where nothing was requested.
     pub fn look(self, variable: impl Fn(&str) -> Option<String>) -> Look {
         let letters = match self.ascii {
             Some(true) => Letters::Ascii,

@@ -1,7 +1,7 @@
 //! All colours. No other file names one, so a colour always has the same meaning.
 //!
-//! Colour is never the only sign: each has a glyph or a word beside it, and [`Depth::None`] must lose
-//! nothing.
+//! Colour is never the only sign: each has a glyph or a word next to it, so [`Depth::None`] loses no
+//! information.
 #![forbid(unsafe_code)]
 
 pub mod picture;
@@ -25,7 +25,7 @@ const EITHER: f64 = 0.179;
 /// The number of colours that the terminal shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// None, or the user wants none (<https://no-color.org>).
+    /// No colours, or the user wants none (<https://no-color.org>).
     None,
     Sixteen,
     Indexed,
@@ -69,7 +69,7 @@ impl FromStr for Depth {
     }
 }
 
-/// The purpose of a piece of the screen.
+/// The purpose of a part of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Text,
@@ -127,7 +127,7 @@ impl Palette {
         Self { depth, theme, letters: Letters::Unicode }
     }
 
-    /// The same with another theme.
+    /// The same palette with another theme.
     #[must_use]
     pub fn dressed(self, theme: Theme) -> Self {
         Self::new(self.depth, theme).with_letters(self.letters)
@@ -178,7 +178,7 @@ impl Palette {
         };
         match (self.depth, role) {
             (Depth::None, Role::Muted | Role::Faint) => plain.add_modifier(Modifier::DIM),
-            // On a dim line, such as a title on a frame, it must not be dim itself.
+            // On a dim line, such as a title on a frame, this text must not be dim itself.
             (Depth::None, Role::Accent | Role::Warning | Role::Alarm) => {
                 plain.add_modifier(Modifier::BOLD).remove_modifier(Modifier::DIM)
             }
@@ -195,7 +195,8 @@ impl Palette {
         }
     }
 
-    /// A cell of a heatmap, on which letters are readable. Without colours there is none: draw a glyph.
+    /// The style of a heatmap's cell, on which letters are readable. Without colours there is none, so a
+    /// glyph is drawn instead.
     pub fn heat(self, step: usize) -> Style {
         let colours = self.theme.colours();
         let ground = &colours.heat[step.min(STEPS - 1)];

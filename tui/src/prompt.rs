@@ -1,14 +1,14 @@
-//! A line being typed: a filter, a command, a time. Nothing here knows its use.
+//! A line being typed: a filter, a command, a time. This module does not know what the line is used for.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
 
 /// Longest line; no terminal shows more.
 const LONGEST: usize = 256;
-/// Lines remembered of each kind.
+/// Number of lines remembered of each kind.
 const REMEMBERED: usize = 50;
 
-/// What is typed.
+/// The kind of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Filter,
@@ -31,7 +31,7 @@ pub enum Edit {
     Right,
     Home,
     End,
-    /// The previous line, and back.
+    /// The previous line, or the next one.
     Earlier,
     Later,
     /// Completes the word; if repeated, with the next completion.
@@ -46,7 +46,7 @@ pub struct Prompt {
     text: String,
     /// Byte of the text.
     cursor: usize,
-    /// How many lines back, and the text before that.
+    /// How many lines back the shown one is, and the text typed before going back.
     back: usize,
     draft: String,
     choices: Option<Choices>,

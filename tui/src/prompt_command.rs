@@ -25,7 +25,7 @@ use crate::{
 pub struct PromptCommand {
     /// The first is its name; the others are aliases.
     pub names: &'static [&'static str],
-    /// What follows it.
+    /// The argument that follows the name.
     pub takes: &'static str,
     pub help: &'static str,
     /// Parses the argument: the action, or the position of the error and what is expected there.
@@ -99,10 +99,10 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
     prompt_command(&["help", "h"], "", "all keys", |text| nothing(text, Action::Help)),
 ];
 
-/// The most steps of a capture that can be requested here.
+/// Largest number of steps of a capture that can be requested here.
 const MOST_STEPS: u32 = xpu_wire::frame::CaptureOrder::STEPS;
 
-/// What was meant.
+/// The action that a line means.
 pub fn read(text: &str) -> Result<Action, Fault> {
     let begin = text.len() - text.trim_start().len();
     let line = text.trim();

@@ -20,7 +20,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Kept in memory at most.
+/// Largest size of the frames in memory.
 const RING_BYTES: usize = 48 << 20;
 const RING_LONG: Duration = Duration::from_mins(10);
 
@@ -37,7 +37,7 @@ pub struct Standing {
     pub file: Option<Written>,
     /// The start of the recording in memory, and its size.
     pub kept: Option<(Moment, usize)>,
-    /// Why a file is no longer written.
+    /// Why the file is no longer written.
     pub failure: Option<String>,
 }
 
@@ -56,7 +56,7 @@ enum Order {
     Lately(Duration, mpsc::SyncSender<Vec<SealedBlock>>),
 }
 
-/// The thread's handle. When it is dropped the file is closed.
+/// The thread's handle. When it is dropped, the file is closed.
 #[derive(Debug)]
 pub struct Recorder {
     /// watch --Order--> the thread
@@ -140,7 +140,7 @@ fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
     standing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread.
+/// The recorder's thread.
 struct Keeper {
     packer: Packer,
     ring: Ring,
@@ -224,7 +224,7 @@ impl Keeper {
         let blocks = match blocks {
             Ok(blocks) if blocks.is_empty() => return,
             Ok(blocks) => blocks,
-            // Compressing fails only if memory is short; then these frames are a gap.
+            // Compressing fails only if memory is short; then these frames are missing.
             Err(_short) => return,
         };
         for block in blocks {

@@ -6,7 +6,7 @@
 //!           ──FrameCursor──▶ search (a thread) ──marks──▶ app
 //! ```
 //!
-//! Drawing and findings use the same code as live.
+//! Drawing and findings use the same code as for a live job.
 
 mod control;
 mod drop_thread;

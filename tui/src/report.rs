@@ -96,7 +96,7 @@ pub fn text(app: &App) -> String {
         }
     }
     if !app.stacks.rows().is_empty() {
-        // They are from another moment than the rest.
+        // The stacks are from another moment than the rest.
         let read = app.job().and_then(Job::stacks_since);
         let read = read.map_or_else(String::new, |read| format!(" read at {},", figure::clock(read)));
         let tree = stack::text(app.stacks.tree());
@@ -130,7 +130,7 @@ fn hosts(app: &App, ranks: &[Rank]) -> Option<String> {
     (!places.is_empty()).then(|| format!("{}{more}", places.join(", ")))
 }
 
-/// The age of its ranks' last reports, if they are not current.
+/// The age of the last reports of its ranks, if they are not current.
 fn heard(app: &App, group: &Group) -> String {
     let rows = group.ranks.iter().filter_map(|rank| app.job_view.rows().get(app.job_view.row_of(rank)?));
     let oldest = rows.filter(|row| !row.is_heard()).map(|row| row.age).max();

@@ -16,12 +16,13 @@ use crate::palette::{
     picture::{ground, letters as letters_of, name},
 };
 
-/// Of one cell, in pixels. `DejaVu` Sans Mono at [`FONT`] is exactly as wide, and tall enough for lines to join.
+/// The size of one cell, in pixels. `DejaVu` Sans Mono at [`FONT`] is exactly as wide, and tall enough for
+/// lines to join.
 const CELL: (f64, f64) = (8.0, 16.0);
 const FONT: f64 = 13.29;
 /// From a cell's top to the baseline of its text.
 const BASELINE: f64 = 12.5;
-/// Around the screen.
+/// The margin around the screen.
 const MARGIN: f64 = 12.0;
 
 /// The screen on the background of its theme.
@@ -87,13 +88,13 @@ fn rectangle(svg: &mut String, x: f64, y: f64, width: f64, height: f64, look: &s
     );
 }
 
-/// The colour of what is drawn, dimmed if it is.
+/// The colour of the text, dimmed if the cell is.
 fn look(cell: &Cell) -> String {
     let dim = if cell.modifier.contains(Modifier::DIM) { " opacity=\"0.55\"" } else { "" };
     format!("\"{}\"{dim}", colours(cell).0)
 }
 
-/// Cells side by side of which something is the same.
+/// Neighbouring cells with an equal property.
 struct Run<T> {
     /// The first cell.
     x: u16,
@@ -120,7 +121,7 @@ fn grounds(buffer: &Buffer, line: u16, svg: &mut String) {
             rectangle(svg, x, y, f64::from(length) * CELL.0, CELL.1, &format!("\"{ground}\""));
         }
     }
-    // Blocks of one kind and colour are one rectangle too.
+    // Neighbouring blocks of one kind and colour are drawn as one rectangle.
     for Run { x, length, value: block } in
         runs(buffer, line, |cell| Block::of(cell.symbol()).map(|block| (block, look(cell))))
     {
@@ -178,7 +179,7 @@ fn letters(buffer: &Buffer, line: u16, svg: &mut String) {
             continue;
         };
         let (first, mut text) = (x, String::new());
-        // A single blank between two words of one look does not end a run.
+        // A single blank between two words of the same look does not end a run.
         while x < buffer.area.width {
             let symbol = cell(buffer, x, line).symbol();
             let goes_on = match looks(cell(buffer, x, line)) {

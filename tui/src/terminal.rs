@@ -32,7 +32,7 @@ pub use signals::{Request, Signals};
 
 use crate::{app::App, hits::Hits, palette::Depth, view};
 
-/// Most bytes that are copied: many terminals ignore longer texts completely.
+/// Largest number of bytes that are copied, because many terminals ignore longer texts completely.
 const COPIED: usize = 64 << 10;
 
 /// Whether the terminal is taken over. Restoring it twice would move the cursor back to its first position,
@@ -42,12 +42,12 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Whether the terminal reports the mouse while it is taken over.
 static MOUSE: AtomicBool = AtomicBool::new(false);
 
-/// Restores the terminal when dropped; a panic of the thread that has it does so before its message is
-/// printed.
+/// Restores the terminal when dropped. If the thread that has it panics, the terminal is restored before the
+/// panic's message is printed.
 #[derive(Debug)]
 pub struct Screen {
-    /// Never dropped: its own drop writes to stderr if the terminal is gone, and if stderr was that terminal,
-    /// this panics.
+    /// Never dropped. Its own drop writes to stderr if the terminal is gone, which panics if stderr was that
+    /// terminal.
     pen: ManuallyDrop<Pen<Stdout>>,
 }
 
@@ -57,7 +57,7 @@ impl Screen {
         // Crossterm reads NO_COLOR by itself; the decision made here, with --color, takes precedence.
         force_color_output(depth != Depth::None);
         failure::watch_for_panics();
-        // From here on it is restored in any case.
+        // From here on, the terminal is restored in any case.
         let screen = Self { pen: ManuallyDrop::new(Pen::new(io::stdout())?) };
         take()?;
         Ok(screen)
@@ -84,7 +84,8 @@ impl Screen {
 
     /// Takes the terminal over again, after another program had it.
     pub fn resume(&mut self) -> io::Result<()> {
-        // A stop from outside left no time to restore it, and the shell has changed its settings since.
+        // A stop from outside left no time to restore the terminal, and the shell has changed its settings
+        // since.
         give_back();
         take()?;
         self.forget()
@@ -128,7 +129,7 @@ impl Drop for Screen {
     }
 }
 
-/// With the mouse, if requested: selecting text then needs Shift.
+/// Takes the terminal over, with the mouse if requested; selecting text then needs Shift.
 fn take() -> io::Result<()> {
     TAKEN.store(true, SeqCst);
     enable_raw_mode()?;

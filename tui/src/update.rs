@@ -24,13 +24,15 @@ use crate::{
     replay::{between_looks, control, go_to},
 };
 
-/// Ranks that a page key moves by. Fixed, because how many fit is known only when drawing.
+/// Number of ranks by which a page key moves. It is fixed, because the number that fits is known only when
+/// drawing.
 const PAGE: usize = 10;
 
-/// Lines the help page may be scrolled by; drawing knows how many there are.
+/// Largest number of lines by which the help page can be scrolled; the actual number is known only when
+/// drawing.
 const HELP: usize = 2 * BINDINGS.len();
 
-/// Whether no key caused it: then the note on the screen stays.
+/// Whether no key caused the action, so that the note on the screen stays.
 fn comes_by_itself(action: &Action) -> bool {
     matches!(
         action,
@@ -170,7 +172,7 @@ fn turn_help(app: &mut App) {
     }
 }
 
-/// Maps of now have no time range.
+/// Zooms. Maps of the present have no time range.
 fn zoom(app: &mut App, what: ZoomAction) {
     if app.maps.over_time {
         app.zoom.act(what, app.history.known());
@@ -180,7 +182,7 @@ fn zoom(app: &mut App, what: ZoomAction) {
     }
 }
 
-/// The latest choice is undone first.
+/// Undoes the latest choice first.
 fn close(app: &mut App) -> Option<Effect> {
     match (app.overlay, app.page) {
         (Overlay::Help, _) if !app.sought.is_empty() => app.sought.clear(),
@@ -195,7 +197,7 @@ fn close(app: &mut App) -> Option<Effect> {
     None
 }
 
-/// Live frames arrive one by one, so the work is also done in parts.
+/// Takes a live frame. Frames arrive one by one, so the work is also done in parts.
 fn arrive_now(app: &mut App, frame: &Frame) {
     if let Body::History(history) = &frame.body {
         return retrace(app, history);
@@ -288,7 +290,7 @@ fn in_stacks(app: &mut App, action: &Action) {
     }
 }
 
-/// From one line of a list of this length to another.
+/// The new line of a list of this length after a motion.
 fn moved(at: usize, of: usize, motion: Motion) -> usize {
     motion.from(at, of, PAGE)
 }
@@ -304,7 +306,7 @@ fn select(app: &mut App, motion: Motion) {
 fn select_among(app: &mut App, order: &[usize], motion: Motion) {
     let job_view = &app.job_view;
     let Some(last) = order.len().checked_sub(1) else { return };
-    // A folded rank is found at its group.
+    // A folded rank is at the place of its group.
     let place = |row: usize| order.iter().position(|&listed| listed == row);
     let row = app.selected.and_then(|rank| job_view.row_of(rank));
     let at = row.and_then(|row| place(row).or_else(|| place(job_view.bundle_of(row)?.worst)));
@@ -316,7 +318,7 @@ fn select_among(app: &mut App, order: &[usize], motion: Motion) {
     app.selected = job_view.rows().get(order[to]).map(|row| row.status.rank);
 }
 
-/// Says what is needed to fold by more.
+/// Folds by the next kind of group; if there is none, says what is needed.
 fn fold(app: &mut App) {
     app.settle();
     let kinds = app.kinds();
@@ -342,7 +344,7 @@ fn pin(app: &mut App) {
     });
 }
 
-/// A quantity without any figure is on no map.
+/// Shows a quantity on the maps. A quantity without any figure is on no map.
 fn show_metric(app: &mut App, metric: Metric) {
     if app.job_view.reported().contains(&metric) {
         app.maps = app.maps.showing(metric);

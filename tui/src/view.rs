@@ -64,7 +64,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     ])
     .areas(inner);
     match app.standing() {
-        // Without a job, only these pages are shown, because they give the reason.
+        // Without a job, only these pages are shown, because they show the reason.
         _ if app.page == Page::Hosts => hosts::draw(app, breakpoint, main, buffer, &mut hits),
         _ if app.page == Page::Captures => captures::draw(app, breakpoint, main, buffer, &mut hits),
         Standing::Running => match app.page {
@@ -96,7 +96,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     }
     if app.overlay == Overlay::Help {
         hits.cover();
-        // While words for it are typed, the line stays visible.
+        // While search words for the help page are typed, their line stays visible.
         let typed = if app.prompt.is_some() { prompt::HEIGHT } else { 0 };
         if typed == 0 {
             hits.put(area, Target::Do(Action::Close));

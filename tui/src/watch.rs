@@ -38,7 +38,7 @@ use crate::{
     update::update,
 };
 
-/// Ages on the screen are in seconds.
+/// Interval of redraws without new data, because ages on the screen are in seconds.
 const TICK: Duration = Duration::from_secs(1);
 /// How long frames are taken before keys are checked again; too short to be noticed.
 const TURN: Duration = Duration::from_millis(10);
@@ -64,9 +64,9 @@ pub struct WatchOptions {
     pub runs: Option<Arc<Runs>>,
     /// The connection for requests to the collectors; a recording has none.
     pub live: Option<Live>,
-    /// It makes captures; a recording has none.
+    /// The part that makes captures; a recording has none.
     pub capturer: Option<Capturer>,
-    /// What is replayed, in place of a job.
+    /// The recording to replay instead of a job.
     pub replayed: Option<Replayed>,
 }
 
@@ -74,7 +74,7 @@ pub struct WatchOptions {
 #[derive(Debug)]
 pub struct Replayed {
     pub cursor: FrameCursor,
-    /// Where it begins.
+    /// The moment at which the replay begins.
     pub begin: Option<Moment>,
 }
 
@@ -101,7 +101,7 @@ impl Default for WatchOptions {
 enum Due {
     /// Nothing changed.
     Never,
-    /// With the pace of data.
+    /// Soon, at the pace for new data.
     Soon,
     Now,
 }
@@ -223,7 +223,7 @@ impl Due {
     }
 }
 
-/// Effects of time need no screen.
+/// Carries out effects of time, which need no screen.
 fn pass_time(app: &mut App, source: &mut FrameSource, loader: &FileLoader) -> anyhow::Result<()> {
     match update(app, Action::Time(Moment::now())) {
         Some(Effect::AskStacks { job, ranks, reading }) => {
@@ -266,7 +266,7 @@ fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Actio
     Ok(key.and_then(|key| app.means(key.into())).into_iter().collect())
 }
 
-/// Whether this ends the loop.
+/// Carries out an effect. Returns whether it ends the loop.
 fn carry_out(
     effect: Effect,
     app: &mut App,

@@ -3,10 +3,10 @@
 
 use ratatui::layout::Rect;
 
-/// Below this only one line is drawn.
+/// Below this size, only one line is drawn.
 pub const LEAST: (u16, u16) = (60, 20);
 
-/// Every view chooses its layout by this alone.
+/// The layout class, by which alone every view chooses its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Breakpoint {
     /// Less than 60x20: one line.

@@ -161,7 +161,7 @@ pub struct GemmReplayArgs {
     /// Number of shapes, by the time they took in the job
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub top: usize,
-    /// The GPU, as CUDA numbers them here
+    /// The number of the GPU, as CUDA counts them here
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: u32,
     /// Repetitions of each shape [default: a fifth of a second, 5 to 500 times]
@@ -174,7 +174,7 @@ pub struct GemmReplayArgs {
     pub select: SelectArgs,
 }
 
-/// The limit of an increase.
+/// The limit on an increase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     pub part: CostKind,

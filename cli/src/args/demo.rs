@@ -15,7 +15,7 @@ pub struct DemoArgs {
     /// Ranks of the job
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub ranks: u32,
-    /// Simulated hosts that the ranks are spread over
+    /// Simulated hosts over which the ranks are spread
     #[arg(long, value_name = "H", default_value_t = 2)]
     pub nodes: u32,
     /// Steps to train [default: 40 with --headless, else endless]

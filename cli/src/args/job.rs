@@ -67,7 +67,7 @@ impl WayArgs {
 }
 
 impl JobArgs {
-    /// These options as given, for another command.
+    /// The options as given, to be used in another command line.
     pub fn line(&self) -> String {
         let path = |path: &PathBuf| path.display().to_string();
         let given = [

@@ -27,7 +27,7 @@ pub struct LookArgs {
 }
 
 impl LookArgs {
-    /// The wishes of the command line, completed by the environment.
+    /// The settings of the command line, completed by those of the environment.
     pub fn wishes(&self) -> Result<Wishes, UsageError> {
         let named = std::env::var(THEME).ok().filter(|name| !name.is_empty());
         let theme = named.map(|name| name.parse::<Theme>());
@@ -40,7 +40,7 @@ impl LookArgs {
         })
     }
 
-    /// Completes the wishes by the settings, then by the terminal.
+    /// Completes the given settings from the settings file, then from the terminal.
     pub fn look(&self, settings: Wishes) -> Result<Look, UsageError> {
         let mut wishes = self.wishes()?.or(settings);
         let variable = |name: &str| std::env::var(name).ok();

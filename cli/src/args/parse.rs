@@ -54,7 +54,7 @@ pub(super) fn ranks(text: &str) -> Result<RankList, String> {
     Ok(RankList(all.into_iter().collect()))
 }
 
-/// 0 stands for the default.
+/// 0 means the default.
 pub(super) fn sample_rate(text: &str) -> Result<u32, String> {
     let rate = text.parse().ok().filter(|rate| (0..=SampleOrder::RATE).contains(rate));
     rate.ok_or_else(|| format!("write readings per second, {} at most", SampleOrder::RATE))
@@ -81,7 +81,7 @@ pub(super) fn trace_length(text: &str) -> Result<Duration, String> {
     length.ok_or_else(|| "write a time like 500ms, 2s or 1m, an hour at most".to_owned())
 }
 
-/// The longest trace; nobody could read a longer one.
+/// The longest trace; a longer one could not be read.
 const LONGEST_TRACE: Duration = Duration::from_hours(1);
 
 pub(super) fn base_port(text: &str) -> Result<BasePort, String> {

@@ -13,7 +13,7 @@ use xpu_model::baseline::{Baseline, Runs, folder};
 
 use super::UsageError;
 
-/// Largest file, in bytes: each rank of a host takes some hundred.
+/// Largest file, in bytes: each rank of a host takes a few hundred.
 const LARGEST: u64 = 4 << 20;
 
 /// `last`, or a file.

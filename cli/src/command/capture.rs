@@ -1,5 +1,5 @@
-//! `xpu-top capture`: records every operation of a few steps or of a time, on all ranks, in a file; now, or
-//! when a finding occurs.
+//! `xpu-top capture`: records every operation of a few steps, or of a period, on all ranks, in a file; now,
+//! or when a finding occurs.
 
 pub(super) mod kineto;
 mod occasion;
@@ -45,10 +45,10 @@ use super::{
 };
 use crate::args::{CaptureArgs, RankList, UsageError};
 
-/// A rank is missing, or did not reach the last step.
+/// Exit code: a rank is missing, or did not reach the last step.
 const NOT_ALL: u8 = 1;
 
-/// Default time limit of the command, beside the captured time.
+/// Default time limit of the command, in addition to the captured period.
 const WAIT: Duration = Duration::from_mins(2);
 
 /// Steps before a finding that are captured too.
@@ -163,8 +163,8 @@ fn not_new(path: &Path, error: &std::io::Error) -> UsageError {
     UsageError::Value(format!("cannot capture to {}: {}", path.display(), new_file::why_not(error)))
 }
 
-/// The first Ctrl-C ends a capture with the data so far, the second without waiting for it. A closing
-/// terminal acts likewise.
+/// The first Ctrl-C ends a capture with the data so far. The second ends it without waiting for data. A
+/// closing terminal has the same effect.
 pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = HangUp::heard()?;
@@ -182,7 +182,7 @@ pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A capture of half a job is mostly unintended.
+/// Warns about ranks that are not on the given hosts, because a capture of half a job is mostly unintended.
 fn report_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
     let Some(view) = following.jobs().get(job).filter(|_| args.ranks.is_none()) else { return };
     let (known, of) = (view.ranks().len(), view.world_size());
@@ -205,7 +205,7 @@ pub(super) fn named_or_living(
     following: &Following,
     job: &JobName,
 ) -> Result<Vec<Rank>, UsageError> {
-    // A process answers once, as its first GPU where it has several.
+    // A process answers once; a process with several GPUs answers as its first GPU.
     let all = following.jobs().get(job).into_iter().flat_map(Job::processes);
     let Some(named) = named else {
         let living: Vec<_> = all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect();

@@ -65,8 +65,8 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The named job, the only one, or the only living one; none is guessed. A job that has ended can be asked
-/// too.
+/// The named job, the only one, or the only living one; a job is never guessed. A job that has ended can be
+/// queried too.
 pub(super) fn meant(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
     let known = || following.jobs().iter();
     if let Some(named) = named {

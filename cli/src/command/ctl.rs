@@ -26,7 +26,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Ranks named one by one.
 const NAMED: usize = 8;
 
-/// A rank did not confirm, or a host could not be asked.
+/// Exit code: a rank did not confirm, or a host could not be asked.
 const NOT_ALL: u8 = 1;
 
 pub fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// A job of two hosts, with these ranks off and these silent.
+    /// A job of two hosts; `off` and `silent` list ranks that are off and ranks that are silent.
     fn job(off: &[u32], silent: &[u32]) -> Jobs {
         let simulation = Simulation::new(1, 2, 2);
         let mut jobs = Jobs::default();

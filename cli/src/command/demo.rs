@@ -35,10 +35,10 @@ use crate::{
 /// Steps of a demo without a screen.
 const HEADLESS_STEPS: u64 = 40;
 
-/// The limit: more ranks would only load this machine.
+/// Largest number of ranks: more would only load this machine.
 const MOST_RANKS: u32 = 1024;
 
-/// The most simulated hosts; each takes an address of 127.0.0.0/24.
+/// Largest number of simulated hosts; each takes an address of 127.0.0.0/24.
 const MOST_NODES: u32 = 250;
 
 /// The checked parameters of a demo.
@@ -50,7 +50,7 @@ struct Plan {
     steps: u64,
     seed: u64,
     faults: Faults,
-    /// A hung job is left running.
+    /// Whether a hung job is left running.
     stays: bool,
 }
 
@@ -111,12 +111,12 @@ impl Cast {
     }
 }
 
-/// The node of a rank: ranks are spread as by a launcher; the first nodes take one more.
+/// The node of a rank. Ranks are spread as a launcher does; the first nodes may get one more.
 fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
     (u64::from(rank) * u64::from(nodes) / u64::from(ranks)) as u32
 }
 
-/// With the user's settings, if there is a screen.
+/// Runs the demo; if there is a screen, with the user's settings.
 pub fn demo(
     args: &DemoArgs,
     settings: impl FnOnce() -> Result<Config, UsageError>,

@@ -11,7 +11,7 @@ use xpu_model::{figure::counted, status::ExitCode as Code};
 use super::{output::print, report::read};
 use crate::args::{DiffArgs, Limit, UsageError};
 
-/// A part took longer than `--fail-on` allows.
+/// Exit code: a part took longer than `--fail-on` allows.
 const WORSE: u8 = 1;
 
 pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
@@ -37,7 +37,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if worse.is_empty() { 0 } else { WORSE }))
 }
 
-/// A step has no counterpart in a time.
+/// Checks that both captures are of the same kind: a step has no counterpart in a period.
 fn comparable(args: &DiffArgs, before: &Capture, after: &Capture) -> Result<(), UsageError> {
     if before.per() != after.per() {
         let why = "one capture has steps and the other a time (--for): compare two of the same kind";
@@ -51,7 +51,7 @@ fn comparable(args: &DiffArgs, before: &Capture, after: &Capture) -> Result<(), 
     Ok(())
 }
 
-/// The kinds of data that only one of the files was asked to record, and whether that is the first file.
+/// The kinds of data that were requested for only one of the files, and whether that is the first file.
 fn recorded_by_one(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'static str, bool)> {
     let kinds = [
         ("all kernels", before.has_all_kernels(), after.has_all_kernels()),
@@ -60,7 +60,8 @@ fn recorded_by_one(before: &Capture, after: &Capture) -> impl Iterator<Item = (&
     kinds.into_iter().filter(|(_, one, other)| one != other).map(|(what, one, _)| (what, one))
 }
 
-/// A change within noise does not fail; if the noise is unknown, the figure decides.
+/// The message if a limit is exceeded. A change within noise does not count; if the noise is unknown, the
+/// figure alone decides.
 fn exceeds(limit: &Limit, diff: &Diff) -> Option<String> {
     let row = diff.row(limit.part)?;
     let more = row.relative.unwrap_or(if row.change_ns > 0.0 { f64::INFINITY } else { 0.0 });

@@ -47,7 +47,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let groups = select.apply(&mut capture)?;
     let kineto_files = kineto.as_deref().map(|place| kineto::paths(&capture, place)).transpose()?;
     new_file::check_absent(kineto_files.iter().flatten().map(|(_, path)| path))?;
-    // Before anything is written, because it may have no stacks.
+    // Drawn before anything is written, because there may be no stacks.
     let drawn = flame.as_ref().map(|_| python::flame(&capture)).transpose();
     let drawn = drawn.map_err(|error| UsageError::Value(format!("{}: {error}", file.display())))?;
     for &(place, of) in &tables {

@@ -28,7 +28,7 @@ struct Document {
 struct On {
     device: u32,
     name: Option<String>,
-    /// Its version: `13.0.0`.
+    /// The version of cuBLAS: `13.0.0`.
     cublas: String,
 }
 

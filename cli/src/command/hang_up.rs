@@ -13,7 +13,7 @@ impl HangUp {
         heard.transpose().map(Self)
     }
 
-    /// Until it comes.
+    /// Waits for the signal.
     pub(super) async fn comes(&mut self) {
         match &mut self.0 {
             Some(signal) => drop(signal.recv().await),

@@ -1,4 +1,4 @@
-//! `xpu-top keygen`: creates the key by hand, for hosts without a shared home.
+//! `xpu-top keygen`: creates the key, for hosts that do not share a home folder.
 
 use std::{
     os::unix::process::CommandExt as _,

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::args::{KinetoArgs, UsageError};
 
-/// A requested rank gave no trace.
+/// Exit code: a requested rank gave no trace.
 const NOT_ALL: u8 = 1;
 
 pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! The job of a command: a living one, never a guessed one; and the hosts that do not answer.
+//! Finds the job of a command, which must be alive and is never guessed; and the hosts that do not answer.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// Hosts named one by one.
 const NAMED: usize = 10;
 
-/// What is known of the jobs at some hosts' collectors, the way to ask, and what arrives.
+/// The known jobs of some hosts' collectors, the connection for requests, and the arriving frames.
 pub(super) struct Connection {
     pub(super) following: Following,
     pub(super) live: Live,
@@ -41,7 +41,7 @@ pub(super) fn connect(of: &JobArgs) -> anyhow::Result<Connection> {
     Ok(Connection { following, live, arrivals })
 }
 
-/// Reports the hosts that did not answer, and what that means for the command.
+/// Reports the hosts that did not answer, and the consequence for the command.
 pub(super) fn report_unreachable(following: &Following, so: &str) {
     for host in following.unreachable().take(NAMED) {
         eprintln!("xpu-top: {}{so}", host.why);
@@ -129,7 +129,7 @@ pub(super) async fn take_until(
     true
 }
 
-/// Reads the stacks of a hung job, of all ranks that answer in time.
+/// Reads the stacks of all ranks of a hung job that answer in time.
 pub(super) async fn take_stacks(
     following: &mut Following,
     arrivals: &mut Arrivals,
@@ -147,7 +147,7 @@ pub(super) async fn take_stacks(
     take_until(following, arrivals, Instant::now() + patience, all_came).await;
 }
 
-/// Reads the last NCCL calls of a hung job, likewise: they show where its ranks diverge.
+/// Reads the last NCCL calls of a hung job in the same way. They show where its ranks diverge.
 pub(super) async fn take_records(
     following: &mut Following,
     arrivals: &mut Arrivals,

@@ -18,7 +18,7 @@ pub(super) fn followed(
     job: Option<&JobName>,
     ranks: impl IntoIterator<Item = Rank>,
 ) -> anyhow::Result<(Following, Moment)> {
-    // The job is neither healthy nor unhealthy, as if no file had been given.
+    // An unreadable file is a usage error: it says nothing about the health of the job.
     let mut cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match at {
         Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,

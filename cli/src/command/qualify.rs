@@ -54,11 +54,11 @@ pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
     }
     of.judge();
     print(&if args.json { serde_json::to_string_pretty(&of)? + "\n" } else { text::text(&of) })?;
-    // A call that does not return must not keep the program from ending, nor CUDA's own exit handlers.
+    // The program must end even if a call does not return or CUDA's exit handlers hang.
     end(of.verdict)
 }
 
-/// Ends the program: threads that wait in a driver's call stay there.
+/// Ends the program without waiting for threads that are stuck in a call of the driver.
 fn end(verdict: Verdict) -> ! {
     let _ = io::stdout().flush();
     // SAFETY: it runs no exit handlers; all output was written.

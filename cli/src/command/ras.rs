@@ -1,4 +1,4 @@
-//! `xpu-top ras`: the statements of NCCL's RAS service about a job, beside xpu-top's own records.
+//! `xpu-top ras`: the statements of NCCL's RAS service about a job, compared with xpu-top's own records.
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode, time::Duration};
 
@@ -68,8 +68,8 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Records first: RAS's counts are then the newer ones, and those of a job that hangs are the same. Returns why
-/// nothing is asked.
+/// Reads the records first, so that RAS's counts are the newer ones; for a job that hangs, both are of the
+/// same state. Returns the reason if nothing is asked.
 async fn ask(
     following: &mut Following,
     arrivals: &mut Arrivals,
@@ -93,7 +93,8 @@ async fn ask(
     None
 }
 
-/// The collector that asks sees only the ranks on its own host.
+/// A rank of the job that is creating a communicator. This is checked here too, because the collector that
+/// asks sees only the ranks on its own host.
 fn creating(job: &Job) -> Option<Rank> {
     let mut living = job.ranks().filter(|(_, view)| view.is_alive());
     let creates = |inside: &Inside| inside.call == Call::CommunicatorInit;

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Hosts without an answer for this long are reported.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Interval of checks whether the job hangs: then its stacks are recorded too.
+/// Interval of checks whether the job hangs, in which case its stacks are recorded too.
 const EXAMINE: Duration = Duration::from_secs(1);
 
 pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
@@ -59,7 +59,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
                     if let Arrival::Frame(frame) = &arrival {
                         recording.take(frame).with_context(failed)?;
                     }
-                    // Only a replay needs details; here they would only take memory.
+                    // Only a replay needs details; here they would waste memory.
                     if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
                         following.take(arrival);
                     }
@@ -106,7 +106,7 @@ fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {
     }
 }
 
-/// Into a new file.
+/// Begins a recording in a new file.
 fn begin(path: &Path, header: &Header) -> Result<RecordingWriter, UsageError> {
     RecordingWriter::begin(path, header).map_err(|error| {
         UsageError::Value(format!("cannot record to {}: {}", path.display(), new_file::why_not(&error)))

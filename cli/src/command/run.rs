@@ -34,7 +34,7 @@ use crate::{
     parts::{Part, Parts},
 };
 
-/// A shell's exit codes for a program that it cannot find, and for one it may not run.
+/// A shell's exit codes for a program that it cannot find, and for one that it may not run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 
@@ -100,7 +100,7 @@ fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
     inherited::hand_on(command);
     let mut error = command.exec();
     if error.kind() == io::ErrorKind::ArgumentListTooLong {
-        // The hook's variables may be what exceeds the limit.
+        // The hook's variables may exceed the size limit.
         let mut plain = Command::new(program);
         plain.args(command.get_args());
         inherited::hand_on(&mut plain);
@@ -142,7 +142,7 @@ fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     }
 }
 
-/// If it cannot be written, as on a full disk, the program still starts.
+/// Writes a warning. If that fails, as on a full disk, the program still starts.
 fn warn(what: &str) {
     let _ = writeln!(io::stderr(), "xpu-top run: {what}");
 }
@@ -222,10 +222,10 @@ fn job(args: &RunArgs) -> JobName {
 /// The key for the collector.
 #[derive(Debug)]
 pub enum CollectorKey<'a> {
-    /// In the file that it reads by default.
+    /// The key in the file that the collector reads by default.
     Usual,
     Named(&'a Path),
-    /// None: it listens on this host only.
+    /// No key: the collector listens on this host only.
     None,
 }
 
@@ -251,7 +251,7 @@ fn find_or_make(named: Option<&Path>) -> Result<(), UsageError> {
     }
     let path = named.map(Path::to_owned).or_else(Key::path).ok_or_else(nowhere)?;
     match Key::generate()?.write_new(&path) {
-        // Another rank was faster.
+        // Another rank has created it first.
         Err(KeyError::Unwritable { error, .. }) if error.kind() == io::ErrorKind::AlreadyExists => {
             Key::read(&path)?;
         }

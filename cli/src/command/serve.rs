@@ -22,11 +22,11 @@ use crate::{
     parts::{Part, Parts},
 };
 
-/// Ports tried after the first: on a host that trains, a collector has the usual ones.
+/// Number of ports tried after the first: on a host that trains, a collector has the usual ones.
 const TRIES: u16 = 200;
 
-/// Variables of collectors, with which the relay would serve no page, or a page with another token than
-/// printed.
+/// Variables of collectors. With them, the relay would serve no page, or a page with another token than the
+/// printed one.
 const OF_COLLECTORS: [&str; 2] = ["XPU_TOP_NO_HTTP", "XPU_TOP_TOKEN_FILE"];
 
 /// Returns only if it fails.

@@ -78,7 +78,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     output(&gathered.document(&following), args)
 }
 
-/// Those that a recording holds: of a job that hung, and such as somebody asked for meanwhile.
+/// The stacks in a recording: those of a job that hung, and those that were requested during the recording.
 fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
     let Some(job) = following.job() else {
@@ -118,12 +118,12 @@ fn output(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is read from each rank.
+/// The kind of stacks to read from each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     Python,
     Native,
-    /// And native frames.
+    /// Kernels on the GPUs, and native frames.
     Gpus,
 }
 
@@ -155,7 +155,7 @@ fn is_agreed(ranks: usize) -> anyhow::Result<bool> {
 struct Gathered {
     job: JobName,
     depth: Depth,
-    /// The named ranks; none means all.
+    /// The named ranks; an empty list means all.
     named: Vec<Rank>,
     came: BTreeMap<Rank, (HostName, RankStacks)>,
 }

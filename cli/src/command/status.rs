@@ -28,10 +28,11 @@ use crate::args::{JobArgs, PastRun, StatusArgs, quoted};
 /// Default time to wait for hosts and ranks.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longest time of watching: ranks with too few reports are not awaited.
+/// Longest time of watching, even if some ranks have reported too little.
 const WATCH: Duration = Duration::from_secs(18);
 
-/// Most ranks that are written into a suggested command; if there are more, it shows all.
+/// Largest number of ranks that are written into a suggested command; if there are more, the command shows
+/// all.
 const NAMED: usize = 4;
 
 pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
@@ -68,14 +69,14 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     Ok(ExitCode::from(status.exit_code() as u8))
 }
 
-/// The command that shows where the ranks are for which a job waits.
+/// The command that shows where the ranks are for which the job waits.
 fn next(status: &Status, of: &JobArgs) -> Option<String> {
     let stall = status.findings.iter().find(|finding| finding.stops_the_job())?;
     // A rank that is gone has no stack; the positions of the others show what they wait for.
     if status.ranks.iter().all(|rank| rank.state == RankState::Exited) {
         return None;
     }
-    // Nor has a rank that ended in an orderly way and for which the others wait.
+    // A rank that ended in an orderly way, and for which the others wait, has no stack either.
     let has_stack =
         |named: &Rank| status.ranks.iter().any(|one| one.rank == *named && one.state != RankState::Exited);
     let named = stall.kind == Kind::Hang && stall.ranks.len() <= NAMED && stall.ranks.iter().all(has_stack);
@@ -88,7 +89,7 @@ fn next(status: &Status, of: &JobArgs) -> Option<String> {
     Some(format!("next: {}{}\n", words.join(" "), of.line()))
 }
 
-/// The same if no rank is left to ask: what a collector of this machine saved.
+/// The same if no rank is left to ask: the command that reads what a collector of this machine saved.
 fn next_of_kept(status: &Status, args: &StatusArgs) -> Option<String> {
     if status.ranks.iter().any(|rank| rank.state != RankState::Exited) {
         return None;
@@ -104,7 +105,7 @@ fn next_of_kept(status: &Status, args: &StatusArgs) -> Option<String> {
         .then(|| format!("next: {command} --replay {}\n", quoted(&folder.to_string_lossy())))
 }
 
-/// The same of a recording.
+/// The status of a recording.
 fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
     let rank = args.rank;
     let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
@@ -158,7 +159,7 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
     }
 }
 
-/// Until it would be known if a rank were slow; of a job that hangs, or of none, no more will be.
+/// Watches until a slow rank would be known. A job that hangs, or the absence of a job, needs no watching.
 async fn watch(following: &mut Following, arrivals: &mut Arrivals) {
     let deadline = Instant::now() + WATCH;
     while following.job().is_some_and(|job| job.living() > 0)
@@ -194,7 +195,7 @@ pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> any
     output::print(&(serde_json::to_string_pretty(&document)? + "\n"))
 }
 
-/// A status with a list of some ranks only.
+/// A status that lists only some ranks.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -207,7 +208,7 @@ struct FilterStatus<'a> {
     text: &'a str,
     /// The number of ranks, listed or not.
     ranks: usize,
-    /// Those of them without a figure that the filter needs.
+    /// The number of ranks without a figure that the filter needs.
     unknown: usize,
 }
 
@@ -240,7 +241,7 @@ mod tests {
         of: JobArgs,
     }
 
-    /// Two jobs; of the first these ranks of four die.
+    /// Two jobs; these ranks of the first, which has four, die.
     fn advised(dead: std::ops::Range<u32>, words: &[&str]) -> Option<String> {
         let mut following = Following::new([], Some("llama-70b".into()));
         let simulation = Simulation::new(1, 1, 4);
@@ -257,7 +258,7 @@ mod tests {
         next(&following.status(first.now), &of)
     }
 
-    /// A finding's numbers are beside its sentence: whole numbers without a point, others rounded.
+    /// A finding has its figures next to its sentence: whole numbers without a decimal point, others rounded.
     #[test]
     fn documents_have_the_figures_of_a_finding() {
         let simulation = Simulation { slow: vec![(Rank(3), 1.5)], ..Simulation::new(1, 1, 8) };

@@ -14,7 +14,7 @@ use super::{output::print, report::read};
 use crate::args::{UsageError, WhatIfArgs};
 
 pub fn what_if(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
-    // Without a file it is live, as the arguments demand.
+    // Without a file it runs live; the arguments ensure that one of the two is given.
     let Some(path) = &args.file else { return live::watch(args, price) };
     let job = if trace::is_one(first_bytes(path)?) {
         let rows = trace::read(path);

@@ -31,7 +31,7 @@ const MOST: f64 = 0.9;
 /// Bytes of random numbers; matrices repeat them.
 const NUMBERS: u64 = 4 << 20;
 
-/// If more memory is used, other processes use it, because CUDA itself needs less.
+/// If more memory is in use, other processes use the GPU, because CUDA itself needs less.
 pub(crate) const OTHERS: u64 = 2 << 30;
 
 /// `cudaStreamNonBlocking`
@@ -44,7 +44,7 @@ pub(crate) struct Gpu {
     pub uuid: Option<DeviceUuid>,
     /// `130000` is 13.0.0.
     pub cublas: i32,
-    /// Bytes in use when it was opened, CUDA's own among them.
+    /// Bytes in use when the GPU was opened, including CUDA's own.
     pub held: u64,
     /// The largest possible size of its memory.
     pub most: u64,
@@ -55,7 +55,8 @@ pub(crate) struct Gpu {
     events: Vec<[cudaEvent_t; 2]>,
 }
 
-// SAFETY: CUDA's handles may be used by any thread; cuBLAS's by one at a time, which `&mut` ensures.
+// SAFETY: any thread may use CUDA's handles. Only one thread at a time may use cuBLAS's handles, which `&mut`
+// ensures.
 unsafe impl Send for Gpu {}
 
 /// GPUs that CUDA sees.
@@ -63,7 +64,7 @@ pub(crate) fn count() -> anyhow::Result<i32> {
     device::get_count().map_err(why).context("CUDA finds no GPU")
 }
 
-/// The UUID of a GPU, the same everywhere; asking creates no context.
+/// The UUID of a GPU, the same in every process. Reading it creates no context.
 pub(crate) fn uuid(ordinal: i32) -> Option<DeviceUuid> {
     driver::result::init().ok()?;
     let uuid = driver::result::device::get_uuid(driver::result::device::get(ordinal).ok()?).ok()?;
@@ -75,7 +76,8 @@ fn name(ordinal: i32) -> Option<String> {
     driver::result::device::get_name(driver::result::device::get(ordinal).ok()?).ok()
 }
 
-/// Repeats of work: first untimed ones, then `blocks` of `each` between two events.
+/// Repeats of work: first untimed ones, then `blocks` blocks of `each` repeats, each block between two
+/// events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub warm: usize,
@@ -84,7 +86,7 @@ pub(crate) struct Plan {
 }
 
 impl Gpu {
-    /// The GPU of this number, which must be less than [`count`]; without memory.
+    /// Opens the GPU of this number, which must be less than [`count`], without allocating memory.
     pub(crate) fn open(ordinal: i32) -> anyhow::Result<Self> {
         device::set(ordinal).map_err(why).context("cannot use the GPU")?;
         let (free, total) = result::get_mem_info().map_err(why)?;
@@ -116,7 +118,7 @@ impl Gpu {
     pub(crate) fn bus_id(&self) -> Option<String> {
         let mut text = [0 as c_char; 32];
         let length = text.len() as i32;
-        // SAFETY: the text is this function's, and of that size.
+        // SAFETY: the text belongs to this function, and has that size.
         unsafe { cudaDeviceGetPCIBusId(text.as_mut_ptr(), length, self.ordinal) }.result().ok()?;
         // SAFETY: CUDA has just written a text with its NUL into it.
         Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
@@ -203,8 +205,8 @@ impl Gpu {
         self.events[..blocks].iter().map(took).collect()
     }
 
-    /// Seconds of each block, timed as by the hook: between two events around it. All are launched before the first
-    /// wait, so that the GPU does not wait for its host. The work gets its number.
+    /// Seconds of each block, timed as by the hook: between two events around it. All are launched before the
+    /// first wait, so that the GPU does not wait for its host. The work receives the number of its repeat.
     pub(crate) fn times(
         &mut self,
         plan: Plan,
@@ -241,8 +243,9 @@ impl Gpu {
         let zero = zero.as_ptr().cast();
         let (compute, algo) = (gemm.compute, cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
         let outcome = if gemm.batch == 1 {
-            // SAFETY: the three lie in this object's memory, which the caller has made sure of; sizes are those the offsets were made from,
-            // and the two scalars, of the host, are read before the call returns.
+            // SAFETY: the caller has made sure that the three matrices lie in this object's memory. The sizes
+            // are those from which the offsets were computed. The two scalars are in host memory, and are
+            // read before the call returns.
             unsafe {
                 gemm_ex(
                     self.blas, op_a, op_b, m, n, k, one, a, inputs, lda, b, inputs, ldb, zero, d, output,

@@ -16,14 +16,14 @@ pub(crate) struct Gemm {
     pub sides: [i32; 3],
     pub batch: i32,
     pub operations: [Operation; 2],
-    /// Of A, B and D, each without gaps.
+    /// Leading dimensions of A, B and D, which have no gaps.
     pub leading: [i32; 3],
     /// Elements from one matrix of a batch to the next.
     pub strides: [i64; 3],
-    /// Of A and B, and of D.
+    /// Type of A and B, and type of D.
     pub types: [Type; 2],
     pub compute: Compute,
-    /// 1 in this compute type; the rest is 0.
+    /// The number 1 in this compute type; the remaining bytes are 0.
     pub one: [u8; 16],
     pub elements: DataType,
     /// Offsets of A, B and D, and of the end.
@@ -75,7 +75,7 @@ impl Gemm {
     }
 }
 
-/// Of A and B, and of D with the format of its elements.
+/// Type of A and B, and type of D with the format of its elements.
 struct Types {
     a: Type,
     d: Type,
@@ -171,7 +171,7 @@ mod tests {
         let gemm = Gemm::of(&SHAPE).expect("cuBLAS does it");
         assert_eq!((gemm.sides, gemm.leading, gemm.batch), ([300, 200, 100], [100, 100, 300], 3));
         assert_eq!(gemm.strides, [30_000, 20_000, 60_000]);
-        // Six bytes for each element, and to the next 256.
+        // Six bytes for each element, rounded up to 256.
         assert_eq!(gemm.offsets, [0, 180_224, 300_288, 660_480]);
         assert_eq!(gemm.one[..4], 1_f32.to_le_bytes());
     }

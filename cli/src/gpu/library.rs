@@ -12,7 +12,7 @@ use libloading::Library;
 /// Versions of the libraries' sonames, the newest first.
 const MAJORS: [&str; 3] = ["13", "12", "11"];
 
-/// In the folder of Python's packages.
+/// The libraries' folders in the folder of Python's packages.
 const WHEELS: [&str; 4] =
     ["nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cuda_runtime/lib", "nvidia/nccl/lib"];
 
@@ -81,11 +81,11 @@ pub(crate) fn open() -> anyhow::Result<()> {
             );
         }
     }
-    // SAFETY: both are there, as was just seen.
+    // SAFETY: both are loaded, as was just checked.
     let (runtime, cublas) = unsafe { (runtime::sys::culib(), cublas::sys::culib()) };
     let asked = ASKED_OF_RUNTIME.iter().map(|&name| (runtime, name));
     for (library, name) in asked.chain(ASKED_OF_CUBLAS.iter().map(|&name| (cublas, name))) {
-        // SAFETY: nothing is called by this type.
+        // SAFETY: this type is not used for a call.
         if unsafe { library.get::<unsafe extern "C" fn()>(name) }.is_err() {
             bail!("{library:?} has no {}: CUDA 11.4 or newer is needed", String::from_utf8_lossy(name));
         }
@@ -99,9 +99,9 @@ pub(crate) fn has_cublaslt() -> bool {
     if !unsafe { cublaslt::sys::is_culib_present() } {
         return false;
     }
-    // SAFETY: it is there, as was just seen.
+    // SAFETY: it is loaded, as was just checked.
     let library = unsafe { cublaslt::sys::culib() };
-    // SAFETY: nothing is called by this type.
+    // SAFETY: this type is not used for a call.
     let has = |name: &[u8]| unsafe { library.get::<unsafe extern "C" fn()>(name) }.is_ok();
     ASKED_OF_CUBLASLT.iter().all(|name| has(name))
 }
@@ -135,7 +135,7 @@ fn places() -> Vec<PathBuf> {
     let variables = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
     let toolkits = variables.chain([PathBuf::from("/usr/local/cuda")]);
     let mut places: Vec<_> = toolkits.map(|toolkit| toolkit.join("lib64")).collect();
-    // PyTorch's wheels include CUDA: beside this program's own package, and in every Python of `PATH`.
+    // PyTorch's wheels include CUDA: next to this program's own package, and in every Python of `PATH`.
     let own = env::current_exe().ok().and_then(|own| own.ancestors().nth(3).map(Path::to_owned));
     let path = env::var_os("PATH").unwrap_or_default();
     let prefixes = env::split_paths(&path).filter_map(|bin| Some(bin.parent()?.to_owned()));

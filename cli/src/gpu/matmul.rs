@@ -18,10 +18,10 @@ use cudarc::cublaslt::{
 
 use super::device::Gpu;
 
-/// Bytes of cublasLt's workspace: NVIDIA's recommendation for Hopper, more than for any other.
+/// Bytes of cublasLt's workspace: NVIDIA's recommendation for Hopper, which is the largest.
 pub(crate) const WORKSPACE: u64 = 32 << 20;
 
-/// For square matrices: A transposed, as the hardware requires, and a result in bf16.
+/// A GEMM of square matrices: A is transposed, as the hardware requires, and the result is in bf16.
 #[derive(Debug)]
 pub(crate) struct Matmul {
     side: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Matmul {
 }
 
 impl Matmul {
-    /// The error is the reason why there is none: most GPUs before Ada lack such units. The handles live as
+    /// The error is the reason why there is none; most GPUs before Ada lack such units. The handles live as
     /// long as the program, which creates only a few.
     pub(crate) fn of(side: u64) -> Result<Self, String> {
         let refused = |error| format!("cublasLt refuses it: {error}");
@@ -42,7 +42,7 @@ impl Matmul {
             .map_err(refused)?;
         let transposed = cublasOperation_t::CUBLAS_OP_T;
         let attribute = cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
-        // SAFETY: just made; the value is this function's, and of that size.
+        // SAFETY: the object was just made; the value belongs to this function, and has that size.
         unsafe {
             set_matmul_desc_attribute(
                 operation,
@@ -70,19 +70,20 @@ impl Matmul {
         Ok(Self { side, handle, operation, inputs, output, algorithm: found.algo })
     }
 
-    /// Of its three matrices.
+    /// Bytes of its three matrices.
     pub(crate) fn bytes(&self) -> u64 {
         4 * self.side * self.side
     }
 
-    /// On a GPU with memory for them at this offset, and for the workspace at its end.
+    /// Runs it on a GPU that has memory for the matrices at this offset, and for the workspace at the end.
     pub(crate) fn multiply(&self, gpu: &Gpu, offset: u64) -> Result<(), String> {
         let (one, zero) = (1.0_f32, 0.0_f32);
         let number = |of: &f32| from_ref(of).cast::<c_void>();
         let one_matrix = self.side * self.side;
         let [a, b, d] = [0, 1, 2].map(|place| gpu.at(offset + place * one_matrix));
         let workspace = gpu.at(gpu.bytes() - WORKSPACE);
-        // SAFETY: all lie in the GPU's memory, by this function's own condition; the scalars are read before the call returns.
+        // SAFETY: this function requires that all matrices lie in the GPU's memory. The scalars are read
+        // before the call returns.
         unsafe {
             matmul(
                 self.handle,

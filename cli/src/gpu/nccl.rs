@@ -8,7 +8,7 @@ use libloading::Library;
 
 use super::{device::Gpu, library};
 
-/// NCCL's functions that are used, by their signatures in nccl.h.
+/// The functions of NCCL that are used, with their signatures in nccl.h.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nccl {
     unique_id: unsafe extern "C" fn(*mut ncclUniqueId) -> ncclResult_t,
@@ -33,7 +33,7 @@ pub(crate) struct Nccl {
 pub(crate) struct UniqueId(ncclUniqueId);
 
 impl UniqueId {
-    /// Hexadecimal, to be sent to other processes.
+    /// The id in hexadecimal, to be sent to other processes.
     pub(crate) fn text(&self) -> String {
         use std::fmt::Write as _;
         self.0.internal.iter().fold(String::new(), |mut text, &byte| {
@@ -120,7 +120,7 @@ impl Nccl {
         // SAFETY: it takes nothing.
         self.check(unsafe { (self.group_start)() })?;
         let outcome = calls();
-        // SAFETY: as above; a group that was begun is ended in any case.
+        // SAFETY: as above; a group that was begun is always ended.
         self.check(unsafe { (self.group_end)() }).and(outcome)
     }
 
@@ -135,7 +135,7 @@ impl Nccl {
 }
 
 impl Communicator {
-    /// Sums the first bytes of the memory of all GPUs, in place, each on its own stream.
+    /// Sums the first bytes of the memory of all GPUs in place, on each GPU's own stream.
     pub(crate) fn all_reduce(&self, gpus: &[Gpu], bytes: u64) -> Result<(), String> {
         self.nccl.group(|| {
             for (gpu, &rank) in gpus.iter().zip(&self.ranks) {

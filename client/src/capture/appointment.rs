@@ -1,4 +1,4 @@
-//! The step, or the time, from which all ranks record: the earliest that no rank has begun when the order
+//! The step, or the moment, from which all ranks record: the earliest that no rank has reached when the order
 //! arrives.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ const NEWS: Duration = Duration::from_millis(2500);
 pub(super) const NO_STEPS: &str =
     "no step of it is known; capture a time instead: `xpu-top capture --for 500ms`";
 
-/// How soon a time begins: after every rank has the order and times its work. The second try allows for a
+/// How soon a period begins: once every rank has the order and times its work. The second try allows for a
 /// slower order.
 pub(super) fn lead(again: bool) -> Duration {
     if again { 2 * FRESH_NEWS } else { FRESH_NEWS }
@@ -44,7 +44,8 @@ pub(super) fn first_step(views: &[&RankView], again: Option<Again>) -> Option<St
     let within = |news: Duration| (news.as_nanos() as u64).div_ceil(pace.unwrap_or(1_000_000_000));
     let (completed, ahead) = match again {
         None => (completed?, within(NEWS)),
-        // A burst was larger than any known one, or steps became shorter: as many may come again.
+        // A burst was larger than any known one, or steps became shorter. The same number of steps may come
+        // again.
         Some(Again { known, furthest }) => {
             let completed = completed.max(furthest)?;
             (completed, within(FRESH_NEWS).max(completed.saturating_sub(known.unwrap_or(completed))))
@@ -53,10 +54,10 @@ pub(super) fn first_step(views: &[&RankView], again: Option<Again>) -> Option<St
     Some(Step(completed + ahead + STEPS_MORE))
 }
 
-/// A rank was past the first chosen step.
+/// A second try, because a rank was past the first chosen step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Again {
-    /// Completed steps by the knowledge then, and those that the furthest rank really had.
+    /// The completed steps that were known then, and those that the furthest rank had really completed.
     pub(super) known: Option<u64>,
     pub(super) furthest: Option<u64>,
 }
@@ -70,7 +71,7 @@ fn usual(view: &RankView) -> Option<Nanoseconds> {
     view.step_time().or_else(|| view.pace())
 }
 
-/// Mean time until its next step. If steps are short and none came during the measurement, the rank is
+/// Mean time until its next step. If steps are short and none completed during the measurement, the rank is
 /// between bursts.
 fn pace(view: &RankView) -> Option<Nanoseconds> {
     let usual = usual(view)?;
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(first, Some(Step(5_100 + 100 + STEPS_MORE)));
     }
 
-    /// Whatever their number during the measurement.
+    /// This does not depend on the number of steps during the measurement.
     #[test]
     fn long_steps_take_what_they_usually_take() {
         let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 1));

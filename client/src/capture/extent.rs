@@ -1,4 +1,4 @@
-//! The content of a capture: steps, or a time.
+//! The content of a capture: steps, or a period.
 
 use std::fmt;
 

@@ -17,8 +17,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress of the ranks: until all agreed the number of senders, then the results. A full bar without
-    /// data would look like the end.
+    /// Progress of the ranks: the number that agreed until all have, then the number whose data arrived. A
+    /// full bar without data would look like the end.
     pub fn far(&self) -> (usize, &'static str) {
         if self.whole > 0 || self.agreed >= self.ranks {
             (self.whole, "here")

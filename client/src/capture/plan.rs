@@ -11,7 +11,7 @@ use crate::time;
 pub struct Plan {
     pub what: Wanted,
     pub begin: Begin,
-    /// Earlier steps, as far as they were seen.
+    /// Number of earlier steps to include, as far as ranks still have them.
     pub before: u32,
     /// All kernels through CUPTI.
     pub activity: bool,
@@ -34,10 +34,10 @@ pub fn window_length(text: &str) -> Result<Duration, String> {
 /// When it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Begin {
-    /// As soon as all ranks can agree.
+    /// Begins as soon as all ranks can agree.
     #[default]
     Soon,
-    /// With a step, or at a moment, that another request has agreed on.
+    /// Begins with a step, or at a moment, on which another request has agreed.
     Step(Step),
     At(Moment),
 }
@@ -52,12 +52,12 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Rates that are usual: 100 with native frames.
+    /// Default rates: 100 with native frames.
     pub const RATE: u32 = 500;
     pub const NATIVE_RATE: u32 = 100;
 }
 
-/// A number of steps, or a time.
+/// A number of steps, or a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Steps(u32),

@@ -10,7 +10,7 @@ use xpu_wire::{
 
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    /// Of the capture.
+    /// The number of the capture.
     number: u64,
     ranks: BTreeMap<Rank, Of>,
 }

@@ -9,7 +9,7 @@ use xpu_wire::{
 use super::{Outcome, Taking};
 
 impl Taking<'_> {
-    /// Writes the request, before earlier frames: so a reader of the file knows what it is.
+    /// Writes the request before all other frames, so that a reader of the file knows what it is.
     pub(super) fn open_sheet(&mut self) -> anyhow::Result<()> {
         let before = self.following.recall()?;
         let at = before.first().map_or_else(Moment::now, |block| block.entry.first);
@@ -36,7 +36,7 @@ impl Taking<'_> {
         Frame { host: HostName::default(), number: 0, now: Moment::now(), lost: 0, body }
     }
 
-    /// A hung job's file has the stacks, even without any rank's data.
+    /// Whether the file has content. The file of a hung job has the stacks, even without data of any rank.
     pub(super) fn has_content(&self) -> bool {
         self.tally.has_parts() || self.stall.is_some()
     }

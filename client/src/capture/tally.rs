@@ -1,4 +1,4 @@
-//! Each rank's answers to a capture, and what is outstanding.
+//! Each rank's answers to a capture, and the data that is outstanding.
 
 mod words;
 
@@ -28,7 +28,7 @@ const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// A host that is silent for this long is gone: it sends every second.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Why a rank that was asked for a time sends nothing.
+/// Why a rank that was asked for a period sends nothing.
 const NO_ANSWER: &str = "it did not answer: it is stopped or gone (`xpu-top status`), or its hook or collector is older and captures \
      only steps (--steps)";
 
@@ -36,10 +36,10 @@ const NO_ANSWER: &str = "it did not answer: it is stopped or gone (`xpu-top stat
 pub(super) struct Tally {
     job: JobName,
     order: CaptureOrder,
-    /// A time in place of steps.
+    /// A period instead of steps.
     window: Option<CaptureWindow>,
     ranks: BTreeMap<Rank, State>,
-    /// Steps completed, by the furthest rank.
+    /// Steps completed by the furthest rank.
     furthest: Option<u64>,
     /// When each host was heard last.
     heard: BTreeMap<HostName, Instant>,
@@ -50,7 +50,7 @@ pub(super) struct Tally {
 struct State {
     agreed: bool,
     late: bool,
-    /// Why it will send nothing.
+    /// Why the rank will send nothing.
     refused: Option<String>,
     parts: BTreeSet<u32>,
     expected: Option<u32>,
@@ -97,7 +97,7 @@ impl Tally {
         self.window
     }
 
-    /// Whether recording has ended by itself: steps of a hung job never end.
+    /// Whether recording has ended by itself; the steps of a hung job never do.
     pub(super) fn is_past(&self, now: Moment) -> bool {
         self.window.is_none_or(|window| now > window.end().after(ON_ITS_WAY))
     }
@@ -189,7 +189,7 @@ impl Tally {
         self.unanswered().is_empty()
     }
 
-    /// Why the job hangs, if none of the requested ranks runs on.
+    /// Why the job hangs, if none of the requested ranks continues.
     pub(super) fn stall<'a>(&self, job: &Job, findings: &'a [Finding]) -> Option<&'a Finding> {
         let mut asked = job.ranks().filter(|(rank, view)| self.wants(*rank) && view.is_alive());
         let is_stuck = asked.all(|(rank, view)| {

@@ -19,7 +19,7 @@ const PLAN: Plan = Plan {
     watch: false,
 };
 
-/// A rank that answers each order by `outcome`, and sends what it agreed to.
+/// A rank that answers each order with `outcome`, and sends the data it agreed to.
 fn answer(
     ordered: &mpsc::Receiver<Order>,
     arrivals: &tokio::sync::mpsc::Sender<Arrival>,
@@ -73,7 +73,8 @@ fn followed() -> (Following, JobName) {
 }
 
 fn fresh_path() -> PathBuf {
-    // Under nextest two processes may have a thread of the same number, under cargo two threads are in one process.
+    // Under nextest, two processes may each have a thread with the same number; under cargo, two threads are
+    // in one process.
     let (process, thread) = (std::process::id(), std::thread::current().id());
     let path = std::env::temp_dir().join(format!("xpu-top-taking-{process}-{thread:?}"));
     let _ = std::fs::remove_file(&path);

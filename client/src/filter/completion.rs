@@ -17,7 +17,7 @@ pub fn complete(text: &str, hosts: &[&str]) -> (usize, Vec<String>) {
     } else if before.ends_with(['<', '>', '=', '~', ':', ',']) {
         let name = before.trim_end_matches(|c: char| "<>=~:!,".contains(c) || c.is_whitespace());
         let mut words = name.rsplit(|c: char| "&|!(<>=~:".contains(c) || c.is_whitespace());
-        // After a comma the previous value stands here: its field is looked up where no list is.
+        // After a comma, the last word is the previous value: its field is found before the list.
         match Field::named(words.next().unwrap_or_default()).map(|field| field.kind) {
             Some(Kind::Number { .. }) => statistics(),
             Some(Kind::Word { only: Some(only), .. }) => only.iter().map(|(name, _)| *name).collect(),

@@ -24,7 +24,7 @@ pub(super) enum NumberTest {
     AtMost(Limit),
     Above(Limit),
     AtLeast(Limit),
-    /// Any of these: from and to, both within.
+    /// Any of these ranges; both ends are included.
     Among(Vec<(Limit, Limit)>),
 }
 
@@ -84,7 +84,7 @@ impl Statistic {
             Self::P99 => 0.99,
             Self::Max => 1.0,
         };
-        // The least value that this share does not exceed.
+        // The smallest value such that this share of the values does not exceed it.
         let place = (values.len() as f64 * share).ceil() as usize;
         values.get(place.saturating_sub(1)).copied()
     }
@@ -169,7 +169,7 @@ impl Expression {
     }
 }
 
-/// One deciding part is enough; without one, an unknown part makes the whole unknown.
+/// One deciding part is enough. Without a deciding part, an unknown part makes the result unknown.
 fn decided(all: impl Iterator<Item = Option<bool>>, decides: bool) -> Option<bool> {
     let mut unknown = false;
     for verdict in all {

@@ -11,7 +11,7 @@ pub(super) fn same(text: &str, wanted: &str) -> bool {
     fits(&text.to_lowercase(), &wanted.to_lowercase())
 }
 
-/// Goes back to the last star only: no pattern takes longer than its length times the text's.
+/// Goes back to the last star only, so a match takes at most the pattern's length times the text's length.
 fn fits(text: &str, pattern: &str) -> bool {
     let (text, pattern): (Vec<_>, Vec<_>) = (text.chars().collect(), pattern.chars().collect());
     let (mut at, mut of) = (0, 0);

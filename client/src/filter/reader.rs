@@ -98,7 +98,7 @@ impl<'t> Reader<'t> {
         there
     }
 
-    /// `&`, `&&` or `and`, and likewise for the others.
+    /// Takes `&`, `&&` or `and`, or the three forms of another operator.
     fn takes_joint(&mut self, sign: &str, word: &str) -> bool {
         self.skip_blanks();
         if self.take(sign) {

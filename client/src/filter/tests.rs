@@ -51,7 +51,7 @@ fn numbers_are_compared() {
 
 #[test]
 fn figures_are_compared_with_the_jobs_own() {
-    // Of the seven that are known: 100 to 160.
+    // The median of the seven known figures, 100 to 160.
     assert_eq!(shown("tflops<median"), [0, 1, 2]);
     assert_eq!(shown("tflops < 0.85*median"), [0, 1]);
     assert_eq!(shown("tflops < median * 0.85"), [0, 1]);
@@ -116,7 +116,7 @@ fn what_is_not_known_is_neither_so_nor_not_so_and_counted() {
     assert_eq!(among("tflops<1000"), (7, 1));
     assert_eq!(among("!(tflops<1000)"), (0, 1));
     assert_eq!(among("power>0"), (0, 8));
-    // A part that decides alone needs no other.
+    // If one part decides alone, the other is not needed.
     assert_eq!(among("tflops<1000 | rank=7"), (8, 0));
     assert_eq!(among("tflops<1000 & rank=0"), (1, 0));
     assert_eq!(among("power<median"), (0, 8));

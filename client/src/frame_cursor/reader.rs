@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, io, sync::mpsc, thread};
 use xpu_recording::{Entry, Kind, Recording};
 use xpu_wire::{codec, frame::Frame, id::Rank, unit::Moment};
 
-/// Blocks that wait at most: unpacked they take many times their size in the file.
+/// Largest number of blocks that wait: unpacked, they take many times their size in the file.
 const WAITING: usize = 2;
 
 /// A shorter distance is not worth a thread.
 const SHORTEST: usize = 4;
 
-/// What is in a block.
+/// The frames of a block.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     pub(super) all: Vec<(Moment, Frame)>,
@@ -45,9 +45,9 @@ impl Frames {
 /// The thread's handle; it ends with its blocks, or when this is dropped.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// Which block comes next.
+    /// The number of the next block.
     next: usize,
-    /// reader --what is in a block, if it could be read--> cursor
+    /// reader --contents of a readable block--> cursor
     blocks: mpsc::Receiver<Option<Frames>>,
 }
 

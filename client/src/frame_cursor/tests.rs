@@ -34,7 +34,7 @@ fn all(cursor: &mut FrameCursor, to: Moment) -> Vec<(Moment, Frame)> {
     std::iter::from_fn(|| cursor.next(to).expect("memory")).collect()
 }
 
-/// One with its own reader, the other block by block on request.
+/// One cursor has its own reader; the other reads block by block on request.
 #[test]
 fn what_is_read_ahead_is_what_is_read() {
     for damaged in [false, true] {
@@ -47,7 +47,7 @@ fn what_is_read_ahead_is_what_is_read() {
         assert!(read == expected, "{} frames, {}", read.len(), expected.len());
         assert_eq!(ahead.complaints(), plain.complaints());
         assert_eq!(ahead.complaints().len(), usize::from(damaged), "{:?}", ahead.complaints());
-        // Back, and no further than asked.
+        // The cursor goes back exactly as far as requested.
         let middle = plain.span().first.after(Duration::from_secs(SECONDS / 2));
         ahead.wind(middle);
         let until = expected.iter().take_while(|(at, _)| *at <= middle);

@@ -24,7 +24,7 @@ const AT_ONCE: usize = 8;
 /// A part that has not come within this time is requested again: it, or the request, may have been lost.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// A rank silent for this long no longer keeps others waiting.
+/// A rank that is silent for this long no longer delays others.
 const STALLED: Duration = Duration::from_secs(5);
 
 /// A rank silent for this long is given up.
@@ -59,7 +59,7 @@ struct UnderWay {
 /// A complete trace, or why there is none.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
-    /// In the file, compressed.
+    /// Size of the compressed file.
     pub bytes: u64,
     pub end: KinetoEnd,
     pub why: Option<String>,
@@ -78,7 +78,7 @@ impl Fetch {
         Self { folder: folder.to_owned(), under_way: BTreeMap::new(), done: BTreeMap::new() }
     }
 
-    /// Parts to ask for now, and of whom.
+    /// Parts to request now, each with its rank.
     pub(super) fn due(&mut self, ranks: &Ranks, now: Instant) -> Vec<Due> {
         self.begin(ranks, now);
         self.forsake(now);
@@ -127,7 +127,7 @@ impl Fetch {
 
     fn drop_file(&mut self, rank: Rank, why: &str) {
         if self.under_way.remove(&rank).is_some() {
-            // The next attempt may use its name.
+            // The next attempt may use this name.
             let _ = fs::remove_file(path(&self.folder, rank));
         }
         self.fail(rank, why.to_owned());

@@ -1,4 +1,5 @@
-//! The folder's content: each trace's rank, steps and clock; and which ranks have none, and why.
+//! The folder's content: the rank, steps and clock of each trace, and the ranks without a trace, with the
+//! reason.
 
 use std::{
     io::Write as _,
@@ -24,14 +25,14 @@ use crate::new_file;
 pub(super) struct Manifest {
     version: &'static str,
     job: JobName,
-    /// In the traces as `trace_id`.
+    /// The same as `trace_id` in the traces.
     trace_id: String,
     window: Window,
     options: KinetoOptions,
-    /// Whether all traces hold as many optimizer calls as requested; `null` where the ranks began more than a step
-    /// apart, so that either one runs ahead or the ranks count differently, and for a duration.
+    /// Whether all traces contain as many optimizer calls as requested. `null` for a duration, and if the
+    /// ranks began more than a step apart: then either one runs ahead, or the ranks count differently.
     same_steps: Option<bool>,
-    /// Time from the first to the last rank's begin of the first step.
+    /// Time between the first rank's and the last rank's begin of the first step.
     apart_ms: Option<f64>,
     /// Duration of a step when the traces were requested.
     step_ms: Option<f64>,
@@ -56,7 +57,7 @@ struct OneRank {
     bytes: u64,
     uncompressed_bytes: u64,
     optimizer_steps: u32,
-    /// By the clock of its host.
+    /// Time by the clock of its host.
     first_step_unix_ns: Option<u64>,
     last_step_unix_ns: Option<u64>,
     /// How far that clock is ahead of the requester's, including the message's travel time.
@@ -154,7 +155,7 @@ fn window(order: &KinetoOrder) -> Window {
     }
 }
 
-/// By their step counts, unless the clocks contradict: a rank that does not wait for others may be steps
+/// Compares step counts, unless the clocks contradict them: a rank that does not wait for others may be steps
 /// ahead.
 fn same_steps(all: &[OneRank], order: &KinetoOrder, plan: &Plan, apart: Option<i64>) -> Option<bool> {
     let KinetoWindow::Steps { steps, calls, .. } = order.window else { return None };

@@ -1,4 +1,4 @@
-//! When the traces begin and end: as early as possible after every Kineto has asked for orders.
+//! When the traces begin and end: as early as possible after every Kineto has polled for orders.
 
 use std::{fmt, time::Duration};
 
@@ -11,13 +11,13 @@ use xpu_wire::{
 
 use super::{Wanted, ranks::Ranks};
 
-/// Default interval at which a Kineto asks for orders.
+/// Default interval at which a Kineto polls for orders.
 const USUAL: Duration = Duration::from_secs(5);
 
-/// Margin for the order's travel time, and for a Kineto that asks late.
+/// Margin for the order's travel time, and for a Kineto that polls late.
 const SPARE: Duration = Duration::from_millis(1500);
 
-/// Margin for a trace by time: Kineto's thread checks once a second, and enables CUPTI a second earlier.
+/// Margin for a trace of a period: Kineto's thread checks once a second, and enables CUPTI a second earlier.
 const BEFORE_A_TIME: Duration = Duration::from_secs(3);
 
 /// A rank gets the order at least this long before the step that needs it. A much longer step needs no
@@ -34,11 +34,11 @@ pub(super) struct Plan {
     /// Approximate time until it begins.
     pub lead: Duration,
     pub step_time: Option<Duration>,
-    /// Why it is a time, although steps were requested.
+    /// Why it is a period, although steps were requested.
     pub instead_of_steps: Option<&'static str>,
 }
 
-/// A time in place of steps whose length is unknown.
+/// Length of a period instead of steps, if the step time is unknown.
 const SOME_STEPS: Duration = Duration::from_millis(500);
 
 const NOT_COUNTED: &str = "nothing counts Kineto's steps";
@@ -125,7 +125,7 @@ mod tests {
     fn steps_begin_when_all_have_had_time_to_ask_and_no_later() {
         // 65 steps until the last has asked, three to spare, and two before the first.
         assert_eq!(window(100, 6 * SECOND + SECOND / 2, SECOND / 10), (171, 166));
-        // Of a minute each, there is one until all have asked.
+        // One step passes until all have asked if steps take a minute each.
         assert_eq!(window(100, 7 * SECOND, 60 * SECOND), (104, 102));
     }
 }

@@ -20,12 +20,12 @@ const STEPS_SEEN: u64 = 3;
 pub(super) struct One {
     pub host: Option<HostName>,
     pub reported: Option<KinetoRank>,
-    /// Kineto's count when it first got the order, and the time.
+    /// Kineto's count when it was first read, and the time.
     first: Option<(KinetoCount, Instant)>,
     last: Option<(KinetoCount, Instant)>,
-    /// Longest time between two questions of its Kineto.
+    /// Longest time between two polls of its Kineto.
     pub every: Option<Duration>,
-    /// It is given up.
+    /// Whether the rank was given up.
     given_up: bool,
 }
 
@@ -66,7 +66,7 @@ impl Ranks {
         let Some(one) = self.all.get_mut(&reported.rank).filter(|_| reported.number == self.number) else {
             return;
         };
-        // Once it is settled, a late earlier answer changes nothing.
+        // Once the state is final, an earlier answer that arrives late changes nothing.
         if self.number > 0
             && one
                 .reported
@@ -112,7 +112,7 @@ impl Ranks {
         self.all.values().filter(has).count()
     }
 
-    /// Ranks whose result of the order is open.
+    /// Ranks whose result is still open.
     pub(super) fn open(&self) -> Vec<Rank> {
         let is_open =
             |one: &One| !one.given_up && self.standing(one).is_none_or(|standing| !standing.is_last());
@@ -140,7 +140,7 @@ impl Ranks {
         self.all.values().filter_map(|one| one.last)
     }
 
-    /// Whether every rank with a Kineto counts steps: otherwise the request must be by time.
+    /// Whether every rank with a Kineto counts steps; otherwise, the request must be for a period.
     pub(super) fn all_count(&self) -> bool {
         let can = |one: &&One| {
             one.reported
@@ -168,22 +168,22 @@ impl Ranks {
         times.min().map(Nanoseconds::from)
     }
 
-    /// Kineto's calls per step, by the ranks with most steps so far. `None` if it is no whole number: some steps have
-    /// more calls than others, so that equal counts are different steps.
+    /// Kineto's calls per step, from the ranks with most steps so far. `None` if that is no whole number:
+    /// then some steps have more calls than others, so equal counts mean different steps.
     pub(super) fn calls(&self) -> Option<u32> {
         let Some((steps, calls, _)) = self.seen().max_by_key(|(steps, _, _)| *steps) else { return Some(1) };
         let calls = u64::from(calls);
         let each = ((calls + steps / 2) / steps).clamp(1, 1 << 10);
-        // A step is counted with its first call, so that the others may be missing at one end.
+        // A step is counted at its first call, so its other calls may be missing at one end.
         (calls.abs_diff(each * steps) < each).then_some(each as u32)
     }
 
-    /// Longest time between two questions of any Kineto.
+    /// Longest time between two polls of any Kineto.
     pub(super) fn every(&self) -> Option<Duration> {
         self.all.values().filter_map(|one| one.every).max()
     }
 
-    /// Whether all have asked twice, so that their interval is known.
+    /// Whether all have polled twice, so that their interval is known.
     pub(super) fn is_every_known(&self) -> bool {
         let silent: BTreeSet<_> =
             self.open().into_iter().filter(|rank| self.all[rank].every.is_none()).collect();

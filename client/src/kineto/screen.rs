@@ -1,5 +1,5 @@
-//! Traces taken in the background, one at a time: each by a separate thread with its own connection to the
-//! collectors.
+//! Traces taken in the background, one at a time. A separate thread with its own connection to the collectors
+//! takes each.
 
 use std::{
     path::{Path, PathBuf},
@@ -89,7 +89,7 @@ impl Tracer {
     }
 }
 
-/// The trace under way is ended.
+/// Ends the trace under way.
 impl Drop for Tracer {
     fn drop(&mut self) {
         self.end();

@@ -1,4 +1,5 @@
-//! The thread of a live job: connections, subscriptions, and the way of each frame from a socket to the queue.
+//! The thread of a live job: connections, subscriptions, and the path of each frame from a socket to the
+//! queue.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -53,7 +54,7 @@ pub(super) struct Follower {
     jobs: BTreeSet<JobName>,
     /// Topics of the ranks whose details are asked for.
     watched: BTreeSet<String>,
-    /// The details of all ranks are asked for.
+    /// Whether the details of all ranks are requested.
     all: bool,
 }
 
@@ -176,7 +177,7 @@ impl Follower {
             else {
                 continue;
             };
-            // With one job named, the others are known by their snapshots alone.
+            // If one job is named, the others are known only from their snapshots.
             if let Body::Snapshot(snapshot) = &frame.body
                 && self.job.is_none()
             {
@@ -309,6 +310,6 @@ impl Follower {
 
 fn subscribe(data: &Socket, outbox: &mut Outbox, topic: &str) {
     outbox.begin(topic);
-    // It fails only on a socket that is no SUB.
+    // This fails only on a socket that is no SUB.
     let _ = data.set_subscribe(topic.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The bounded queue to the viewer: drops when it is full, and counts the loss in later frames.
+//! The bounded queue to the viewer: drops frames when it is full, and counts the loss in later frames.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ impl Outbox {
         self.arrivals.is_closed()
     }
 
-    /// A frame of a published stream: a gap in its numbers is a loss.
+    /// Takes a frame of a published stream. A gap in the stream's numbers is a loss.
     pub(super) fn push_published(&mut self, topic: &[u8], frame: Frame) {
         if self.numbers.len() >= STREAMS {
             self.numbers.clear();
@@ -68,12 +68,12 @@ impl Outbox {
         *missed = missed.saturating_add(frames);
     }
 
-    /// A host's own name; `false` likewise.
+    /// Reports a host's own name; `false` if it did not fit.
     pub(super) fn name(&self, endpoint: &Endpoint, host: &HostName) -> bool {
         self.arrivals.try_send(Arrival::Name(endpoint.clone(), host.clone())).is_ok()
     }
 
-    /// `false` if it did not fit: it must be reported again.
+    /// Reports a connection's state; `false` if it did not fit and must be reported again.
     pub(super) fn report(&self, endpoint: &Endpoint, link: &Link) -> bool {
         self.arrivals.try_send(Arrival::Link(endpoint.clone(), link.clone())).is_ok()
     }

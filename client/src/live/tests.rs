@@ -18,10 +18,10 @@ use zmq::{Context, DONTWAIT, SNDMORE};
 use super::*;
 use crate::arrival::Link;
 
-/// Longer than any wait of a connection together.
+/// Longer than all waits of a connection together.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// The endpoint where a host of that name publishes.
+/// The topic of the details of rank 0.
 const DETAILS: &str = "llama-70b/r/0/";
 
 /// Three free neighbouring ports.
@@ -193,7 +193,7 @@ fn only_the_job_that_was_named_is_followed() {
     let mut snapshots = 0;
     until(&mut arrivals, "two snapshots", |arrival| {
         let Arrival::Frame(frame) = arrival else { return None };
-        // Other jobs are known by name, and not followed.
+        // Other jobs are known by name, but not followed.
         let Body::Snapshot(snapshot) = frame.body else { panic!("{frame:?}") };
         assert_eq!(snapshot.jobs.len(), 1);
         snapshots += 1;

@@ -24,7 +24,7 @@ const UNKNOWN: u32 = 999;
 pub(super) fn listen(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     let (nvml, slot) = (Arc::clone(nvml), Arc::clone(slot));
     let body = move || {
-        // Errors stay unknown if the kind of GPU, or the container, does not allow it.
+        // Errors stay unknown if this kind of GPU, or the container, does not allow reading them.
         if let Err(error) = hear(&nvml, uuid, &slot) {
             tracing::info!("errors of GPU {uuid} cannot be read: {error}");
             *lock(&slot.xids) = None;

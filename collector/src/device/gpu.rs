@@ -36,8 +36,8 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Links a GPU can have.
 const LINKS: u32 = 18;
 
-/// Held while the library reads a performance monitor. A thread that does not get it tries again, because a GPU that is
-/// faulty may keep it for long.
+/// Held while the library reads a performance monitor. A thread that does not get it tries again later
+/// instead of waiting, because a faulty GPU may hold it for long.
 static MONITOR: Mutex<()> = Mutex::new(());
 
 const COUNTERS: [ErrorCounter; 4] =

@@ -1,4 +1,5 @@
-//! What a GPU moves and computes: its performance monitor (GPM, Hopper and newer), else its counters of `PCIe` bytes.
+//! The load of a GPU, from its performance monitor (GPM, Hopper and newer), else from its counters of `PCIe`
+//! bytes.
 //!
 //! `nvmlDeviceGetPcieThroughput` is not used: it blocks for 20 ms to measure, and what it measures is these 20 ms.
 
@@ -23,7 +24,7 @@ const METRICS: [GpmMetricId; 6] = [
 const COUNTERS: [FieldId; 2] =
     [FieldId(field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES), FieldId(field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES)];
 
-/// The reading before.
+/// The previous reading, from which differences are computed.
 pub(super) enum Meter<'nvml> {
     Unread,
     Monitor(GpmSample<'nvml>),
@@ -34,7 +35,7 @@ pub(super) enum Meter<'nvml> {
 }
 
 impl<'nvml> Meter<'nvml> {
-    /// Since the reading before.
+    /// The load since the previous reading.
     pub(super) fn read(
         &mut self,
         nvml: &'nvml Nvml,

@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 impl ChildTask {
-    /// In a separate process group: it ends together with its children.
+    /// Starts it in a separate process group, so that its children end with it.
     pub(crate) fn start(command: &mut Command, input: &[u8], deadline: Instant) -> io::Result<Self> {
         let (pipe, end) = io::pipe()?;
         // SAFETY: changes the flags of a descriptor this process owns.
@@ -84,8 +84,8 @@ impl ChildTask {
         Some(Outcome { said: std::mem::take(&mut self.said), status })
     }
 
-    /// Whether it is gone. A killed process may take a while: in an uninterruptible sleep, for a disk or a
-    /// network.
+    /// Whether it is gone. A killed process may take a while if it is in an uninterruptible sleep, waiting
+    /// for a disk or a network.
     pub(crate) fn is_gone(&mut self) -> bool {
         self.reap();
         self.is_reaped
@@ -111,7 +111,7 @@ impl ChildTask {
 
     /// The whole group, including what the process left behind.
     fn kill(&mut self) {
-        // SAFETY: it was made the leader of a group of its own, and is not waited for before.
+        // SAFETY: the process leads a group of its own, and has not been waited for yet.
         unsafe { libc::kill(-(self.child.id().cast_signed()), libc::SIGKILL) };
     }
 }
@@ -132,7 +132,7 @@ fn readable(bytes: &[u8]) -> io::Result<Stdio> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just made and has no other owner.
     let mut file = unsafe { File::from_raw_fd(file) };
     file.write_all(bytes)?;
     file.rewind()?;
@@ -165,7 +165,7 @@ mod tests {
         let outcome = over("sleep 600 & echo $!; exit 0", b"", Duration::from_secs(30));
         let left: i32 = String::from_utf8(outcome.said).unwrap().trim().parse().unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
-        // SAFETY: signal 0 only asks.
+        // SAFETY: signal 0 only checks whether the process exists.
         while unsafe { libc::kill(left, 0) } == 0 && Instant::now() < deadline {
             let state = std::fs::read_to_string(format!("/proc/{left}/stat")).unwrap_or_default();
             if state.contains(") Z") {
@@ -177,7 +177,7 @@ mod tests {
         assert!(over("sleep 600", b"", Duration::from_millis(50)).status.is_none());
     }
 
-    /// A traced process is over for its parent only after the tracer has seen its end.
+    /// The parent of a traced process sees its end only after the tracer has seen it.
     const HELD: &str = "
 import ctypes, os, time
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,5 +1,5 @@
-//! Where a signal struck: a separate process of this program unwinds the registers and the stack that its
-//! handler copied.
+//! Finds the code at a fatal signal: a separate process of this program unwinds the registers and the stack
+//! that its handler copied.
 
 use std::{
     io::{self, Read, Write},
@@ -20,7 +20,8 @@ use crate::stacks::{CrashFrame, crashed, end_with_the_collector};
 /// Largest input: the ledger page has less.
 const MOST: u64 = 1 << 20;
 
-/// A process that locates it. `None` if none can be started: then there are no frames.
+/// A process that determines where the signal struck. `None` if it cannot be started; then there are no
+/// frames.
 pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> Option<ChildTask> {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new(program);

@@ -78,7 +78,8 @@ impl MemoryKills {
         self.counts = counts;
     }
 
-    /// Whether a process that ended without a note was OOM-killed: if that is certain, and the source.
+    /// Whether a process that ended without a note was OOM-killed: if so, whether that is certain, and the
+    /// source.
     pub(crate) fn killed(&mut self, pid: Pid, now: Moment) -> Option<(bool, String)> {
         self.look(&mut KillCounts::default(), now);
         self.verdict(log_names(pid), now)

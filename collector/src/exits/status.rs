@@ -1,7 +1,7 @@
 //! A process's exit status from the kernel, which notifies only the parent.
 //!
 //! Kernels from 6.15 on keep it for holders of a pidfd. Earlier ones show it until the parent has waited
-//! (`proc_pid_stat(5)`): a thread waits on all pidfds to read it at once. If both fail, the status is
+//! (`proc_pid_stat(5)`), so a thread waits on all pidfds to read it at once. If both fail, the status is
 //! unknown.
 
 use std::{
@@ -52,7 +52,7 @@ impl ExitWatch {
         if fd < 0 {
             return Self(None);
         }
-        // SAFETY: it was just made, and belongs to nobody else.
+        // SAFETY: it was just made and has no other owner.
         let process = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
         let watched = Watched { process, pid, seen: Arc::default() };
         if let Some(waiting) = Waiting::get() {
@@ -100,7 +100,8 @@ fn kept(process: &OwnedFd) -> Option<ExitStatus> {
     (code == 0 && info.mask & EXIT != 0).then(|| ExitStatus::of(info.exit_code))
 }
 
-/// The status that is visible until then. Zero is also shown to a process without permission.
+/// The status that is visible until the parent has waited. Zero is also shown to a process without
+/// permission.
 fn of_zombie(pid: Pid) -> Option<ExitStatus> {
     status_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -139,7 +140,7 @@ impl Waiting {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it was just made, and belongs to nobody else.
+        // SAFETY: it was just made and has no other owner.
         Ok(Self { epoll: unsafe { OwnedFd::from_raw_fd(fd) }, watched: Mutex::default() })
     }
 

@@ -1,4 +1,4 @@
-//! Properties of a rank's start that matter at its end: read while it lives.
+//! Properties of a rank's start that matter at its end. They are read while it lives.
 
 use std::{
     env,
@@ -68,7 +68,7 @@ impl Surroundings {
     }
 }
 
-/// Somebody else's core dumps are theirs.
+/// Only a core dump that `xpu-top` configured: other core dumps belong to the user.
 fn own_core(file: &str, pid: Pid) -> Option<PathBuf> {
     let path = PathBuf::from(file.replace("%p", &pid.to_string()));
     let is_ours = path.file_name()?.to_str()?.starts_with(GPU_CORE);

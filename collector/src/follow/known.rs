@@ -23,7 +23,7 @@ use crate::metrics::{Pages, Tally};
 /// whose details would be hundreds of megabytes a second.
 const DETAILED: usize = 1024;
 
-/// Ranks followed shape by shape at a time; and for how long after the last request.
+/// Number of ranks followed shape by shape at a time, and for how long after the last request.
 const LOOKED_AT: usize = 16;
 const LOOKED_FOR: Duration = Duration::from_mins(1);
 
@@ -105,7 +105,7 @@ impl Known {
         self.still.unwrap_or_else(|| self.clock.there(now))
     }
 
-    /// Findings of a job that have ended: those of its history that are not among those of now.
+    /// Findings of a job that have ended: those of its history that are not among the present ones.
     pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<Episode> {
         self.chronicles.get(job).map_or_else(Vec::new, |chronicle| chronicle.gone(present))
     }
@@ -118,12 +118,12 @@ impl Known {
         self.tallies.get(&(job.clone(), rank))
     }
 
-    /// Options of the pages beside the native metrics.
+    /// Options of the pages, in addition to the native metrics.
     pub(crate) fn pages(&self) -> &Pages {
         &self.pages
     }
 
-    /// Since when histograms are summed.
+    /// The time from which histograms are summed.
     pub(crate) fn since(&self) -> Moment {
         self.since
     }

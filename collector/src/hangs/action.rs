@@ -1,8 +1,8 @@
 //! The user's program for a hang, or for an end: `XPU_TOP_ON_HANG` in the job's environment, or `--on-hang`
 //! of the collector.
 //!
-//! The line goes to `sh -c` as the user wrote it, so that it may be a pipe. Nothing from the job ever becomes
-//! part of it: the document is on standard input, and the rest in variables.
+//! The command line goes to `sh -c` as the user wrote it, so it may be a pipe. Nothing from the job ever
+//! becomes part of it: the document is on standard input, and the rest in variables.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -68,7 +68,8 @@ struct Asked {
 }
 
 impl Wishes {
-    /// Takes the action of a rank that has joined; of a job's ranks here, the lowest counts.
+    /// Takes the action of a rank that has joined; the lowest of a job's ranks here determines the job's
+    /// action.
     pub(crate) fn note(&self, info: &RankInfo) {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if jobs.get(&info.job).is_some_and(|asked| asked.by < info.rank) {
@@ -237,7 +238,7 @@ mod tests {
         };
         let deadline = Instant::now() + Duration::from_secs(30);
         let its_own = Some(("mail x".to_owned(), PathBuf::from("/tmp")));
-        // Until it has executed its program.
+        // Waits until the process has executed its program.
         while of("train", sleeper.id()) != its_own {
             assert!(Instant::now() < deadline, "{:?}", of("train", sleeper.id()));
             std::thread::yield_now();

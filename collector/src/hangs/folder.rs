@@ -1,5 +1,5 @@
-//! The saved folders: each complete under its name or absent, few enough for a home, and readable by their
-//! owner alone.
+//! The saved folders: each complete under its name or absent, few enough for a home folder, and readable by
+//! their owner alone.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -35,7 +35,7 @@ const ONE: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
 
-/// What a folder holds of one incident; the answer of RAS where there is one.
+/// The files of one incident in its folder; with the answer of RAS if there is one.
 #[derive(Clone, Copy)]
 pub(super) struct Files<'a> {
     pub(super) recording: &'a [u8],
@@ -115,7 +115,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Whether this is the first notification for the incident: of the hosts that share a home, one sends it.
+    /// Whether this is the first notification for the incident: among the hosts that share a home, one sends
+    /// it.
     pub(super) fn claim(&self, job: &JobName, since: Moment) -> bool {
         let time = since.0 / ONE;
         let mark = |time: u64| self.0.join(format!("{CLAIMED}{}-{time}", fit(job.as_str())));

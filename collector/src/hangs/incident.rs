@@ -1,4 +1,5 @@
-//! One hang, or one end with those that follow from it: its cause, the data so far, and what is due.
+//! One hang, or the end of one rank with the ends that follow from it: its cause, the data so far, and what
+//! is due.
 
 use std::{
     path::PathBuf,
@@ -20,11 +21,11 @@ const LOOKS: u32 = 2;
 /// How long history is awaited.
 const PAST: Duration = Duration::from_secs(3);
 
-/// How long stacks and records are awaited: a collector gives up on a rank after some seconds. Then the
-/// received ones are all.
+/// How long stacks and records are awaited: a collector gives up on a rank after some seconds. After that,
+/// only the received ones are saved.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// After this time without news, the first end and the following ones are known.
+/// After this time without new data, the first end and those that follow from it are taken as complete.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// How long a hang must last after everything else was requested, before the kernels on its GPUs are named.
@@ -81,7 +82,7 @@ pub(super) struct Incident {
     /// When it was found.
     pub(super) found: Moment,
     pub(super) recording: IncidentRecording,
-    /// The answer of RAS, as it came.
+    /// The unchanged answer of RAS.
     pub(super) ras: Option<Vec<u8>>,
     /// The processes of the ranks: other processes under the same name are another run.
     processes: Vec<(Rank, Pid)>,
@@ -98,7 +99,7 @@ pub(super) struct Incident {
     has_acted: bool,
     /// The last status before the kernels on the GPUs were requested. What follows is not part of the hang.
     held: Option<Box<Status>>,
-    /// Since when the job runs again.
+    /// When the job began to run again.
     over: Option<Instant>,
 }
 
@@ -176,7 +177,7 @@ impl Incident {
         has_past && again && self.is_new && self.writes < WRITES
     }
 
-    /// The same when there is no time left.
+    /// Whether data would be lost if it is not written now, because the collector ends.
     pub(super) fn is_lost_otherwise(&self) -> bool {
         self.asked.is_some() && self.is_new
     }
@@ -202,7 +203,7 @@ impl Incident {
         lasts && is_due && self.held.is_none() && self.written.is_some() && !self.is_new
     }
 
-    /// The kernels on the GPUs are requested.
+    /// Notes that the kernels on the GPUs are requested.
     pub(super) fn hold(&mut self, status: Status, now: Moment) {
         self.held = Some(Box::new(status));
         self.recording.hold(now);
@@ -213,7 +214,7 @@ impl Incident {
         self.held.is_some()
     }
 
-    /// What is saved. For ranks that were ended to read their kernels, this is their state before that.
+    /// The status to save. Ranks that were ended to read their kernels have their state before that.
     pub(super) fn status(&self, present: Status) -> Status {
         match &self.held {
             Some(held) => Status { stacks: present.stacks, ..Status::clone(held) },

@@ -1,4 +1,4 @@
-//! What is requested about a job when its incident is certain.
+//! The data requested about a job when its incident is certain.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use super::incident::Cause;
 /// Length of history that is saved.
 const BEFORE: Duration = Duration::from_mins(10);
 
-/// Everything about it. The collector itself has read a job that hangs; the threads of running ranks are not
-/// stopped.
+/// Everything about the job. Native frames only in a hang, where the collector has read them already: after
+/// an end, the threads of the ranks that still run are not stopped.
 pub(super) fn all(job: &Job, cause: Cause, asks_ras: bool) -> Vec<Request> {
     let length = Nanoseconds(BEFORE.as_nanos() as u64);
     let (name, most) = (job.name().clone(), RankRecord::share(job.world_size()) as u32);

@@ -15,7 +15,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Frames of history, uncompressed, and their recording: beyond it the oldest are left out.
+/// Frames of history, uncompressed, and their recording: beyond this limit, the oldest are left out.
 const MOST_PAST: usize = 64 << 20;
 const MOST_BYTES: usize = 32 << 20;
 
@@ -28,7 +28,7 @@ enum Part {
     Exit,
     Record,
     Stacks,
-    /// One for all, under the rank that RAS was asked through.
+    /// One answer for all ranks, stored under the rank through which RAS was asked.
     Ras,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct IncidentRecording {
     infos: Vec<RankInfo>,
     snapshot: Option<(Moment, Frame)>,
     parts: BTreeMap<(Part, Rank), (Moment, Frame)>,
-    /// Since when only stacks are taken: the ranks are ended for them.
+    /// From this time on only stacks are taken, because reading them ends the ranks.
     held: Option<Moment>,
 }
 
@@ -73,7 +73,7 @@ impl IncidentRecording {
         }
     }
 
-    /// From now on only stacks are taken, as if they had come now.
+    /// From now on only stacks are taken, with the present time.
     pub(super) fn hold(&mut self, now: Moment) {
         self.held = Some(now);
     }

@@ -73,7 +73,7 @@ fn a_collector_that_takes_over_goes_on_and_reads_around_what_is_torn() {
     let jobs = [(simulation.job.clone(), Moment(0))];
     let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
     publish(&mut past, &simulation, 1000..1065);
-    // As if killed: uncompressed frames are lost, and the last block is torn.
+    // This simulates a killed collector: uncompressed frames are lost, and the last block is torn.
     drop(past);
     let file = OpenOptions::new().write(true).open(place.file()).unwrap();
     file.set_len(file.metadata().unwrap().len() - 7).unwrap();
@@ -119,7 +119,7 @@ fn apart(reported: &[u64]) -> Vec<u64> {
     reported.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// Half a day, with every tier full for longer than it keeps.
+/// Four hours: the finer tiers receive more than they keep.
 #[test]
 fn what_is_older_is_reported_coarser_and_each_time_once() {
     let place = Place::new("tiers");
@@ -138,7 +138,7 @@ fn what_is_older_is_reported_coarser_and_each_time_once() {
     assert!((115..=125).contains(&count(60..=60)), "{} minutes", count(60..=60));
     assert!(apart.len() - count(1..=1) - count(10..=10) - count(60..=60) <= 4, "{apart:?}");
 
-    // Half of each tier, and never fewer single seconds than two minutes.
+    // Half of what each tier keeps, and at least two minutes of single seconds.
     for (hours, singles, tens) in [(12, 300, 330), (3, 120, 78)] {
         let known = recalled(&mut past, &jobs, hours * 3600, end);
         let apart = self::apart(&known);

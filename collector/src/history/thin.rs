@@ -57,7 +57,7 @@ pub(super) fn begin(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_mul(every.as_nanos() as u64))
 }
 
-/// The begin of the interval before a moment's.
+/// The begin of the interval before that of a moment.
 pub(super) fn begin_before(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_sub(1).saturating_mul(every.as_nanos() as u64))
 }
@@ -67,7 +67,7 @@ impl Thinner {
         Self { every, number: 0, open: BTreeMap::new() }
     }
 
-    /// Whether it is of a later interval than another moment.
+    /// Whether it is in a later interval than another moment.
     pub(super) fn is_after(&self, at: Moment, other: Moment) -> bool {
         number(at, self.every) > number(other, self.every)
     }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(digests[0].step_median, Some(Nanoseconds(104)), "the middle one of ten");
     }
 
-    /// With a power of two as rate, so that each stands for a known number.
+    /// The rate is a power of two, so that each represents a known number.
     #[test]
     fn of_many_timed_collectives_those_are_left_that_a_coarser_rate_would_have_timed() {
         for digest in thinned(30, 24) {

@@ -34,7 +34,7 @@ pub(super) struct Tier {
 }
 
 impl Tier {
-    /// With the content of its file.
+    /// Opens the tier with the content of its file.
     pub(super) fn open(path: &Path, extent: Extent, now: Moment) -> Self {
         let ring = Ring::new(extent.most_bytes, extent.kept);
         let mut tier = Self { extent, packer: Packer::closing_after(extent.block), ring, file: None };

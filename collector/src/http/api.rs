@@ -85,7 +85,7 @@ pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Ve
         return Err(Problem::new(StatusCode::BAD_REQUEST, format!("more than {RANKS} ranks named"), next));
     }
     let can = |view: &RankView| view.is_alive() || (may_have_died && view.life() != Life::Ended);
-    // A process is named by its number, and answers as its first GPU where it has several.
+    // A request names a process by its rank. A process with several GPUs answers as its first GPU.
     let able: Vec<_> = job.processes().filter(|(_, view)| can(view)).map(|(rank, _)| rank).collect();
     let stranger = named.iter().find(|&&rank| !able.iter().any(|able| able.process().0 == rank));
     if let Some(rank) = stranger {
@@ -262,7 +262,7 @@ pub(super) async fn stacks(
     document(read_stacks(&app, job, ranks, native).await?)
 }
 
-/// As in `xpu-top stacks --json`.
+/// The same document as that of `xpu-top stacks --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Merged {
     job: JobName,

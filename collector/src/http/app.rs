@@ -34,11 +34,11 @@ pub(super) struct App {
     pub(super) paces: Paces,
     pub(super) events: Events,
     pub(super) captures: Captures,
-    /// By PyTorch's profiler.
+    /// Traces by PyTorch's profiler.
     pub(super) traces: Captures,
-    /// Its holder reads stacks.
+    /// Held while stacks are read.
     pub(super) stacks: Turn<()>,
-    /// Its holder makes a report of a capture.
+    /// Held while a report of a capture is made.
     pub(super) reports: Turn<()>,
     pod: Pod,
     page: Mutex<Option<(Instant, Arc<str>)>>,

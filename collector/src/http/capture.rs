@@ -41,10 +41,10 @@ use crate::metrics::Dump;
 pub(super) use wanted::Wanted;
 pub(super) use wanted::Window;
 
-/// Captures kept: beyond, the oldest is removed.
+/// Number of captures kept; beyond it, the oldest is removed.
 const KEPT: usize = 16;
 
-/// The largest file that is sent whole: it goes through memory.
+/// The largest file that is sent whole, because it is held in memory.
 const LARGEST: u64 = 256 << 20;
 
 /// Bytes of the command's output that are kept.
@@ -73,7 +73,7 @@ impl CaptureWay {
             KeyWay::Named(path) => {
                 command.arg("--key-file").arg(path);
             }
-            // A home folder without one.
+            // A configuration folder without a key.
             KeyWay::None => {
                 command.env_remove(variable::KEY_FILE).env("XDG_CONFIG_HOME", "/nonexistent");
             }
@@ -227,7 +227,7 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     Ok(answer)
 }
 
-/// `xpu-top`, beside this program.
+/// `xpu-top`, in the folder of this program.
 pub(super) fn program() -> Result<PathBuf, Problem> {
     let here = env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
     here.map(|folder| folder.join("xpu-top")).filter(|path| path.is_file()).ok_or_else(|| {
@@ -236,7 +236,7 @@ pub(super) fn program() -> Result<PathBuf, Problem> {
     })
 }
 
-/// Of `xpu-top`, for a job and some of its ranks.
+/// A command of `xpu-top`, for a job and some of its ranks.
 pub(super) fn command(
     program: &Path,
     way: &CaptureWay,
@@ -283,7 +283,7 @@ impl Captures {
         }
         let id = captures.last_key_value().map_or(1, |(id, _)| id + 1);
         let path = self.what.path(directory, id);
-        // Left from an earlier collector.
+        // It may be left from an earlier collector.
         self.what.remove(&path);
         let (state, said) = (Phase::Recording, String::new());
         let capture = Capture { id, job: job.clone(), window, state, said, bytes: None, path };

@@ -42,8 +42,8 @@ impl ConnectionLimit {
         Arc::new(Self { bounds, guests: Mutex::default() })
     }
 
-    /// A place. If all are taken, the newcomer takes the oldest place of the address that has most. `None` if
-    /// no holder has had one for long enough to lose it.
+    /// Gives a place. If all are taken, the newcomer takes the oldest place of the address that has most
+    /// places. `None` if no holder has had one for long enough to lose it.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let now = Instant::now();
         let mut guests = self.guests();
@@ -78,7 +78,7 @@ impl Place {
         self.guest.peer
     }
 
-    /// Returns when another client has taken it.
+    /// Returns when another client has taken this place.
     pub(super) async fn lost(&self) {
         self.guest.gone.notified().await;
     }

@@ -1,5 +1,5 @@
-//! The API as an `OpenAPI` document and as a page made of it. The document is written by hand; a test
-//! requests every path in it.
+//! The API as an `OpenAPI` document and as a page made of it. The document is not generated; a test requests
+//! every path in it.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub(super) async fn openapi() -> Response {
 /// A page without scripts; its styles are within it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
-/// Without scripts and external resources.
+/// The page has no scripts and no external resources.
 pub(super) async fn page() -> Response {
     ([(header::CONTENT_SECURITY_POLICY, POLICY)], Html(html())).into_response()
 }

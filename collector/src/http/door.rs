@@ -1,6 +1,6 @@
-//! Connections. A client that has not sent its request waits in a hall, for a short time, and is displaced by
-//! later ones; a client with a request has a seat until it is answered. So silent connections, however many,
-//! keep nobody out.
+//! Connections. A client that has not sent its request waits in a hall for a short time, and later clients
+//! displace it. A client with a request has a seat until it is answered. So silent connections, in any
+//! number, cannot block other clients.
 
 use std::{
     io,

@@ -41,7 +41,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A stream ends before its connection would be cut, so that its listener sees an end and no error.
 const LENGTH: Duration = LIFE.saturating_sub(Duration::from_secs(10));
 
-/// A job's name; none is the foremost.
+/// A job's name; `None` means the foremost job.
 type Which = Option<String>;
 
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ pub(super) async fn listen(
 ) -> Result<Response, Problem> {
     let job = query(which)?.job;
     if let Some(name) = job.clone() {
-        // An unknown name would be kept.
+        // An unknown name must not be kept.
         seen(&app, move |known| api::find(known, Some(&name)).map(|_job| ())).await?;
     }
     let compressed = headers
@@ -98,7 +98,7 @@ impl Events {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes a stream that nobody listens to.
+    /// Removes a stream without listeners.
     fn ends(&self, job: &Which, sender: &Sender<Piece>) -> bool {
         let mut streams = self.lock();
         // Counted under the lock: a newcomer is either counted here or starts another stream.
@@ -137,10 +137,10 @@ fn piece(known: &Known, job: Option<&str>, what_ifs: &WhatIfs) -> Piece {
             let document = Document { status, bound_sentence, what_if_sentences, recorded_at };
             ("status", serde_json::to_string(&document))
         }
-        // It may come yet.
+        // The job may still appear.
         Err(problem) => ("problem", serde_json::to_string(&json!(problem.body()))),
     };
-    // JSON of one line: a line of an event is as long as it likes.
+    // The JSON is one line, because a line of an event may have any length.
     let at = Moment::now().0 / 1_000_000;
     data.map_or_else(
         |_unwritable| Piece::default(),

@@ -59,7 +59,7 @@ pub(super) struct Paces {
     permitted: Pace,
     /// The web page's files, which browsers load without the token.
     files: Pace,
-    /// What else needs no token.
+    /// Other requests that need no token.
     open: Pace,
     refused: Pace,
 }
@@ -80,7 +80,7 @@ pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Ne
     let response = match refuse(&app, &request) {
         Some(problem) => {
             let mut response = problem.into_response();
-            // Frees its seat for others.
+            // Closing the connection frees its seat for others.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
         }

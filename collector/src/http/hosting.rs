@@ -31,7 +31,7 @@ use super::{
 /// Operations requested by default.
 const OPERATIONS: u32 = 1000;
 
-/// A later begin of a dump is refused.
+/// A dump that begins later is refused.
 const LATEST: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Default, Deserialize)]
@@ -148,8 +148,8 @@ pub(super) async fn dump_string_stacktrace(
 }
 
 /// Only processes that are ranks: no others are read. xpu-timer's own requests have a pid; -1 and 0 mean
-/// none. Behind a relay processes of several hosts may have it: then the rank decides, or it is the one of
-/// this host.
+/// none. Behind a relay, processes on several hosts may have the same pid: then the rank decides, or else the
+/// process on this host is meant.
 fn rank_meant(job: &Job, wanted: &Stacktrace, here: &HostName) -> Option<Rank> {
     let mut ranks = job.ranks().filter(|(_, view)| view.is_alive());
     let is_named = |rank: Rank| wanted.rank == Some(i64::from(rank.process().0));
@@ -174,7 +174,8 @@ mod tests {
 
     use super::*;
 
-    /// Two pods behind a relay, with a process of one number each, and one whose number no other has.
+    /// Two pods behind a relay: a process in each has the same number, and another process has a number of
+    /// its own.
     #[test]
     fn a_process_is_found_by_its_number_on_its_host_or_by_its_rank() {
         let (simulation, mut jobs) = (Simulation::new(7, 2, 2), Jobs::default());

@@ -27,7 +27,7 @@ const LONGEST_MS: u64 = 3_600_000;
 /// The latest begin.
 const LATEST_MS: u64 = 3_600_000;
 
-/// The largest file that is sent: it goes through memory.
+/// The largest file that is sent, because it is held in memory.
 const LARGEST: u64 = 1 << 30;
 
 #[derive(Debug, Deserialize)]
@@ -35,9 +35,9 @@ const LARGEST: u64 = 1 << 30;
 pub(super) struct Wanted {
     job: Option<String>,
     steps: Option<u32>,
-    /// A time in place of steps.
+    /// A period instead of steps.
     duration_ms: Option<u64>,
-    /// It begins no sooner.
+    /// The trace begins no sooner than after this time.
     start_in_ms: Option<u64>,
     #[serde(default)]
     ranks: Vec<u32>,
@@ -154,7 +154,7 @@ pub(super) async fn show(State(app): State<Arc<App>>, InPath(id): InPath<String>
     Ok(Json(document(&app.traces.get(&id)?)))
 }
 
-/// One of the files that lie there: the name of a request is only compared.
+/// One of the files of a trace. The name in the request is only compared with theirs.
 pub(super) async fn file(
     State(app): State<Arc<App>>,
     InPath((id, name)): InPath<(String, String)>,

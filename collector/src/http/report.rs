@@ -29,7 +29,7 @@ pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) ->
         let next = "ask again when GET /api/v1/capture reports it done";
         return Err(Problem::new(StatusCode::CONFLICT, "the capture is still running", next));
     }
-    // It occupies a processor for a while.
+    // A report occupies a processor for a while.
     let _turn = app.reports.try_lock().map_err(|_busy| {
         let next = "try again in a few seconds";
         Problem::new(StatusCode::CONFLICT, "another report is being made", next)

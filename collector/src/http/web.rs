@@ -126,7 +126,8 @@ mod tests {
     fn every_file_of_the_folder_is_served_and_all_are_small() {
         let mut there = BTreeSet::new();
         names(&folder(), "", &mut there);
-        // Served as `/`; and the origin of the vendored files, which nothing requests.
+        // The first is served as `/`; the others describe the origin of the vendored files and are never
+        // requested.
         for apart in ["index.html", "package.json", "package-lock.json", "vendor/SHA512SUMS"] {
             assert!(there.remove(apart), "{apart}");
         }

@@ -1,4 +1,4 @@
-//! `xpu-top what-if --live` of the jobs all of whose ranks are here, each as a separate process.
+//! Runs `xpu-top what-if --live` for each job whose ranks are all here, each as a separate process.
 
 use std::{
     collections::BTreeMap,
@@ -80,10 +80,10 @@ fn follow(app: &App, job: &JobName, every: Duration) {
     }
 }
 
-/// Takes its lines; gives the last one that is no document.
+/// Takes the command's lines; returns the last one that is no document.
 fn listen(app: &App, job: &JobName, command: &mut Command) -> io::Result<String> {
     let (pipe, end) = io::pipe()?;
-    // A group of its own: whatever kills the collector's leaves it to remove its captures.
+    // A group of its own: a signal to the collector's group leaves the command alive to remove its captures.
     command.stdout(end.try_clone()?).stderr(end).process_group(0);
     // SAFETY: prctl is async-signal-safe and has no precondition; it takes no memory.
     unsafe {

@@ -7,7 +7,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Processes remembered. A host has tens: ranks, and workers that load PyTorch anew.
+/// Processes remembered. A host has tens: ranks, and workers that load PyTorch themselves.
 const REMEMBERED: usize = 1024;
 
 /// A process that has not polled for this time has ended, or is stopped. Kineto polls every five seconds.
@@ -18,7 +18,7 @@ pub(super) struct Client {
     /// Its own process id, which in a container differs from the one here.
     pub own: Pid,
     pub job: i64,
-    /// When it last polled, and the time since the poll before.
+    /// When it last polled, and how long after the previous poll that was.
     pub polled: Moment,
     pub every: Option<Nanoseconds>,
     /// No trace is in progress there.
@@ -27,7 +27,7 @@ pub(super) struct Client {
 
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    /// By their process id here, which the kernel reports.
+    /// The clients by their process id in this namespace, which the kernel reports.
     known: BTreeMap<u32, Client>,
 }
 
@@ -56,8 +56,8 @@ impl Clients {
         self.known.values().filter(|client| client.job == job).count()
     }
 
-    /// The client of a rank that reports this own number; and its number here. If two containers use the same
-    /// one, neither is taken.
+    /// The client whose own process id is `own`, and its process id here. If processes in two containers have
+    /// this number, neither is taken.
     pub(super) fn of(&self, own: Pid) -> Option<(u32, &Client)> {
         if let Some(client) = self.known.get(&own.0).filter(|client| client.own == own) {
             return Some((own.0, client));

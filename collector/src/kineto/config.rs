@@ -92,7 +92,7 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// Not `PROFILE_MEMORY`: a snapshot of that name leaves a thread in the program that spins for ever.
+/// Not `PROFILE_MEMORY`: a snapshot of that name leaves an endlessly spinning thread in the program.
 fn switches(options: KinetoOptions) -> [(&'static str, bool); 5] {
     [
         ("PROFILE_REPORT_INPUT_SHAPES", options.record_shapes),

@@ -1,7 +1,7 @@
 //! The protocol between Kineto and a daemon: one datagram each, a header of 40 bytes and a payload, in the
 //! machine's byte order.
 //!
-//! Kineto trusts the answer: a size that differs from the payload's makes it loop for ever, so replies are
+//! Kineto trusts the answer: a size that differs from the payload's makes it loop endlessly, so replies are
 //! made only here.
 
 /// Size of the payload (8 bytes) and its type (32 bytes, ending with NUL).
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_request_is_what_kineto_sends() {
-        // As received from PyTorch 2.11 with four ancestors.
+        // This is the request of PyTorch 2.11 for a process with four ancestors.
         let bytes = asks(3, &[70, 60, 50, 40, 30, 20]);
         assert_eq!(bytes.len(), 80);
         let pids = vec![70, 60, 50, 40, 30, 20];

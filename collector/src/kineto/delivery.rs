@@ -57,7 +57,7 @@ impl Kineto {
         answers
     }
 
-    /// Starts the ones that had to wait.
+    /// Starts the readings that had to wait.
     pub(super) fn serve_queue(&mut self) -> Answers {
         let mut answers = Vec::new();
         for (place, part) in std::mem::take(&mut self.queue) {

@@ -1,4 +1,5 @@
-//! A trace requested from one rank: given when its Kineto polls, watched while it is written, handed over.
+//! A trace requested from one rank: sent when its Kineto polls, watched while Kineto writes it, then
+//! delivered.
 
 use std::{
     fs::File,
@@ -21,15 +22,15 @@ use super::{
 };
 use crate::{address::Address, request_time::RequestTime};
 
-/// A Kineto that neither traces nor has written anything after the steps or the time of its order will not do
-/// so later.
+/// If a Kineto neither traces nor has written anything this long after the steps or the period of its order,
+/// it will not do so later.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Steps that a rank may complete after the last requested one before that check: Kineto ends a trace at the
 /// end of a step.
 const BEYOND: u64 = 2;
 
-/// An order that nobody has asked about for this time is abandoned.
+/// An order is abandoned after this time without a question about it.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
 /// After this time without a question from its requester, an order can be replaced by another requester's.
@@ -57,9 +58,9 @@ pub(super) struct Ordered {
     /// When the trace should be done.
     due: Option<Moment>,
     was_busy: bool,
-    /// No longer wanted, but Kineto has the order, which cannot be withdrawn.
+    /// The order is no longer wanted, but Kineto has it, and it cannot be withdrawn.
     abandoned: bool,
-    /// Its time is over, and Kineto may still write the trace, which is then removed.
+    /// The order's time is over, but Kineto may still write the trace, which is then removed.
     may_come: bool,
     place: Place,
     file: Option<File>,
@@ -109,14 +110,14 @@ impl Ordered {
         now.since(self.touched) >= FORGOTTEN
     }
 
-    /// No viewer wants it any more. Returns whether it can be dropped: a trace that Kineto was asked for is
-    /// awaited, to be removed.
+    /// No viewer wants it any more. Returns whether it can be dropped. It cannot while Kineto may still write
+    /// the trace, which must be removed.
     pub(super) fn abandon(&mut self) -> bool {
         self.abandoned = true;
         self.instructed.is_none() || (self.standing.is_last() && !self.may_come)
     }
 
-    /// Its Kineto polls: the configuration, if it can be sent now.
+    /// Its Kineto polls. Returns the configuration, if it can be sent now.
     pub(super) fn instructions(
         &mut self,
         accepts: bool,
@@ -165,7 +166,7 @@ impl Ordered {
         }
     }
 
-    /// Checks it. Returns whether its state changed.
+    /// Checks the order. Returns whether its state changed.
     pub(super) fn check(&mut self, known: Known<'_>) -> bool {
         let before = self.standing.clone();
         match self.standing {
@@ -196,7 +197,7 @@ impl Ordered {
             let bytes = file.metadata().map_or(0, |found| found.len());
             self.file = Some(file);
             self.standing = KinetoStanding::Written { bytes };
-            // It stays readable, and no file is left behind even if this process is killed.
+            // The open file stays readable, and no file is left behind even if this process is killed.
             self.place.remove();
             return;
         }
@@ -231,7 +232,7 @@ impl Ordered {
         traces || self.place.is_begun()
     }
 
-    /// Whether it neither traces nor has begun a file, long after the steps or the time of the order.
+    /// Whether it neither traces nor has begun a file, long after the steps or the period of the order.
     fn writes_nothing(&mut self, known: Known<'_>) -> bool {
         if self.is_begun(known) {
             self.due = None;
@@ -240,7 +241,7 @@ impl Ordered {
         self.is_done(known) && known.now.since(*self.due.get_or_insert(known.now)) >= GRACE
     }
 
-    /// Whether the steps or the time of the order have passed.
+    /// Whether the steps or the period of the order have passed.
     fn is_done(&self, known: Known<'_>) -> bool {
         match self.order.window {
             KinetoWindow::Steps { first, steps, .. } => {

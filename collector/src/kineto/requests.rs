@@ -1,4 +1,4 @@
-//! Viewers' requests for traces, and what is answered at once.
+//! Viewers' requests for traces, and the immediate answers.
 
 use std::fs;
 
@@ -74,7 +74,8 @@ impl Kineto {
         rank
     }
 
-    /// The order is no longer wanted. A trace that Kineto was asked for is awaited, and then removed.
+    /// The order is no longer wanted. If Kineto has the order already, its trace is awaited, and then
+    /// removed.
     fn end(&mut self, place: &JobRank, number: u64) {
         self.queue.remove(place);
         let ended = self.of_number(place, number).is_some_and(Ordered::abandon);

@@ -10,14 +10,14 @@ const STEP: &[u8] = b"\"cat\": \"user_annotation\", \"name\": \"Optimizer.step#"
 const BASE: &[u8] = b"\"baseTimeNanoseconds\":";
 const TIME: &[u8] = b"\"ts\":";
 
-/// A call's time is within this distance of its name, in bytes.
+/// The time of a call follows its name within this many bytes.
 const REACH: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Scan {
     step: Finder<'static>,
     base: Option<u64>,
-    /// The end of the data before, in which a match may begin.
+    /// The end of the previous data, in which a match may begin.
     rest: Vec<u8>,
     bytes: u64,
     steps: u32,
@@ -49,7 +49,7 @@ impl Scan {
         self.rest.drain(..until);
     }
 
-    /// Counts matches that begin before `until`: all their data is here.
+    /// Counts matches that begin before `until`, whose data is complete.
     fn look(&mut self, until: usize) {
         let text = std::mem::take(&mut self.rest);
         if self.base.is_none() {
@@ -105,7 +105,7 @@ fn integer(text: &[u8]) -> Option<(u64, &[u8])> {
 mod tests {
     use super::*;
 
-    /// As PyTorch 2.11 wrote it.
+    /// A trace that PyTorch 2.11 wrote.
     const TRACE: &str = r#"{
   "baseTimeNanoseconds": 1790857026000000000,
   "traceEvents": [

@@ -2,7 +2,7 @@
 //!
 //! A client ends its process when an answer comes from a name that it does not expect. So every answer is
 //! sent from the socket bound to the name that clients poll, and only to a client that spells that name's
-//! folder as it is spelled here.
+//! folder in the same way.
 
 use std::{
     ffi::OsString,
@@ -38,7 +38,7 @@ pub enum KinetoName {
 }
 
 impl KinetoName {
-    /// `off`: none. Else the name, instead of dynolog's.
+    /// `off` for no socket; else the name to use instead of dynolog's.
     pub const VARIABLE: &str = "XPU_TOP_KINETO_SOCKET";
     /// Kineto's variable.
     const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
@@ -78,7 +78,7 @@ impl KinetoName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer(Vec<u8>);
 
-/// A datagram and its sender by the kernel: `pid` as seen from here, 0 if it is not visible.
+/// A datagram, and its sender as the kernel reports it: `pid` as seen from here, 0 if it is not visible.
 #[derive(Debug)]
 pub(super) struct Received<'a> {
     pub peer: Peer,
@@ -92,7 +92,7 @@ pub(super) struct Received<'a> {
 pub(super) struct Socket {
     datagrams: UnixDatagram,
     name: KinetoName,
-    /// In a folder: the file that was made.
+    /// The file that was made, if the name is in a folder.
     file: Option<File>,
     buffer: [u8; LARGEST],
 }
@@ -145,11 +145,11 @@ impl Socket {
     /// The next waiting datagram, if any.
     pub(super) fn receive(&mut self) -> io::Result<Option<Received<'_>>> {
         let mut piece = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: LARGEST };
-        // SAFETY: a sockaddr_un of zeros is one without a name.
+        // SAFETY: a sockaddr_un of zeros is valid, and has no name.
         let mut from: libc::sockaddr_un = unsafe { mem::zeroed() };
         // Space for credentials and no more: the kernel closes descriptors that a sender passes along.
         let mut control = Control::default();
-        // SAFETY: a msghdr of zeros is an empty one.
+        // SAFETY: a msghdr of zeros is valid, and empty.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         header.msg_name = (&raw mut from).cast();
         header.msg_namelen = size_of::<libc::sockaddr_un>() as libc::socklen_t;
@@ -157,7 +157,8 @@ impl Socket {
         header.msg_control = (&raw mut control).cast();
         header.msg_controllen = Control::SPACE as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: all that the header points to lives for the length of the call, with the lengths it says.
+        // SAFETY: everything that the header points to has the stated length, and lives for the length of the
+        // call.
         let length = unsafe { libc::recvmsg(self.descriptor(), &raw mut header, flags) };
         let Ok(length) = usize::try_from(length) else {
             let error = io::Error::last_os_error();
@@ -197,7 +198,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Another daemon's file stays.
+        // A file of another daemon is kept.
         if let Some(file) = self.file.as_ref().filter(|file| file.is_there()) {
             let _ = fs::remove_file(&file.path);
         }
@@ -223,7 +224,7 @@ fn make() -> io::Result<OwnedFd> {
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just made and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     let on: libc::c_int = 1;
     // SAFETY: the option takes an int, which lives for the length of the call.
@@ -242,10 +243,10 @@ fn make() -> io::Result<OwnedFd> {
 /// Offset of the name in an address.
 const PATH_AT: usize = mem::offset_of!(libc::sockaddr_un, sun_path);
 
-/// The address of a name: abstract ones begin with NUL. One that is too long is cut, and then matches
+/// The address of a name: abstract ones begin with NUL. A name that is too long is cut, and then matches
 /// nothing.
 fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
-    // SAFETY: a sockaddr_un of zeros is one without a name.
+    // SAFETY: a sockaddr_un of zeros is valid, and has no name.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     for (to, &from) in address.sun_path.iter_mut().zip(name) {
@@ -293,7 +294,7 @@ impl Control {
 const _: () = assert!(Control::SPACE <= size_of::<Control>());
 
 fn credentials(header: &libc::msghdr) -> Option<libc::ucred> {
-    // SAFETY: the kernel filled the control data in, and said how much of it there is.
+    // SAFETY: the kernel filled in the control data and its length.
     let first = unsafe { libc::CMSG_FIRSTHDR(ptr::from_ref(header)) };
     if first.is_null() {
         return None;
@@ -303,7 +304,7 @@ fn credentials(header: &libc::msghdr) -> Option<libc::ucred> {
     if (level, kind) != (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) {
         return None;
     }
-    // SAFETY: credentials follow such a header, perhaps not aligned.
+    // SAFETY: credentials follow such a header, and may be unaligned.
     Some(unsafe { libc::CMSG_DATA(first).cast::<libc::ucred>().read_unaligned() })
 }
 
@@ -369,7 +370,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spelled = folder.path().to_str().unwrap();
         let name = KinetoName::Folder(spelled.into());
-        // A socket left behind is no daemon.
+        // A socket file that was left behind is no daemon.
         drop(UnixDatagram::bind(folder.path().join("dynolog")).unwrap());
         let mut socket = Socket::bind(&name).unwrap();
         assert_eq!(Socket::bind(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
@@ -396,7 +397,7 @@ mod tests {
         let path = folder.path().join("dynolog");
         let socket = Socket::bind(&KinetoName::Folder(folder.path().into())).unwrap();
         assert!(socket.has_its_name());
-        // As dynolog does when it starts.
+        // dynolog does this when it starts.
         fs::remove_file(&path).unwrap();
         assert!(!socket.has_its_name());
         let other = UnixDatagram::bind(&path).unwrap();

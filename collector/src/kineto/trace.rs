@@ -16,7 +16,7 @@ use super::scan::Scan;
 
 /// Kineto's folder, unless the job sets another.
 const USUAL: &str = "/tmp";
-/// Since June 2026 it writes nowhere else.
+/// Since June 2026 it writes only below this folder.
 const ALLOWED: &str = "KINETO_ONDEMAND_TRACE_DIR";
 
 /// The last key of a complete trace, and its largest distance from the end.
@@ -39,13 +39,13 @@ pub(super) struct Place {
     pub log_file: String,
     /// The path as seen from here.
     seen: PathBuf,
-    /// The same in this program's view of the file system, for when the process has ended.
+    /// The same path in this program's view of the file system, used once the process has ended.
     plain: PathBuf,
     owner: u32,
 }
 
 impl Place {
-    /// For the process `pid`, which calls itself `own`, of this user.
+    /// The place for the process `pid` of this user; `own` is its id in its own namespace.
     pub(super) fn of(pid: u32, own: u32, owner: u32, stem: &str) -> Self {
         let folder = variable(pid, ALLOWED).filter(|folder| folder.starts_with('/'));
         let folder = folder.as_deref().unwrap_or(USUAL).trim_end_matches('/');
@@ -79,7 +79,7 @@ impl Place {
         })
     }
 
-    /// Removes the file. A link is removed, and not its target.
+    /// Removes the file; for a link, only the link.
     pub(super) fn remove(&self) {
         for path in self.paths() {
             let _ = fs::remove_file(path);
@@ -88,14 +88,14 @@ impl Place {
     }
 }
 
-/// Newer versions write to another name first.
+/// The name to which newer versions write first.
 fn before_it_is_whole(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
 }
 
-/// Older versions write in place: the last key shows that they are done.
+/// Whether the trace is complete. Older versions write in place, so the last key shows it.
 fn is_whole(file: &File, length: u64) -> bool {
     let mut tail = vec![0; length.min(TAIL) as usize];
     let begin = length - tail.len() as u64;
@@ -112,7 +112,7 @@ pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
     String::from_utf8(found).ok().filter(|value| !value.is_empty())
 }
 
-/// A part, and with the last one the statistics of all.
+/// A part; the last one comes with the statistics of the whole trace.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub bytes: KinetoBytes,
@@ -131,9 +131,10 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Rings `bell` for every part.
+    /// Writes to `bell` for every part.
     pub(super) fn begin(file: &File, bell: PipeWriter) -> io::Result<Self> {
-        // Read by position: an abandoned reading may still be running, and both share the file's offset.
+        // The file is read by position, because an abandoned reading may still be running and share the
+        // file's offset.
         let file = Placed { file: file.try_clone()?, at: 0 };
         let (sender, pieces) = sync_channel(AHEAD);
         thread::Builder::new().name("kineto trace".to_owned()).spawn(move || read(file, sender, bell))?;
@@ -144,7 +145,7 @@ impl Reading {
         self.last.as_ref().is_some_and(|last| last.end.is_some())
     }
 
-    /// The part of this number, if it is here: the last one again, or the next.
+    /// The part of this number, if it has been read: the last one again, or the next one.
     pub(super) fn part(&mut self, part: u32) -> Option<Piece> {
         if part.checked_add(1) == Some(self.next) {
             return self.last.clone();
@@ -221,11 +222,11 @@ struct Parts {
 }
 
 impl Parts {
-    /// Waits until the previous part was taken. Fails if nobody wants the parts any more.
+    /// Waits until the previous part was taken. Fails if the receiver is gone.
     fn send(&mut self, end: Option<KinetoEnd>) -> io::Result<()> {
         let piece = Piece { bytes: KinetoBytes(std::mem::take(&mut self.bytes)), end };
         self.pieces.send(piece).map_err(|_unwanted| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        // Several rings before a look count as one.
+        // Several writes before the loop reads count as one.
         let _ = self.bell.write(&[0]);
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::metrics::machine;
 /// `InfiniBand` ports count words of four bytes (sysfs-class-infiniband).
 const WORD: u64 = 4;
 
-/// Modes of a processor in which it has nothing to do.
+/// Modes in which a processor is idle.
 const AT_REST: [&str; 2] = ["idle", "iowait"];
 
 /// Totals since the host's start.
@@ -39,7 +39,7 @@ impl HostCounts {
                 Path::new("/sys/class/net").join(name).join("device").exists()
             }),
             rdma: rdma(Path::new("/sys/class/infiniband")),
-            // Disks that are made of others count the same bytes again.
+            // Disks that consist of other disks count the same bytes again.
             disk: sum(disks
                 .iter()
                 .filter(|disk| !is_made_of_others(&disk.name))
@@ -70,7 +70,7 @@ fn busy(stat: &str) -> Option<u64> {
     (!modes.is_empty()).then(|| at_work.sum::<u64>()).and_then(super::process::nanoseconds)
 }
 
-/// Of the devices that are hardware; in a container, where none is, of all.
+/// The traffic of all hardware devices; of all devices in a container, where none is hardware.
 fn network(text: &str, is_hardware: impl Fn(&str) -> bool) -> Traffic {
     let devices = machine::network(text);
     let has_hardware = devices.iter().any(|device| is_hardware(&device.name));
@@ -78,7 +78,7 @@ fn network(text: &str, is_hardware: impl Fn(&str) -> bool) -> Traffic {
     sum(counted.map(|device| (device.received, device.sent)))
 }
 
-/// Unknown if there is none.
+/// Unknown if there is no such device.
 fn rdma(devices: &Path) -> Traffic {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let ports = entries(devices).flat_map(|device| entries(&device.join("ports")).collect::<Vec<_>>());

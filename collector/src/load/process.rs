@@ -14,7 +14,7 @@ use xpu_wire::{
 /// Processes of one rank that are read.
 const MOST: usize = 128;
 
-/// Since the reading before.
+/// Counts since the previous reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProcessCounts {
     pub processes: u32,
@@ -34,8 +34,8 @@ struct Totals {
 }
 
 impl Processes {
-    /// What the process and its descendants did. A new process counts from its next reading on; otherwise a
-    /// process that changes its parent would appear as a burst.
+    /// The activity of the process and its descendants. A new process counts from its next reading on;
+    /// otherwise a process that changes its parent would appear as a burst.
     pub(super) fn difference(&mut self, pid: Pid, now: Moment) -> ProcessCounts {
         let mut sum = ProcessCounts::default();
         for process in tree(pid) {
@@ -73,7 +73,7 @@ impl Totals {
     }
 }
 
-/// Of user and system mode: fields 14 and 15. The name before them may contain anything.
+/// Ticks of user and system mode: fields 14 and 15. The name before them may contain anything.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split_ascii_whitespace().skip(11).map(str::parse::<u64>);

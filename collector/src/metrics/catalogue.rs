@@ -19,7 +19,7 @@ pub(crate) enum In {
     Number,
     Seconds,
     Bytes,
-    /// 1 is all.
+    /// 1 means all.
     Ratio,
     /// Floating-point operations.
     Flops,
@@ -47,7 +47,7 @@ impl In {
         })
     }
 
-    /// For the page: it is appended to the name.
+    /// The unit for the page, which appends it to the name.
     pub(crate) fn unit(self) -> Option<Unit> {
         self.word().map(|word| Unit::Other(word.to_owned()))
     }

@@ -1,8 +1,9 @@
 //! The gauges of xpu-timer, by their own names, labels and units, so that existing readers continue to work.
 //!
-//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to
-//! twenty seconds; as there, the time of a collective includes waiting for others. The counts of garbage
-//! collections and data loaders exist if Python is recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
+//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, all of the last ten
+//! to twenty seconds. As in xpu-timer, the time of a collective includes waiting for others. The counts of
+//! garbage collections and data loaders exist if Python is recorded all the time
+//! (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
 
 use std::{collections::BTreeMap, env};
 
@@ -103,7 +104,7 @@ impl Levels {
     }
 }
 
-/// Each operation by its own level, as there: the mean of a shape would mix the fast and the slow ones.
+/// Each operation by its own level, as in xpu-timer: the mean of a shape would mix fast and slow operations.
 fn by_level<K: Ord>(durations: &Histogram, work: f64, kind: impl Fn(Nanoseconds) -> K) -> BTreeMap<K, Cell> {
     let mut cells: BTreeMap<K, Cell> = BTreeMap::new();
     for (took, count) in durations.recorded() {
@@ -141,7 +142,7 @@ fn moved(
     })
 }
 
-/// From 1.
+/// The level, from 1 on.
 fn level(part: f64, most: f64) -> u32 {
     (part.floor() + 1.0).clamp(1.0, most) as u32
 }
@@ -186,7 +187,7 @@ fn algorithm(plan: Option<(Algorithm, Protocol)>) -> String {
     )
 }
 
-/// Labels common to all its metrics, from the collector's environment.
+/// Labels common to all metrics of the pod, from the collector's environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
     name: String,
@@ -201,7 +202,7 @@ impl Pod {
         Self { name: or_not(set("POD_NAME")), ip: or_not(set("POD_IP")), job: set("ENV_ARGO_WORKFLOW_NAME") }
     }
 
-    /// Labels of a rank, in alphabetical order as there.
+    /// Labels of a rank, in alphabetical order as in xpu-timer.
     fn labels(&self, job: &Job, rank: Rank, view: &RankView, more: &[(&'static str, String)]) -> Vec<Label> {
         let local = view
             .info()
@@ -297,7 +298,7 @@ pub(super) fn expose(
             exposition.put(metric, &labels(&[]), Value::Whole(count as i64));
         }
     }
-    // Several element types and operations here may be one of theirs.
+    // Several element types and operations here may have one name in xpu-timer.
     let mut multiplied: BTreeMap<Vec<Label>, Cell> = BTreeMap::new();
     for (Multiplied { datatype, level }, cell) in levels.multiplied.cells(now).0 {
         let more =

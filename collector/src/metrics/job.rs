@@ -14,7 +14,7 @@ use super::{
     with,
 };
 
-/// Ranks listed per finding; a hang of ten thousand names the culprits, who are few.
+/// Ranks listed per finding; a hang of ten thousand ranks names only the few ranks that cause it.
 const NAMED: usize = 64;
 
 pub(super) fn expose(

@@ -2,9 +2,9 @@
 
 use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
-/// Upper ends, in nanoseconds: 1, 2 and 5 of each decade, from 10 us to 500 s. A quantile from them is at
-/// worst two and a half times off, and mostly a few percent; a finer ladder would multiply the series of
-/// every label set.
+/// Upper ends, in nanoseconds: 1, 2 and 5 of each decade, from 10 us to 500 s. A quantile computed from them
+/// is off by a few percent in most cases, and by a factor of two and a half at worst. A finer ladder would
+/// multiply the series of every label set.
 const ENDS: [u64; 24] = [
     10_000,
     20_000,
@@ -32,7 +32,7 @@ const ENDS: [u64; 24] = [
     500_000_000_000,
 ];
 
-/// A run of them.
+/// Some consecutive ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ladder(&'static [u64]);
 
@@ -52,7 +52,7 @@ impl Ladder {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spread {
     ladder: Ladder,
-    /// One for each end, and one beyond the last.
+    /// One count for each end, and one for values beyond the last end.
     counts: Vec<u64>,
     sum: f64,
 }
@@ -84,7 +84,7 @@ impl Spread {
         self.ladder.0.iter().map(|&end| end as f64 / 1e9)
     }
 
-    /// The count of each bucket, the last beyond all ends.
+    /// The count of each bucket; the last bucket is beyond all ends.
     pub(crate) fn counts(&self) -> &[u64] {
         &self.counts
     }

@@ -1,5 +1,5 @@
-//! The machine of this collector, by the kernel's own counters: CPU, network, disks, memory. They are read when the
-//! page is, so that a rate is as fine as the reader asks.
+//! The machine of this collector, by the kernel's own counters: CPU, network, disks, memory. They are read
+//! when the page is read, so the reader's interval determines the resolution of rates.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{Exposition, catalogue as all, label};
 /// Network devices and disks of one host.
 const DEVICES: usize = 64;
 
-/// Bytes of a sector in `/proc/diskstats`, whatever the disk has (iostats.rst).
+/// Bytes of a sector in `/proc/diskstats`, whatever the sector size of the disk is (iostats.rst).
 pub(crate) const SECTOR: f64 = 512.0;
 
 pub(super) fn expose(exposition: &mut Exposition) {

@@ -57,7 +57,7 @@ fn metric(family: &Family, since: Moment, now: Moment) -> Metric {
         }),
     };
     Metric {
-        // PromQL backends derive the same name from this as from the page's.
+        // PromQL backends derive the same name from this one as from that on the page.
         name: family.metric.stem.clone().into_owned(),
         description: family.metric.help.to_owned(),
         unit: family.metric.unit.ucum().to_owned(),

@@ -28,7 +28,7 @@ impl Collector for Page {
             let unit = metric.unit.unit();
             let mut of_all = encoder.encode_descriptor(&metric.stem, metric.help, unit.as_ref(), kind)?;
             for (labels, value) in series {
-                // An empty set of labels would leave its braces.
+                // An empty set of labels would leave empty braces.
                 if labels.is_empty() {
                     write(&mut of_all, value)?;
                 } else {

@@ -69,7 +69,7 @@ pub(super) fn expose(
     }
 }
 
-/// As in documents.
+/// The word that JSON documents use for it.
 pub(super) fn word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).ok();
     value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
@@ -154,7 +154,7 @@ fn expose_tally(exposition: &mut Exposition, labels: &[Label], rank: Rank, tally
     if let Some(steps) = tally.steps() {
         exposition.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
     }
-    // How a process calls NCCL is known only for all its GPUs together.
+    // The way in which a process calls NCCL is known only for all its GPUs together.
     if let Some(calls) = tally.nccl().filter(|_| rank.gpu().is_none()) {
         let [dlsym, plugin] = [calls.dlsym, calls.plugin];
         let preload = calls.counted - dlsym - plugin;
@@ -188,7 +188,7 @@ fn expose_tally(exposition: &mut Exposition, labels: &[Label], rank: Rank, tally
     }
 }
 
-/// From the latest timed collectives, of which there are a few tens, and so label sets.
+/// From the latest timed collectives. There are a few tens of them, which bounds the label sets.
 fn expose_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
     let Some(digest) = view.latest() else { return };
     let mut kinds: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use xpu_wire::{histogram::Histogram, unit::Moment};
 
-/// One window; the one before it is included.
+/// Length of one window; the previous window is included.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Operations of one kind in a window.
@@ -64,7 +64,7 @@ impl<K: Ord + Clone> Recent<K> {
     /// Kinds with their activity, most work first, and the seconds covered.
     pub(super) fn cells(&self, now: Moment) -> (Vec<(K, Cell)>, f64) {
         if now.since(self.began) >= 2 * WINDOW {
-            // No activity since.
+            // There was no activity since then.
             return (Vec::new(), 0.0);
         }
         let mut all = self.before.clone();

@@ -1,5 +1,5 @@
-//! One gauge family for each GEMM shape, as the first xpu-timer named them. Only on request: each shape is a
-//! metric, and databases are not made for that.
+//! One gauge family for each GEMM shape, as the first xpu-timer named them. Only on request: each shape
+//! becomes a metric, and databases are not made for that many.
 
 use std::collections::HashMap;
 
@@ -77,7 +77,7 @@ pub(super) fn expose(
     }
 }
 
-/// GEMMs of two element types may have one shape: the first one keeps the name.
+/// GEMMs of two element types may have the same shape: the first one keeps the name.
 fn expose_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
     let mut put = |suffix: &str, help, value: f64| {
         let stem = format!("{name}_{suffix}").into();

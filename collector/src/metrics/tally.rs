@@ -216,7 +216,7 @@ impl Tally {
         &self.gpu
     }
 
-    /// Python's overhead, if it is recorded all the time.
+    /// Python's garbage collections and batches, if they are recorded all the time.
     pub(crate) fn python(&self) -> Option<PythonTotals> {
         self.python
     }
@@ -225,7 +225,7 @@ impl Tally {
         self.nccl = report.clone();
     }
 
-    /// How its NCCL calls are seen; `None` while none was.
+    /// How the hook sees its NCCL calls; `None` while it has seen none.
     pub(crate) fn nccl(&self) -> Option<NcclCalls> {
         NcclCalls::of(&self.launches, &self.nccl)
     }
@@ -245,8 +245,8 @@ impl Tally {
     }
 }
 
-/// The number of a communicator's ranks on this one's host. By rank: behind a relay, processes of two hosts
-/// may share a pid.
+/// The number of a communicator's ranks on the host of this rank. They are found by rank: behind a relay,
+/// processes on two hosts may have the same pid.
 fn ranks_beside(job: &Job, rank: Rank, id: CommunicatorId) -> u32 {
     let own = job.rank(rank).map(RankView::host);
     let has = |view: &RankView| {

@@ -17,7 +17,7 @@ pub(super) fn expose(
 ) {
     let age = (now.0 as f64 / 1e9 - figures.at).max(0.0);
     exposition.gauge(all::WHAT_IF_AGE, labels, age);
-    // Without one in the last capture the step is unknown; the sums stay.
+    // If the last capture has no estimate, the step is unknown; the sums are kept.
     if let Some(Estimate { slowdown, step, losses }) = &figures.estimate {
         exposition.gauge(all::WHAT_IF_SLOWDOWN, labels, *slowdown);
         exposition.gauge(all::WHAT_IF_STEP, labels, step.simulated_ms / 1e3);

@@ -16,7 +16,7 @@ const JSON: Version = Version { major: 2, minor: 28, patch: 7 };
 const CRASHES: std::ops::RangeInclusive<Version> =
     Version { major: 2, minor: 26, patch: 2 }..=Version { major: 2, minor: 26, patch: 5 };
 
-/// As NCCL takes it from `NCCL_RAS_ADDR`: `host:port`, `[address]:port`.
+/// An address in the format of `NCCL_RAS_ADDR`: `host:port`, `[address]:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RasAddress(String);
 

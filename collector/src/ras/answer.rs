@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// What is used of it. Fields of newer versions are passed over.
+/// The fields that are used. Fields of newer versions are ignored.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Answer {
     #[serde(default)]
@@ -93,8 +93,8 @@ fn process(pid: i64) -> Option<Pid> {
 }
 
 impl Answer {
-    /// The answer, and its bytes: with the comma that NCCL 2.28.7 to 2.28.9 leave out before a missing rank's
-    /// status.
+    /// Returns the answer and its bytes. It adds the comma that NCCL 2.28.7 to 2.28.9 omit before a missing
+    /// rank's status.
     pub(super) fn parse(raw: Vec<u8>) -> Result<(Self, Vec<u8>), serde_json::Error> {
         let (parsed, raw) = match serde_json::from_slice(&raw) {
             Ok(parsed) => (parsed, raw),
@@ -111,7 +111,7 @@ impl Answer {
         Ok((parsed, raw))
     }
 
-    /// Whether it is about a job with one of these processes. An answer without ranks says nothing of any job.
+    /// Whether it is about a job with one of these processes. An answer without ranks is about no job.
     pub(super) fn is_of(&self, pids: &[Pid]) -> bool {
         let there = self.communicators.iter().flat_map(|one| {
             let missing = one.missing_ranks.iter().map(|rank| rank.pid);

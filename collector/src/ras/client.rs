@@ -1,6 +1,6 @@
 //! The client's side of the RAS protocol: lines of text, then a document until the connection ends.
 //!
-//! Whatever program listens there, the question ends in time and its answer is bounded. Processes of a host
+//! The request ends in time and the answer is bounded for any program that listens there. Processes of a host
 //! share the port, and the kernel chooses one for each connection. If that process is stopped, or of another
 //! job, the client connects again.
 
@@ -18,7 +18,7 @@ use super::{
 /// Connections for one question.
 const CONNECTIONS: usize = 12;
 
-/// Bytes of a document: of some 30,000 ranks in communicators.
+/// Bytes of a document: enough for about 30,000 ranks in communicators.
 const MOST: usize = 16 << 20;
 
 /// Bytes of a line before it.
@@ -27,11 +27,11 @@ const LINE: usize = 1024;
 /// How long the client waits for a listener that may be RAS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For a connection, and for each line before the document.
+    /// The limit for a connection, and for each line before the document.
     pub line: Duration,
-    /// For the document: RAS itself gives up on processes after ten seconds.
+    /// The limit for the document: RAS itself gives up on processes after ten seconds.
     pub document: Duration,
-    /// For all connections.
+    /// The limit for all connections.
     pub all: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a question has no answer. Of several connections, the last in this order counts.
+/// Why a question has no answer. If several connections fail, the last reason in this order counts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(super) enum Unanswered {
     #[error("nothing listens there: RAS needs NCCL 2.24 or newer, without NCCL_RAS_ENABLE=0")]
@@ -78,8 +78,8 @@ impl Unanswered {
     }
 }
 
-/// Asks until an answer is of the job. The answer, and its bytes. `is_creating`: whether a process that may
-/// answer is creating a communicator; it is then not asked.
+/// Asks until an answer is about the job. Returns the answer and its bytes. `is_creating`: whether a process
+/// that may answer is creating a communicator; it is then not asked.
 pub(super) fn ask(
     address: &RasAddress,
     is_of_job: impl Fn(&Answer) -> bool,
@@ -121,7 +121,7 @@ fn ask_once(
     if !greeting.starts_with("SERVER PROTOCOL ") {
         return Err(Unanswered::Foreign);
     }
-    // Older versions do not know it. They are not asked for more: some of them crash then.
+    // Older versions do not know this request. They get no further request, because some of them would crash.
     let format = talk.ask("SET FORMAT json", within(limits.line))?;
     if format != "OK" {
         return Err(if format.starts_with("ERROR") { Unanswered::NoJson } else { Unanswered::Foreign });
@@ -199,7 +199,7 @@ impl Talk {
     }
 }
 
-/// A socket's limit must not be zero: that would mean none.
+/// A socket's time limit must not be zero, because zero means no limit.
 fn left(until: Instant) -> Result<Duration, Unanswered> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Unanswered::Silent) } else { Ok(left) }

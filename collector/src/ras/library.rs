@@ -1,5 +1,5 @@
-//! The version of the NCCL that a process has loaded, from the text in the library: some versions must not be
-//! asked.
+//! The version of the NCCL that a process has loaded, read from a text in the library, because some versions
+//! must not be asked.
 
 use std::{
     collections::BTreeSet,
@@ -31,12 +31,12 @@ const BEGIN: &[u8] = b"NCCL version ";
 /// Bytes of a library's constants that are read.
 const MOST: u64 = 256 << 20;
 
-/// `None` if no library of that name is loaded, or none says: NCCL may be linked into another one.
+/// `None` if no library of that name is loaded (NCCL may be linked into another one), or none has the text.
 pub(super) fn version(pids: &[Pid]) -> Option<Version> {
     pids.iter().find_map(|&pid| libraries(pid).iter().find_map(|path| of_file(path)))
 }
 
-/// As the process sees them: it may be in a container.
+/// Paths as seen from the process, which may be in a container.
 fn libraries(pid: Pid) -> Vec<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let names = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
@@ -71,7 +71,7 @@ mod tests {
         let line = b"\0NCCL version mismatch\0NCCL version %d.%d\0NCCL version 2.26.3+cuda12.4\0";
         assert_eq!(of_text(line), Some(Version { major: 2, minor: 26, patch: 3 }));
         assert_eq!(of_text(b"NCCL version 2.26"), None);
-        // This program has the line above in its own.
+        // This program contains the text above.
         let own = std::env::current_exe().unwrap();
         assert_eq!(of_file(&own), Some(Version { major: 2, minor: 26, patch: 3 }), "{line:?}");
         assert_eq!(of_file(Path::new("/proc/self/status")), None);

@@ -1,7 +1,7 @@
 //! Processes that use several GPUs: each GPU is a rank of its own ([`Rank::of_gpu`]).
 //!
-//! The process is the worker of its first GPU. The others' workers stand beside it: they have figures and
-//! communicators of their own, and get no orders.
+//! The process is the worker of its first GPU. The workers of its other GPUs have figures and communicators
+//! of their own, and get no orders.
 
 use xpu_wire::{
     frame::{
@@ -15,7 +15,8 @@ use super::{Effect, Place, Roster, publish};
 use crate::{address::Identity, worker::Worker};
 
 impl Roster {
-    /// Gives each GPU but the process's own its part of a summary, which becomes the own part.
+    /// Gives each GPU other than the first its part of a summary. The part of the first GPU remains in the
+    /// summary.
     pub(super) fn deal_to_gpus(
         &mut self,
         info: &RankInfo,
@@ -42,7 +43,7 @@ impl Roster {
                 }
                 let info = RankInfo { rank: place.rank, ..info.clone() };
                 effects.push(publish(Body::Event(Event::Joined(info.clone()))));
-                // Nobody sends by this name: a message is the process's.
+                // No message comes from this identity: messages come from the process.
                 let worker = Worker::beside(Identity(Vec::new()), info, number, now);
                 self.places.insert(place.clone(), worker);
             }
@@ -56,7 +57,7 @@ impl Roster {
         effects
     }
 
-    /// Drops GPUs of a process: it executes another program, or has another place.
+    /// Drops the other GPUs of a process that executes another program, or has another place.
     pub(super) fn forget_beside(&mut self, info: &RankInfo, is_gone: impl Fn(Rank) -> bool) {
         self.places.retain(|place, worker| {
             let is_its = worker.is_beside() && place.job == info.job && worker.is_process_of(info);
@@ -73,7 +74,7 @@ impl Roster {
     }
 }
 
-/// The part of a GPU beside the process's own. What counts for the process is not in it.
+/// The part of a GPU other than the first. It does not contain figures of the whole process.
 fn beside(gpu: GpuSummary, of: &Summary) -> Summary {
     let HookHealth { enabled, budget_ppm, gemm_rate, collective_rate, .. } = of.hook;
     let mut part = Summary {
@@ -88,8 +89,8 @@ fn beside(gpu: GpuSummary, of: &Summary) -> Summary {
     part
 }
 
-/// The figures that are known for each GPU, in place of those for the process. For how long communication and
-/// waits of threads held up a single GPU is unknown.
+/// Replaces the figures of the process by those known for this GPU. How long communication and waiting
+/// threads delayed a single GPU is unknown.
 fn keep_own(gpu: GpuSummary, summary: &mut Summary) {
     let GpuSummary { name, uuid, gemms, collectives, communicators, launches, .. } = gpu;
     let (held, peak) = (gpu.memory_held, gpu.memory_peak);

@@ -23,7 +23,7 @@ impl Roster {
             .collect()
     }
 
-    /// The same as processes whose stacks are sampled, with the descriptors of their ledgers.
+    /// The same ranks, as processes whose stacks are sampled, with the descriptors of their ledgers.
     pub(crate) fn sampled(&self, job: &JobName, ranks: &[Rank], now: Moment) -> Vec<(Target, Option<u32>)> {
         let named = self.processes(job).filter(|worker| worker.is_named(ranks));
         let living = named.filter(|worker| worker.is_there());

@@ -1,4 +1,4 @@
-//! The processes of a job that NCCL's RAS service can be asked through.
+//! The processes of a job through which NCCL's RAS service can be asked.
 
 use xpu_wire::{
     id::{JobName, Rank},
@@ -20,7 +20,8 @@ impl Roster {
         Some(Target { job: job.clone(), pids: here.iter().map(|target| target.pid).collect(), creating })
     }
 
-    /// Whether a rank of any job here does: at a shared port, the kernel chooses the process that is asked.
+    /// Whether a rank of any job here is creating a communicator. All jobs count, because the kernel chooses
+    /// the process that is asked at a shared port.
     pub(crate) fn creates_communicator(&self) -> bool {
         let mut living = self.places.values().filter(|worker| worker.is_there());
         living.any(Worker::creates_communicator)
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
     use crate::roster::Identity;
 
-    /// With a ledger page in this process.
+    /// A rank with a ledger page in this process.
     fn rank(rank: u32, page: &LedgerPage) -> RankInfo {
         RankInfo {
             job: "j".into(),

@@ -15,7 +15,8 @@ use crate::stacks::Target;
 const UNASKED: Duration = Duration::from_mins(1);
 
 impl Roster {
-    /// The records of a job's ranks, of all here if none is named; `None` if there are none.
+    /// The records of the named ranks of a job, or of all its ranks here if none is named; `None` if there
+    /// are none.
     pub(crate) fn records(
         &mut self,
         job: &JobName,
@@ -35,7 +36,7 @@ impl Roster {
         Some(named.map(|worker| worker.record(most, now)).collect())
     }
 
-    /// The records of hung jobs, each once per hang; for ranks that are gone, their last.
+    /// The records of hung jobs, each once per hang; for ranks that are gone, the last ones.
     pub(crate) fn records_to_publish(&mut self, standing: &[Target], now: Moment) -> Vec<RankRecord> {
         let mut records = Vec::new();
         for target in standing {

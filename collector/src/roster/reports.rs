@@ -1,4 +1,5 @@
-//! What is reported of the ranks: digests, snapshots for new viewers, details, ends, and who waits for the CPU.
+//! Reports about the ranks: digests, snapshots for new viewers, details, ends, and ranks that wait for the
+//! CPU.
 
 use std::collections::BTreeMap;
 

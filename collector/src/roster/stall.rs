@@ -18,12 +18,12 @@ use crate::{
     worker::{Motion, Worker},
 };
 
-/// Minimum interval between unasked readings of a job: one that often pauses, to save or to evaluate, does
+/// Minimum interval between unasked readings of a job: a job that often pauses, to save or to evaluate, does
 /// not hang.
 const UNASKED: Duration = Duration::from_mins(1);
 
-/// Stacks this recent satisfy a request for kept ones. Otherwise a job in which some ranks run on would be
-/// read for each request.
+/// Stacks this recent satisfy a request for kept ones. Otherwise, a job in which some ranks still run would
+/// be read again for each request.
 const RECENT: Duration = Duration::from_secs(10);
 
 /// The stacks that need not be read, and the ranks to read.
@@ -33,8 +33,8 @@ pub(crate) struct FoundStacks {
 }
 
 impl Roster {
-    /// The kept stacks of a job, and the ranks to read, of all or of the named ones. `None` if there are
-    /// none.
+    /// The kept stacks of a job's named ranks (or of all its ranks), and the ranks to read. `None` if there
+    /// are no such ranks.
     pub(crate) fn stacks(
         &self,
         job: &JobName,
@@ -51,8 +51,8 @@ impl Roster {
         }
         let (mut known, mut targets) = (Vec::new(), Vec::new());
         for worker in self.processes(job).filter(|worker| worker.is_named(ranks)) {
-            // A rank's event since then may have moved the others; for a rank that is gone there is nothing
-            // newer.
+            // An event of one rank since then may have moved the others. For a rank that is gone, there is
+            // nothing newer.
             let of_now = |stacks: &RankStacks| stacks.read_at >= changed || !worker.is_there();
             let good = |stacks: &&RankStacks| {
                 (stacks.read_at >= moved || now.since(stacks.read_at) < RECENT) && of_now(stacks)
@@ -68,8 +68,8 @@ impl Roster {
         Some(FoundStacks { known, targets })
     }
 
-    /// The ranks whose GPUs may be read, of all or of the named ones, and why the others may not. `None` if
-    /// there are none.
+    /// Which of the named ranks (or of all ranks) may have their GPUs read, and why the others may not.
+    /// `None` if there are no such ranks.
     pub(crate) fn gpu_stacks(&self, job: &JobName, ranks: &[Rank], now: Moment) -> Option<FoundStacks> {
         let living = || self.processes(job).filter(|worker| worker.life() != Life::Ended);
         living().next()?;
@@ -93,12 +93,12 @@ impl Roster {
         self.places.iter().filter(move |(place, _)| place.job == *job).map(|(_, worker)| worker)
     }
 
-    /// The same, each process once: as the rank of its first GPU.
+    /// The same ranks, but each process once, as the rank of its first GPU.
     pub(super) fn processes(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
         self.of_job(job).filter(|worker| !worker.is_beside())
     }
 
-    /// Keeps stacks, with the calls that its threads were inside throughout since `looked`.
+    /// Keeps stacks, with the calls in which threads have been all the time since `looked`.
     pub(crate) fn keep(&mut self, stacks: &mut RankStacks, looked: Moment) {
         let place = Place { job: stacks.job.clone(), rank: stacks.rank };
         if let Some(worker) = self.places.get_mut(&place) {
@@ -139,8 +139,8 @@ impl Roster {
 }
 
 impl Roster {
-    /// How long the ranks of a job here may make no progress. If all of them wait for their GPUs, none loads
-    /// or compiles.
+    /// How long the ranks of a job here may make no progress before it counts as a hang. The time is shorter
+    /// if all of them wait for their GPUs, because then none loads or compiles.
     fn patience(&self, job: &JobName, motion: Motion, stalled_for: Duration) -> Duration {
         let usual = finding::patience(motion.begun, motion.pace);
         let might_be_early = !motion.begun && stalled_for < usual && stalled_for >= finding::EARLY_PATIENCE;

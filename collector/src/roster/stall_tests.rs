@@ -84,7 +84,7 @@ fn read_by_hand(roster: &mut Roster, rank: u32, now: Moment) {
     roster.keep(&mut RankStacks { read_at: now, why: Vec::new(), ..stacks }, now);
 }
 
-/// A request early in a hang reads Python frames; native ones are read all the same, and kept.
+/// A request early in a hang reads Python frames; native ones are still read, and kept.
 #[test]
 fn what_was_read_by_hand_does_not_stand_for_what_a_stall_is_read_with() {
     let mut roster = trained(1, 100);
@@ -165,7 +165,7 @@ fn stacks_of_another_process_are_not_kept() {
     assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap().known, []);
 }
 
-/// A second fault in the same hang: no rank has moved, but stacks from before it are out of date.
+/// A second fault in the same hang: no rank has moved, but stacks read before the fault are out of date.
 #[test]
 fn what_was_read_before_a_rank_was_gone_is_read_again_of_those_that_are_there() {
     let mut roster = trained(2, 100);

@@ -1,4 +1,4 @@
-//! What the hosts of ranks do, and which main threads are worth a look.
+//! How the threads of ranks spend their time, and which main threads are worth sampling.
 
 use xpu_wire::{
     frame::{HostTimes, MainThread},
@@ -11,15 +11,15 @@ use crate::stacks::Target;
 
 /// A rank whose GPU waits for its host.
 pub(crate) struct Idling {
-    /// Of the time.
+    /// Share of the time in which the GPU waits.
     pub share: f64,
-    /// Whether samples are known that hold for what it does now.
+    /// Whether there are samples that still describe its present behaviour.
     pub is_sampled: bool,
     pub target: Target,
 }
 
 impl Roster {
-    /// By job.
+    /// Returns the times of each job.
     pub(crate) fn times(&self, now: Moment) -> Vec<HostTimes> {
         let mut jobs: Vec<HostTimes> = Vec::new();
         for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {

@@ -1,4 +1,4 @@
-//! Frames to viewers: published under a topic, or sent to the one that asked.
+//! Frames to viewers: published under a topic, or sent to the requester.
 
 use std::time::Instant;
 
@@ -51,7 +51,7 @@ impl Collector {
         );
     }
 
-    /// Sends what RAS says, once it is known.
+    /// Sends the answers of RAS, once they are known.
     pub(super) fn send_ras(&mut self, now: Moment) {
         if self.ras.is_asking() {
             self.ras.note(self.roster.creates_communicator());
@@ -61,7 +61,7 @@ impl Collector {
         }
     }
 
-    /// To its requesters; to the thread that keeps hangs, also as it came.
+    /// Sends an answer to its requesters, and its unchanged bytes to the thread that saves hangs.
     pub(super) fn send_word_of_ras(&mut self, answered: ras::Answered, now: Moment) {
         let ras::Answered { viewers, report, raw } = answered;
         let Upstream { name, ras, .. } = &self.sockets.front.upstream;
@@ -72,7 +72,8 @@ impl Collector {
             ras.put(&report.job, raw);
         }
         if is_kept && report.is_answered() {
-            // In a hang: all viewers see it. That thread is one of them, and would get it twice.
+            // In a hang, all viewers get the report. The thread that saves hangs is one of them, and must not
+            // get it twice.
             self.publish(Body::Ras(report.clone()), now);
         } else {
             viewers.extend(own);

@@ -1,4 +1,4 @@
-//! What viewers ask for, and the answers that can be given at once.
+//! Requests of viewers, and the answers that can be given at once.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ impl Collector {
             let Some(envelope) = Envelope::receive(&self.sockets.front.control)? else { break };
             let answer = match codec::decode(&envelope.payload) {
                 Ok(Frame { body: Body::Request(request), now: theirs, .. }) => {
-                    // Page readers keep no collector alive.
+                    // Readers of the pages do not keep the collector alive.
                     if !envelope.from.to.0.starts_with(&self.sockets.front.upstream.name) {
                         self.busy = now;
                     }
@@ -44,7 +44,7 @@ impl Collector {
         let now = received.at;
         match request {
             Request::Snapshot => {
-                // Before it: a viewer with the snapshot is complete.
+                // Sent before the snapshot, so that a viewer that has the snapshot has everything.
                 for exit in self.roster.exits() {
                     self.send(viewer, Body::Exit(exit), now);
                 }
@@ -137,7 +137,7 @@ impl Collector {
         None
     }
 
-    /// Commands ranks to record.
+    /// Orders ranks to record.
     fn capture(
         &mut self,
         job: &JobName,

@@ -1,4 +1,4 @@
-//! What ranks send, what follows from it, and commands to them.
+//! Messages from ranks, their effects, and commands to ranks.
 
 use xpu_wire::{
     codec,
@@ -74,7 +74,7 @@ impl Collector {
                     if self.subscriptions.cover(&topic::detail(&job, rank))
                         && let Some(detail) = self.roster.detail(&job, rank)
                     {
-                        // First, because the figures that are computed from the details may need it.
+                        // Sent first, because figures computed from the details may need it.
                         if let Some(nccl) = self.roster.nccl(&job, rank) {
                             self.publish(Body::NcclDetail(nccl), now);
                         }
@@ -83,7 +83,7 @@ impl Collector {
                 }
                 Effect::Departed(mut departure) => {
                     if self.stacks.reads_gpus_of(departure.report.pid) {
-                        // Its core dump is being read, and is not that of an exception.
+                        // The core dump that is being read is not that of an exception.
                         departure.surroundings.gpu_core = None;
                     }
                     self.exits.take(*departure);

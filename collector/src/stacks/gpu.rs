@@ -1,5 +1,6 @@
-//! The kernels on the GPUs of a rank. CUDA's driver writes a core dump of the GPUs when somebody writes to a
-//! pipe (`CUDA_ENABLE_USER_TRIGGERED_COREDUMP`). **This ends what runs there**, and usually the rank.
+//! The kernels on the GPUs of a rank. CUDA's driver writes a core dump of the GPUs when another process
+//! writes to a pipe (`CUDA_ENABLE_USER_TRIGGERED_COREDUMP`). **This ends the kernels there**, and usually the
+//! rank.
 
 mod core;
 
@@ -26,14 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(50);
 
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The driver's thread was stopped for its stack, and its reading of the pipe was interrupted: it begins again
-/// when it runs on.
+/// The driver's thread was stopped for its stack, and its reading of the pipe was interrupted. It reads again
+/// once it continues.
 const RESTARTED: Duration = Duration::from_secs(2);
 
-/// Kernels of a rank that are reported: those with an exception, then those with most blocks.
+/// Number of kernels reported per rank: those with an exception, then those with most blocks.
 const KERNELS: usize = 16;
 
-/// The kernels on the GPUs of a rank, as a thread for each; or why they are not known.
+/// The kernels on the GPUs of a rank, one thread for each, or why they are not known.
 pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     let prepared = Prepared::of(pid)?;
     prepared.trigger(|| thread::sleep(LOOK))?;
@@ -46,7 +47,8 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
         if std::mem::replace(&mut before, length) != length {
             continue;
         }
-        // SAFETY: whoever cuts the file meanwhile ends this process, which is there for this one rank.
+        // SAFETY: if another process truncates the file meanwhile, this process ends; it serves only this one
+        // rank.
         let read = unsafe { Mmap::map(&file) }.map_err(|error| error.to_string());
         match read.and_then(|bytes| core::kernels(&bytes).map_err(|error| error.to_string())) {
             Ok(kernels) => {
@@ -64,12 +66,13 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     ))
 }
 
-/// The kernel that an exception stopped, by the core dump of a process that has ended. The file is removed.
+/// The kernel that an exception stopped, from the core dump of a process that has ended. The file is removed.
 pub(crate) fn failed_kernel(path: &Path) -> io::Result<Option<FailedKernel>> {
     let opened = open(path);
     let _ = fs::remove_file(path);
     let Some((file, _)) = opened else { return Ok(None) };
-    // SAFETY: whoever cuts the file meanwhile ends this process, which is there for this one rank.
+    // SAFETY: if another process truncates the file meanwhile, this process ends; it serves only this one
+    // rank.
     let bytes = unsafe { Mmap::map(&file) }?;
     let kernels = core::kernels(&bytes).map_err(io::Error::other)?;
     Ok(kernels.into_iter().find_map(|kernel| {
@@ -117,13 +120,13 @@ impl Prepared {
         };
         match (path("CUDA_COREDUMP_PIPE", PIPE), path("CUDA_COREDUMP_FILE", FILE)) {
             (Some(pipe), Some(file)) if is_prepared => Ok(Self { pipe, file }),
-            // Somebody else's core dumps are theirs.
+            // Other core dumps belong to the user: only one that `xpu-top` configured is read.
             _ => Err("the kernels on its GPUs cannot be read: start the job with `xpu-top run --gpu-core`"
                 .to_owned()),
         }
     }
 
-    /// Writes to the pipe. While nobody reads it, `wait` is called.
+    /// Writes to the pipe. While it has no reader, `wait` is called.
     fn trigger(&self, mut wait: impl FnMut()) -> Result<(), String> {
         let refused = |error: io::Error| {
             format!("cannot ask for its GPUs' core dump by {}: {error}", self.pipe.display())
@@ -140,7 +143,7 @@ impl Prepared {
         if !pipe.metadata().map_err(refused)?.file_type().is_fifo() {
             return Err(format!("{} is no pipe: its driver did not make it", self.pipe.display()));
         }
-        // Of an earlier process of this number.
+        // It may be left from an earlier process with this number.
         let _ = fs::remove_file(&self.file);
         pipe.write_all(b"1\n").map_err(refused)
     }

@@ -18,14 +18,15 @@ impl Launcher {
     }
 }
 
-/// Stops its parameter until its standard input ends: also if the collector is killed.
+/// Stops the process given as its parameter until its standard input ends, which also happens if the
+/// collector is killed.
 const STOPS: &str = "kill -STOP $0; read -r _; kill -CONT $0";
 
 #[derive(Debug, Default)]
 pub(super) struct Launchers {
-    /// By the launcher, the process that keeps it stopped.
+    /// For each stopped launcher, the process that keeps it stopped.
     stopped: BTreeMap<u32, Child>,
-    /// Letting it go on, and not yet reaped.
+    /// Processes that let their launcher continue, and are not yet reaped.
     ending: Vec<Child>,
 }
 
@@ -38,7 +39,7 @@ impl Launchers {
         }
         let mut command = Command::new("/bin/sh");
         command.args(["-c", STOPS, &launcher.to_string()]).env_remove("LD_PRELOAD");
-        // In a group of its own: Ctrl-C of the collector must not end it first.
+        // It has its own process group, because Ctrl-C of the collector must not end it first.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         match command.spawn() {
             Ok(child) => drop(self.stopped.insert(launcher, child)),
@@ -80,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// A parent with a child, whose number it prints.
+    /// A parent that prints the process id of its child.
     fn launcher(job: Option<&str>) -> (Child, Pid) {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & echo $!; wait"]).env_remove(variable::JOB).stdout(Stdio::piped());
@@ -120,7 +121,7 @@ mod tests {
         launchers.go_on();
         becomes(torchrun.id(), 'S');
 
-        // As if the collector were killed: its end of the pipe is closed.
+        // This simulates a killed collector: its end of the pipe is closed.
         launchers.stop(of_the_job);
         becomes(torchrun.id(), 'T');
         drop(launchers);

@@ -1,5 +1,5 @@
-//! Native frames: for each thread, registers and stack are copied while it is stopped for a moment; the rest
-//! is computed from the copy after it runs on.
+//! Native frames: each thread is stopped for a moment while its registers and stack are copied. The frames
+//! are computed from the copy while the thread runs again.
 
 mod hold;
 mod join;
@@ -18,7 +18,7 @@ use xpu_wire::{
     ledger::FaultReading,
 };
 
-/// Signal handlers that are unwound through to what they interrupted.
+/// Number of signal handlers through which frames are unwound to the code that they interrupted.
 const HANDLERS: usize = 4;
 
 /// A frame of a process that is gone, and where it was.
@@ -26,9 +26,9 @@ const HANDLERS: usize = 4;
 pub(crate) struct CrashFrame {
     #[serde(flatten)]
     pub frame: StackFrame,
-    /// In the process.
+    /// The address in the process.
     pub address: u64,
-    /// In the file of `frame`, as `addr2line` takes it.
+    /// The offset in the file of `frame`, as `addr2line` takes it.
     pub offset: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
     for &number in numbers.iter().take(RankStacks::THREADS) {
         match hold::copy(pid, number) {
             Ok(Some(copy)) => copied.push(copy),
-            // It ended, or the kernel does not release it.
+            // The thread ended, or it does not leave the kernel.
             Ok(None) => {}
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => refusal = Some(error),
             Err(_) => {}
@@ -114,7 +114,7 @@ pub(crate) fn crashed(fault: &FaultReading) -> Vec<CrashFrame> {
     let unwinder = modules.unwinder();
     let mut cache = x86_64::CacheX86_64::new();
     let mut addresses = unwind(&copied, &unwinder, &mut cache);
-    // A handler that raises the signal again, as faulthandler does, is above the frames it interrupted.
+    // A handler that raises the signal again, as faulthandler does, is above the frames that it interrupted.
     let mut interrupted = copied;
     for _ in 0..HANDLERS {
         let Some(below) = addresses.last().and_then(|&last| interrupted.below_handler(last)) else { break };

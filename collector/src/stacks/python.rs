@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A Python thread, and separately its frames.
 pub(super) struct PythonThread {
     pub stack: ThreadStack,
-    /// The innermost first, and whether it was called from C.
+    /// The innermost first; each with whether it was called from C.
     pub frames: Vec<(StackFrame, bool)>,
 }
 
@@ -51,20 +51,21 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<PythonThread>, R
     Ok((traces.into_iter().map(|trace| thread(pid, trace, numbers)).collect(), reading))
 }
 
-/// Frames at one time, the innermost first: of the main thread, and of another thread that held the GIL.
+/// The frames of the main thread at one moment, and those of another thread that held the GIL. The innermost
+/// first.
 pub(super) struct Look {
     pub main: Vec<StackFrame>,
     pub holder: Vec<StackFrame>,
 }
 
-/// Looks at a main thread again and again.
+/// Reads a main thread repeatedly.
 pub(super) struct Spy {
     pid: Pid,
     spy: PythonSpy,
 }
 
 impl Spy {
-    /// `Err`: it is no Python, or cannot be read.
+    /// `Err` if it is no Python process, or cannot be read.
     pub(super) fn new(pid: Pid) -> Result<Self, String> {
         let config = Config { blocking: LockingStrategy::NonBlocking, ..Config::default() };
         let process = py_spy::Pid::try_from(pid.0).map_err(|_out_of_range| "no such process".to_owned())?;
@@ -113,7 +114,7 @@ pub(super) fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> PythonThre
 }
 
 /// Where glibc keeps a thread's kernel id in its descriptor, whose address is Python's thread id before 3.11.
-/// Only a guess: it counts if the process has such a thread.
+/// This is a guess, which is used only if the process has such a thread.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn descriptor_number(pid: Pid, descriptor: u64) -> Option<u32> {
     const OFFSET: usize = 720;
@@ -121,7 +122,7 @@ fn descriptor_number(pid: Pid, descriptor: u64) -> Option<u32> {
     let local = libc::iovec { iov_base: (&raw mut number).cast(), iov_len: size_of::<u32>() };
     let address = (descriptor as usize).checked_add(OFFSET)?;
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: size_of::<u32>() };
-    // SAFETY: the local part is `number`, whole; the kernel checks the remote part, which is only read.
+    // SAFETY: the local part is all of `number`; the kernel checks the remote part, which is only read.
     let read =
         unsafe { libc::process_vm_readv(pid.0 as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0) };
     (read == size_of::<u32>() as isize).then_some(number)
@@ -143,7 +144,7 @@ pub(super) fn reason(pid: Pid, error: &anyhow::Error) -> String {
         };
         return format!("no Python frames: the kernel does not allow reading its memory: {remedy}");
     }
-    // The innermost cause: the outer ones are py-spy's own path to it.
+    // The innermost cause: the outer ones only describe the steps of py-spy.
     brief(&format!("no Python frames: {}", error.root_cause()))
 }
 

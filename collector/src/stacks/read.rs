@@ -1,4 +1,4 @@
-//! Reading one rank: the work of a short-lived process.
+//! Reads one rank, in a short-lived process.
 
 use std::{
     io::{self, Write},
@@ -19,12 +19,12 @@ use super::{
     python::{self, PythonThread},
 };
 
-/// The reader's memory limit: garbage may look like something large.
+/// The reader's memory limit: damaged data may claim a large size.
 const MEMORY: libc::rlim_t = 1 << 30;
 
-/// Writes two frames to `to`: the kernel's data, at once, and the same with Python's frames, and with
-/// `natively` native ones, if they can be read. With `gpus` a third one: with what ran on its GPUs, which
-/// reading it ends.
+/// Writes two frames to `to`: the kernel's data at once; then the same with Python's frames, and with
+/// `natively` native ones, if they can be read. With `gpus`, a third frame adds the kernels on the GPUs;
+/// reading these ends the rank.
 pub fn read(pid: Pid, natively: bool, gpus: bool, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector(if gpus { GPU_LIMIT } else { LIMIT });
     let begun = Instant::now();
@@ -125,7 +125,7 @@ fn joined(mut python: Vec<ThreadStack>, native: Vec<ThreadStack>) -> Vec<ThreadS
     python
 }
 
-/// Within the limits of a frame: the rest is counted.
+/// Bounds stacks to the limits of a frame, and counts the rest.
 fn bounded(mut stacks: RankStacks) -> RankStacks {
     let over = stacks.threads.len().saturating_sub(RankStacks::THREADS);
     stacks.threads.truncate(RankStacks::THREADS);

@@ -21,7 +21,7 @@ use super::{Answer, Wanted};
 /// Bytes taken from one pipe before the others have their turn.
 const TURN: usize = 1 << 20;
 
-/// All that it writes: three frames.
+/// Largest output: three frames.
 const MOST: usize = 3 * codec::LARGEST_FRAME;
 
 #[derive(Debug)]
@@ -116,8 +116,8 @@ fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, PipeReader)> {
     Ok((child, pipe))
 }
 
-/// The kernel's data comes first, then, if all goes well, Python's frames, then what ran on the GPUs: the last
-/// complete one counts.
+/// The kernel's data comes first, then Python's frames and then the kernels on the GPUs, if they could be
+/// read. The last complete frame counts.
 fn last_frame(mut bytes: &[u8]) -> Option<RankStacks> {
     let mut last = None;
     while let Some(header) = bytes.first_chunk::<{ codec::HEADER }>() {

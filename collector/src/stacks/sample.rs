@@ -1,4 +1,4 @@
-//! Where a Python main thread is most often: the work of a short-lived process, which stops no thread.
+//! Finds where a Python main thread is most often. Runs in a short-lived process, and stops no thread.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use xpu_wire::{
 
 use super::{python::Spy, read::end_with_the_collector};
 
-/// Samples, and the mean time between two.
+/// Number of samples, and the mean time between two.
 const SAMPLES: u32 = 40;
 const APART: Duration = Duration::from_millis(125);
 
@@ -27,13 +27,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Where PyTorch's `DataLoader` is defined.
 const LOADER: &str = "torch/utils/data/dataloader.py";
 
-/// Writes what it saw as the times of a rank, of which the interval is the CPU time that this process took.
+/// Writes the result as the times of a rank. Their interval is the CPU time that this process took.
 pub fn sample(pid: Pid, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector(LIMIT);
     let main = Spy::new(pid).ok().map(|mut spy| {
         let mut seen = Seen::default();
         for number in 0..SAMPLES {
-            // A random time after the one before: steps of any length are met at all their places.
+            // A random time after the previous sample, so that samples fall on all parts of a step, whatever
+            // its length.
             let share = (sampling::priority(u64::from(number) ^ u64::from(pid.0)) >> 11) as f64
                 / (1_u64 << 53) as f64;
             thread::sleep(APART.mul_f64(0.5 + share));
@@ -75,7 +76,7 @@ struct Seen {
     holders: Places,
 }
 
-/// By function and file: how often at each line.
+/// For each function and file, the number of samples at each line.
 #[derive(Debug, Default)]
 struct Places(BTreeMap<(String, String), BTreeMap<u32, u32>>);
 
@@ -121,8 +122,8 @@ impl Places {
     }
 }
 
-/// Installed packages and Python's own library: the place from which the program called them says more than
-/// the place within them.
+/// Installed packages and Python's own library: the place from which the program called them is more useful
+/// than the place within them.
 fn is_library(file: &str) -> bool {
     let of_python =
         file.split("/lib/python").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));

@@ -1,5 +1,6 @@
-//! Python stacks of ranks, sampled during a capture. As for single stacks, a process of this program reads each
-//! rank: it begins with the first step by the rank's own ledger, and ends when the rank has sent its steps.
+//! Python stacks of ranks, sampled during a capture. As for single stacks, a process of this program reads
+//! each rank. It begins when the first step begins by the rank's own ledger, and ends when the rank has sent
+//! its steps.
 //!
 //! ```text
 //! Request::Sample ──▶ Samplers ──order──▶ sampler (a process per rank) ──process_vm_readv──▶ rank
@@ -26,15 +27,15 @@ use xpu_wire::{
 use super::{Reach, Target};
 use crate::address::Address;
 
-/// Ranks sampled at the same time: all of a large host.
+/// Ranks sampled at the same time: enough for all ranks of a large host.
 const AT_ONCE: usize = 64;
 
-/// What is sent, and to whom.
+/// The samples to send, and their recipients.
 pub(crate) type Parts = Vec<(Address, PythonSamples)>;
 
 #[derive(Debug)]
 pub(crate) struct Samplers {
-    /// The program that samples: this one.
+    /// The program that samples, which is this one.
     program: PathBuf,
     running: Vec<Sampler>,
     /// Ended or killed, and not yet reaped.
@@ -46,7 +47,8 @@ impl Samplers {
         Self { program, running: Vec::new(), ending: Vec::new() }
     }
 
-    /// Begins to sample a rank. The same order again changes nothing. `Some` if that is refused, with the reason.
+    /// Begins to sample a rank. The same order again changes nothing. `Some` with the reason if it is
+    /// refused.
     pub(crate) fn begin(
         &mut self,
         target: Target,
@@ -93,7 +95,7 @@ impl Samplers {
         }
     }
 
-    /// A rank has sent its steps, or will not: its sampler sends what it has.
+    /// A rank has sent its steps, or will not send them: its sampler sends the samples so far.
     pub(crate) fn end(&mut self, job: &JobName, rank: Rank, number: u64) {
         let its = self.running.iter_mut().filter(|sampler| sampler.is_of(job, rank));
         its.filter(|sampler| sampler.number() == number).for_each(Sampler::end);
@@ -104,7 +106,7 @@ impl Samplers {
         self.running.iter_mut().filter(|sampler| sampler.number() == number).for_each(Sampler::end);
     }
 
-    /// What to poll for.
+    /// The descriptors to poll.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.running.iter().map(Sampler::descriptor)
     }
@@ -127,7 +129,7 @@ impl Samplers {
     }
 }
 
-/// A sampler that lost its collector ends by itself, but a rank must not be sampled meanwhile.
+/// A sampler that lost its collector ends by itself, but until then it would still sample its rank.
 impl Drop for Samplers {
     fn drop(&mut self) {
         for sampler in self.running.drain(..) {

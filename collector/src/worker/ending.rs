@@ -1,4 +1,4 @@
-//! How a rank ended: from the note in its ledger page, else from what is visible from outside.
+//! How a rank ended, from the note in its ledger page, else from what can be observed from outside.
 
 use std::{fs, time::Duration};
 
@@ -13,10 +13,10 @@ use xpu_wire::{
 use super::Worker;
 use crate::exits::{Departure, ExitStatus};
 
-/// An exception is why a process ended within this time after it: Python's shutdown may take a while.
+/// An exception counts as the cause of an end within this time after it: Python's shutdown may take a while.
 const AFTER_EXCEPTION: Duration = Duration::from_mins(1);
 
-/// The same for an exception in another thread than the main one, which ends no process by itself.
+/// The same for an exception in a thread other than the main one, which does not end the process by itself.
 const AFTER_THREADS: Duration = Duration::from_secs(10);
 
 /// Older hooks noted SIGTERM, which ends a process without a handler at once.
@@ -47,7 +47,7 @@ impl Worker {
         let gone = self.gone.unwrap_or(now);
         let killed = || self.memory.killed(self.info.pid, now);
         let Some((ending, at)) = verdict(&last, self.status, self.life, gone, killed) else {
-            // It survived an exception of its GPU.
+            // The process survived an exception of its GPU.
             if let Some(file) = &self.surroundings.gpu_core {
                 let _ = fs::remove_file(file);
             }
@@ -116,8 +116,8 @@ fn verdict(
     killed: impl FnOnce() -> Option<(bool, String)>,
 ) -> Option<(Ending, Moment)> {
     let exit = last.exit.map(|(code, at)| (ExitStatus::Code(code & 0xff), at));
-    // The kernel's status, else its own note: also for a process that had said goodbye, and was killed during
-    // shutdown.
+    // The kernel's status, else the process's own note. This also applies to a process that sent a goodbye
+    // and was then killed during shutdown.
     let leaving = exit.is_some() && life == Life::Ended;
     let status = status.filter(|&status| !(leaving && is_sent_away(status)));
     let (how, at) = match (status, exit) {
@@ -126,8 +126,8 @@ fn verdict(
         (None, None) => (None, gone),
     };
     let fault = last.fault.as_ref().filter(|fault| match how {
-        // Handlers of a fatal signal end the process by `abort()` or an exit too, which is then noted as its
-        // end.
+        // A handler of a fatal signal may itself end the process by `abort()` or an exit, which is then noted
+        // as the end.
         Some(ExitStatus::Signal(number)) => number == fault.number || (fault.is_final && number == ABORT),
         Some(ExitStatus::Code(_)) => fault.is_final || (status.is_none() && fault.at > at),
         None => true,
@@ -159,12 +159,13 @@ fn verdict(
     })
 }
 
-/// As launchers end the remaining ranks.
+/// Whether it ended in the way in which launchers end the remaining ranks.
 fn is_sent_away(status: ExitStatus) -> bool {
     matches!(status, ExitStatus::Signal(TERM | KILL))
 }
 
-/// The process that asked it to end just before it was gone, as older hooks noted; 0: not a process.
+/// The process that asked it to end shortly before it was gone, as older hooks noted it; 0 if the sender was
+/// no process.
 fn asked_by(last: &LastReading, gone: Moment) -> Option<u32> {
     last.asked.as_ref().filter(|(_, _, at)| gone.since(*at) <= AT_ONCE).map(|(by, _, _)| *by)
 }
@@ -313,7 +314,7 @@ mod tests {
             Some((11, true)),
             "while it was torn down"
         );
-        // Its handler ended it: by an exit, by `abort()`.
+        // Its handler ended it, by an exit or by `abort()`.
         let last =
             LastReading { fault: Some(fault(true, 5)), exit: Some((1, Moment(6))), ..LastReading::default() };
         assert_eq!(number(ending_of(&last, Some(ExitStatus::Code(1)), Life::Died)), Some((11, true)));

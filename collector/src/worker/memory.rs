@@ -27,10 +27,10 @@ const KEPT: usize = 60;
 const PARTS: usize = 8;
 const LEAST: usize = 3;
 
-/// Quantile of Student's t for an interval of 95 %, by the rates between these parts.
+/// Quantile of Student's t for a 95 % interval of the rates between these parts.
 const T: f64 = 2.447;
 
-/// Growth that falls below this share of its earlier rate levels off, as after a start.
+/// If growth falls below this share of its earlier rate, it levels off, as after a start.
 const STEADY: f64 = 0.5;
 
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub(super) struct HeldMemory {
 struct First {
     step: Step,
     held: u64,
-    /// By number of the site.
+    /// Bytes by the number of the site.
     sites: Vec<(u8, u64)>,
 }
 
@@ -60,7 +60,7 @@ struct Floor {
 }
 
 impl HeldMemory {
-    /// The rank holds this much now.
+    /// Takes the memory that the rank holds now.
     pub(super) fn take(&mut self, step: Option<Step>, held: u64, ledger: Option<&Ledger>, now: Moment) {
         let Some(step) = step.filter(|step| step.0 >= FIRST_STEPS && held > 0) else { return };
         self.first.get_or_insert_with(|| {
@@ -90,7 +90,7 @@ impl HeldMemory {
         self.growth
     }
 
-    /// What it held after its first steps, and their number.
+    /// The number of its first steps, and what it held after them.
     pub(super) fn first(&self) -> Option<(Step, u64)> {
         self.first.as_ref().map(|first| (first.step, first.held))
     }
@@ -127,7 +127,8 @@ impl HeldMemory {
     }
 }
 
-/// The interpreter may number one site several times: the addresses of calls change when it specializes them.
+/// One Python site may have several numbers: when the interpreter specializes a call, the call's address
+/// changes.
 fn is_same(one: &CallSite, other: &CallSite) -> bool {
     (&one.frames, &one.native) == (&other.frames, &other.native)
 }
@@ -176,7 +177,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Ten steps a second, reported once a second.
+    /// The growth of a rank with ten steps a second, reported once a second.
     fn after(seconds: u64, held: impl Fn(u64) -> u64) -> Option<MemoryGrowth> {
         let mut memory = HeldMemory::default();
         for second in 0..seconds {

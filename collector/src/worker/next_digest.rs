@@ -100,19 +100,20 @@ impl Worker {
         self.progress.iter().copied().collect()
     }
 
-    /// When it last made progress, by the digests.
+    /// When it last made progress, according to the digests.
     pub(crate) fn advance(&self) -> &Advance {
         &self.advance
     }
 
-    /// The last digest, with its present life. For a rank that ended, the last non-empty one: it sends no
-    /// more, and an end is mostly an empty interval.
+    /// The last digest, with the rank's present [`Life`]. For a rank that ended, the last digest that is not
+    /// empty, because the interval of an end is mostly empty.
     pub(crate) fn said(&self) -> RankDigest {
         let mut said = RankDigest { life: self.life, ..self.digest.clone() };
         if !self.is_there()
             && let Some(reporting) = self.reporting.as_ref().filter(|_| said.samples.is_empty())
         {
-            // Samples name communicators by their place; the counts are of the last digest.
+            // Samples refer to communicators by index, so their list comes from the same digest; its counts
+            // come from the last one.
             let newest = std::mem::replace(&mut said.communicators, reporting.communicators.clone());
             for state in &mut said.communicators {
                 let same = newest.iter().find(|one| (one.id, one.rank) == (state.id, state.rank));
@@ -129,12 +130,12 @@ impl Worker {
     }
 }
 
-/// It goes to every viewer: cut, and fit for a terminal.
+/// A text for every viewer: shortened, and safe for a terminal.
 fn text(said: &str) -> String {
     said.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
 }
 
-/// Calls that wait for the GPU: a launch into a full queue is not one.
+/// Number of calls that wait for the GPU, which a launch into a full queue does not count as.
 fn calls_that_wait(blocked: &[Blocked]) -> u64 {
     blocked.iter().filter(|blocked| blocked.call != BlockingCall::Launch).map(|blocked| blocked.count).sum()
 }

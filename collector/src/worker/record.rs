@@ -14,8 +14,8 @@ use xpu_wire::{
 use super::Worker;
 use crate::digest::Known;
 
-/// A hook that has not queried its events for this time does not know whether the GPU has reached them: its
-/// thread may be blocked in a CUDA call.
+/// If a hook has not queried its events for this time, it is unknown whether the GPU has reached them: the
+/// hook's thread may be blocked in a CUDA call.
 const ASKED: Duration = Duration::from_secs(3);
 
 /// A reading this recent is sent again, however many viewers ask.
@@ -68,7 +68,7 @@ impl Worker {
 /// A record being assembled.
 struct Reading<'a> {
     ledger: &'a Ledger,
-    /// Its events were queried recently.
+    /// Whether its events were queried recently.
     asks: bool,
     lines: Vec<CommunicatorReading>,
     communicators: Vec<RecordedCommunicator>,
@@ -141,8 +141,8 @@ impl<'a> Reading<'a> {
             () if ended => CallState::Done,
             () if call.begun && call.enqueued => CallState::Begun,
             () if call.queued && call.enqueued && self.asks => CallState::Queued,
-            // A graph's calls are launched when the launch of the graph has returned; this is not recorded
-            // for each call.
+            // The calls of a graph are launched once the launch of the graph has returned. This is not
+            // recorded for each call.
             () if call.enqueued || call.replays > 0 => CallState::Enqueued,
             () => CallState::Entered,
         };
@@ -165,7 +165,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// What was launched before a call that its stream may not have reached.
+/// The work launched before a call, if the call's stream may not have reached the call.
 fn preceding(ledger: &Ledger, call: &RecordedCall) -> Option<PrecedingWork> {
     let waits = matches!(call.state, CallState::Queued | CallState::Enqueued);
     let known = ledger.record.preceding(call.order).filter(|_| waits)?;
@@ -177,7 +177,7 @@ fn preceding(ledger: &Ledger, call: &RecordedCall) -> Option<PrecedingWork> {
     })
 }
 
-/// In the hook's format: function, file and line, each frame on a line of its own.
+/// Parses the hook's format: function, file and line, with one frame per line.
 pub(super) fn frames(text: &str) -> Vec<StackFrame> {
     let frame = |line: &str| {
         let mut parts = line.split('\0');

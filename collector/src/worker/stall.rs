@@ -15,7 +15,7 @@ use super::Worker;
 /// Collectives after which a rank without step marks counts as training.
 const WARM: u64 = 10;
 
-/// After this time without progress a rank may be awaited by others.
+/// After this time without progress, others may be waiting for a rank.
 const ABSENT: Duration = Duration::from_secs(2);
 
 /// The progress of a rank, or of several.
@@ -23,11 +23,11 @@ const ABSENT: Duration = Duration::from_secs(2);
 pub(crate) struct Motion {
     /// When any of them last joined, completed a step, or entered or completed a collective.
     pub moved: Moment,
-    /// Whether any has completed its first step.
+    /// Whether any of them has completed its first step.
     pub begun: bool,
-    /// The slowest step.
+    /// The longest step time.
     pub pace: Option<Nanoseconds>,
-    /// Whether all are observed.
+    /// Whether the hooks of all are on.
     pub enabled: bool,
 }
 
@@ -61,13 +61,13 @@ impl Worker {
         self.step.is_some() || !self.communicators.is_empty()
     }
 
-    /// Its last event that is no progress: it fell silent, died, came back.
+    /// When its state last changed without progress: it fell silent, died or returned.
     pub(crate) fn changed(&self) -> Moment {
         self.changed
     }
 
     /// Keeps only those calls that its threads were inside at `looked` and have not left since. The stacks
-    /// were read in between, and do not have calls that began or ended meanwhile.
+    /// were read in between, so calls that began or ended meanwhile may not match them.
     pub(crate) fn confirm(&self, stacks: &mut RankStacks, looked: Moment) {
         let now = self.ledger.as_ref().map(|page| page.ledger().read().threads).unwrap_or_default();
         for thread in &mut stacks.threads {

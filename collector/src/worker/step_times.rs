@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use xpu_wire::{frame::Progress, histogram::Histogram, unit::Nanoseconds};
 
-/// Distinct times kept per interval: to two digits, a second of steps has few.
+/// Distinct times kept per interval. The steps of a second have few, to two digits.
 const KEPT: usize = 256;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! What a rank's host did in the last half minute, and whether its GPU waits for it.
+//! How a rank's threads spent the last half minute, and whether its GPU waits for its host.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::Worker;
 
-/// A shorter time is not enough for shares.
+/// No shares are computed for a shorter time.
 const LEAST: Duration = Duration::from_secs(3);
 
 /// A program's span of this name is its data loading.
@@ -22,21 +22,22 @@ const SUSPECTED: f64 = 0.25;
 /// full.
 const RECENTLY: Duration = Duration::from_secs(6);
 
-/// Samples of a rank's main thread are published for this long, unless it changed what it does meanwhile.
+/// Samples of a rank's main thread are published for this long, unless the rank's behaviour changes.
 const SEEN: Duration = Duration::from_mins(5);
 
-/// It did if the share of the time for which its GPU waits differs by this, or its step time by this factor.
+/// The behaviour has changed if the share of the time in which the GPU waits differs by this much, or the
+/// step time by this factor.
 const OTHER_SHARE: f64 = 0.15;
 const OTHER_STEP: f64 = 1.4;
 
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// One per digest, oldest first; a half minute's.
+    /// One per digest of the last half minute, oldest first.
     readings: VecDeque<Reading>,
     main: Option<Sampled>,
 }
 
-/// Where its main thread was, when that was read, and what the rank did then.
+/// Where its main thread was, when that was read, and the rank's behaviour then.
 #[derive(Debug)]
 struct Sampled {
     at: Moment,
@@ -44,8 +45,8 @@ struct Sampled {
     main: MainThread,
 }
 
-/// What a rank does: the share of the time that is neither GEMM nor exposed communication, if it is the
-/// largest, and the time of a step in seconds.
+/// A rank's behaviour: the share of the time that is neither GEMM nor exposed communication, if that is the
+/// largest share; and its step time in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     idle: f64,
@@ -103,7 +104,7 @@ impl Reading {
 }
 
 impl Reading {
-    /// Seconds per FLOP of the GEMMs timed since.
+    /// Seconds per FLOP of the GEMMs timed since `first`.
     fn timed_since(&self, first: &Self) -> Option<f64> {
         let flops = self.timed_flops - first.timed_flops;
         (flops > 0.0).then(|| (self.timed_for.seconds() - first.timed_for.seconds()) / flops)
@@ -115,7 +116,7 @@ impl Times {
         let reading = Reading::of(digest, summary);
         match self.readings.back() {
             Some(last) if last.at >= reading.at => return,
-            // Totals that decreased have restarted.
+            // If totals decreased, the rank has restarted.
             Some(last) if last.flops > reading.flops => self.readings.clear(),
             _ => {}
         }
@@ -140,7 +141,7 @@ impl Times {
             return None;
         }
         let passed = last.at.since(first.at).as_secs_f64();
-        // If steps take seconds, hardly a GEMM is timed within so short a time.
+        // If steps take seconds, hardly any GEMM is timed within so short a time.
         let timed = last.timed_since(first).or_else(|| last.timed_since(self.readings.front()?))?;
         let gemms = (last.flops - first.flops) * timed / passed;
         let exposed = last.exposed?.0.checked_sub(first.exposed?.0)?;
@@ -150,7 +151,7 @@ impl Times {
         (gemms > 0.0 && idle >= SUSPECTED.max(gemms).max(exposed)).then_some(Pace { idle, step })
     }
 
-    /// The samples that hold for what it does now.
+    /// The samples that still describe the rank's behaviour.
     fn main(&self, now: Moment) -> Option<&MainThread> {
         let seen = self.main.as_ref().filter(|seen| now.since(seen.at) < SEEN)?;
         self.pace()?.is_like(seen.pace?).then_some(&seen.main)
@@ -163,7 +164,7 @@ impl Worker {
         let (first, last) = self.times.ends()?;
         let grown = |of: fn(&Reading) -> Nanoseconds| Nanoseconds(of(last).0.saturating_sub(of(first).0));
         let grown_if = |of: fn(&Reading) -> Option<Nanoseconds>| {
-            // It is known from its first end on.
+            // It is known only after it has ended once; before that it is zero.
             let before = of(first).unwrap_or_default();
             Some(Nanoseconds(of(last)?.0.saturating_sub(before.0)))
         };
@@ -185,7 +186,7 @@ impl Worker {
         self.times.pace().filter(|_| self.is_there()).map(|pace| pace.idle)
     }
 
-    /// Whether samples of its main thread are known that hold for what it does now.
+    /// Whether there are samples of its main thread that still describe the rank's behaviour.
     pub(crate) fn is_sampled(&self, now: Moment) -> bool {
         self.times.main(now).is_some()
     }

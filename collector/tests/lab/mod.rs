@@ -25,7 +25,7 @@ use xpu_wire::{
 };
 use zmq::{Context, DONTWAIT, Socket};
 
-/// Long enough for a loaded machine; a test that passes takes a fraction of it.
+/// Long enough for a loaded machine. A test that passes takes a fraction of this time.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Calls `look` until it returns `Some`.
@@ -47,7 +47,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Every lab has its own loopback address, so no port can be taken.
+    /// Every lab has its own loopback address, so no port can be in use already.
     pub(crate) fn new(key: Option<Key>) -> Self {
         static LABS: AtomicU32 = AtomicU32::new(0);
         let lab = LABS.fetch_add(1, Relaxed);
@@ -84,7 +84,7 @@ impl Lab {
         lab
     }
 
-    /// Ends the collector in its orderly way.
+    /// Stops the collector in an orderly way.
     pub(crate) fn stop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             stop.store(true, Relaxed);

@@ -17,7 +17,7 @@ pub struct Contexts {
 
 impl Contexts {
     pub fn new(key: Option<Key>, hosts: usize) -> Self {
-        // Each host takes three; the usual soft limit of 1024 would suffice for 300 hosts only.
+        // Each host takes three; the usual soft limit of 1024 would suffice for only 300 hosts.
         socket::raise_descriptor_limit(hosts * 4 + 256);
         Self { key, current: Context::new(), made: 0 }
     }
@@ -27,7 +27,7 @@ impl Contexts {
         kind: impl Fn(&Context, Option<&Key>) -> zmq::Result<Socket>,
     ) -> zmq::Result<Socket> {
         if self.made == SOCKETS {
-            // Sockets keep their context alive.
+            // The old context lives on, because sockets keep their context alive.
             (self.current, self.made) = (Context::new(), 0);
         }
         self.made += 1;

@@ -1,8 +1,8 @@
-//! Whether a host can be reached, and if not, why: probed with plain sockets, whose errors say more than
-//! ZeroMQ's silence.
+//! Finds whether a host can be reached, and if not, why. Plain sockets are used, because their errors say
+//! more than ZeroMQ's silence.
 //!
-//! On separate threads, because a name lookup can take the resolver half a minute. ZeroMQ only gets addresses
-//! that just accepted a connection, so its threads never look up a name.
+//! Separate threads probe, because a name lookup can take the resolver half a minute. ZeroMQ gets only
+//! addresses that just accepted a connection, so its threads never look up a name.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use super::{tunnel::Tunnels, way::Way};
 /// Longest wait for one address to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Addresses tried per name.
+/// Number of addresses tried per name.
 const ADDRESSES: usize = 4;
 
 /// Concurrent lookups.
@@ -41,7 +41,7 @@ impl Prober {
         let (questions, asked) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         let asked = Arc::new(Mutex::new(asked));
-        // They end with the last of the threads.
+        // The tunnels end with the last of the threads.
         let tunnels = Arc::new(Tunnels::default());
         for _ in 0..THREADS {
             let (asked, answer, tunnels) = (Arc::clone(&asked), answer.clone(), Arc::clone(&tunnels));

@@ -1,7 +1,7 @@
 //! Hosts whose ports are closed, reached through the user's ssh: one `ssh -N -L` per host, as long as this
 //! program runs.
 //!
-//! It listens on Unix sockets in the user's runtime directory, so that no other user of this machine can use
+//! ssh listens on Unix sockets in the user's runtime directory, so that no other user of this machine can use
 //! the tunnel.
 
 use std::{
@@ -31,7 +31,8 @@ use xpu_wire::{
 
 use super::way::Way;
 
-/// Largest number of such hosts: each takes a process. For more, run a relay where the ports are open.
+/// Largest number of such hosts, because each takes a process. For more hosts, run a relay where the ports
+/// are open.
 const MOST: usize = 256;
 
 /// Longest time until ssh has connected.
@@ -43,10 +44,10 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of ssh's output that are read.
 const SAID: u64 = 4096;
 
-/// Folders of earlier programs that are checked.
+/// Number of folders of earlier programs that are checked.
 const OLD: usize = 1024;
 
-/// Name prefix of a folder of sockets, before its program's process id.
+/// Prefix of the name of a folder of sockets; the process id of its program follows.
 const FOLDER: &str = "ssh-";
 
 /// Options that make ssh a tunnel which prompts for nothing, reports failure, and detects a lost peer.
@@ -82,14 +83,15 @@ struct Tunnel {
 }
 
 impl Tunnels {
-    /// The local address of a host, through a tunnel that is created if there is none; or the remedy.
+    /// The local address of a host, through a tunnel that is created if there is none; or the error with its
+    /// remedy.
     pub(super) fn way(&self, endpoint: &Endpoint, ssh: &Ssh) -> Result<Way, String> {
         if let Some(way) = self.known(endpoint) {
             return Ok(way);
         }
         let mut tunnel = self.begin(endpoint, ssh)?;
         let deadline = Instant::now() + PATIENCE;
-        // It listens once ssh has logged in.
+        // The sockets listen once ssh has logged in.
         while !tunnel.sockets.iter().all(|socket| UnixStream::connect(socket).is_ok()) {
             if let Ok(Some(_)) = tunnel.child.try_wait() {
                 return Err(tunnel.why(endpoint, "ended"));
@@ -196,9 +198,10 @@ fn start(endpoint: &Endpoint, Ssh(ssh): &Ssh, sockets: [PathBuf; 2]) -> io::Resu
     let said = unnamed()?;
     let host = endpoint.host.trim_start_matches('[').trim_end_matches(']');
     command.arg("--").arg(host).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
-    // It gets no Ctrl-C of the terminal, and ends with the thread that started it, however that ends.
+    // ssh gets no Ctrl-C from the terminal, and ends with the thread that started it, however that thread
+    // ends.
     command.process_group(0);
-    // SAFETY: prctl is async-signal-safe, and changes the new process alone.
+    // SAFETY: prctl is async-signal-safe, and changes only the new process.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
@@ -215,7 +218,7 @@ fn unnamed() -> io::Result<File> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just made and has no other owner.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 
@@ -232,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_ssh_says_last_is_passed_on() {
-        // `sh` takes the arguments for unknown options, reports that, and ends.
+        // `sh` treats the arguments as unknown options, reports them, and ends.
         let (far, ssh) = endpoint("sh");
         let why = Tunnels::default().way(&far, &ssh).unwrap_err();
         assert!(why.starts_with("ssh to far ended: ") && why.contains("must work without a prompt"), "{why}");

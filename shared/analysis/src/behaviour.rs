@@ -1,5 +1,5 @@
-//! Function-level behaviour of all workers: what each GPU operation, CUDA call and Python function takes of the
-//! critical path of its rank, and which rank is unlike its peers.
+//! Function-level behaviour of all workers: how much of the critical path of its rank each GPU operation,
+//! CUDA call and Python function takes, and which rank differs from its peers.
 //!
 //! The method is that of `PerfTracker` (arXiv 2506.08528): a function becomes a small vector per worker, and
 //! workers are compared by the distances of their vectors. docs/capture.md has the formulas.
@@ -27,17 +27,18 @@ use xpu_wire::id::Rank;
 
 use crate::capture::{Capture, Per};
 
-/// What a function may take of the critical path, if it is no GPU compute and no communication. It is
-/// `PerfTracker`'s limit.
+/// The share of the critical path that a function may take if it is neither GPU compute nor communication. It
+/// is `PerfTracker`'s limit.
 const EXPECTED: f64 = 0.01;
 
 /// Functions below this share of the critical path on every worker are left out.
 pub const LEAST: f64 = 0.01;
 
-/// Functions kept per worker, the costliest first: with the longest names 100 vectors take less than 30 KB.
+/// Number of functions kept per worker, the costliest first. With the longest names, 100 vectors take less
+/// than 30 KB.
 pub const MOST_FUNCTIONS: usize = 100;
 
-/// Sentences in a report.
+/// Number of sentences in a report.
 const SENTENCES: usize = 8;
 
 /// One function on one worker.
@@ -45,11 +46,11 @@ const SENTENCES: usize = 8;
 pub struct Vector {
     /// Index into [`Behaviour::functions`].
     pub function: usize,
-    /// Share of the critical path, without what overlaps with a class before its own.
+    /// Share of the critical path, without the time that overlaps with a class listed before its own.
     pub share: f64,
-    /// The same with the time that overlaps: all that it takes, as a share of the path.
+    /// The same, including the time that overlaps.
     pub total: f64,
-    /// Executions in the recorded steps; readings of a sampled function.
+    /// Number of executions in the recorded steps; for a sampled function, number of readings.
     pub executions: u64,
     /// Mean and standard deviation of the rate while it executes, in the function's unit; `null` if the capture
     /// has no rate for it.
@@ -67,7 +68,7 @@ pub struct Worker {
     pub path_ns: u64,
     /// Readings of its main thread.
     pub samples: u64,
-    /// Whether all kernels were recorded: otherwise the gaps of the GPU are no idle time.
+    /// Whether all kernels were recorded. Otherwise, the gaps of the GPU are not known to be idle time.
     pub all_kernels: bool,
     /// In the order of the functions.
     pub vectors: Vec<Vector>,
@@ -77,7 +78,7 @@ pub struct Worker {
 #[derive(Clone, Debug, Serialize)]
 pub struct Behaviour {
     pub per: Per,
-    /// The largest share of all workers first.
+    /// The function with the largest share over all workers first.
     pub functions: Vec<Function>,
     pub workers: Vec<Worker>,
     /// The costliest first.
@@ -123,7 +124,7 @@ impl Behaviour {
         lines
     }
 
-    /// Which workers are compared, if they are not all alike.
+    /// Describes which workers are compared, if they have different roles.
     fn roles(&self) -> Vec<String> {
         let mut roles: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for worker in &self.workers {

@@ -53,12 +53,12 @@ pub use whole::{Seen, WholeStep, Work};
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     pub sheet: Option<CaptureSheet>,
-    /// It covers this time instead of steps: each rank has one interval, the first.
+    /// The period that it covers instead of steps. Each rank then has one interval, the first.
     pub window: Option<CaptureWindow>,
     pub ranks: BTreeMap<Rank, RankCapture>,
-    /// Python's stacks, of the ranks where they were sampled.
+    /// Python's stacks of the ranks on which they were sampled.
     pub sampled: BTreeMap<Rank, Sampled>,
-    /// The collectors' reports about the job meanwhile.
+    /// The collectors' reports about the job during the capture.
     pub world_size: Option<u32>,
     pub pids: BTreeMap<Rank, Pid>,
     pub communicators: BTreeMap<CommunicatorId, CapturedCommunicator>,
@@ -132,19 +132,19 @@ impl Single {
         }
     }
 
-    /// CUPTI's kernels have no time of launch.
+    /// Whether its time of launch is unknown, as for CUPTI's kernels.
     pub fn is_launch_unknown(&self) -> bool {
         matches!(*self.label, CapturedLabel::Activity(_))
     }
 
-    /// When it ran on the GPU, from and to, by its host's clock.
+    /// When it ran on the GPU: begin and end, by its host's clock.
     pub fn on_gpu(&self) -> Option<(Moment, Moment)> {
         let CapturedSpan::Gpu { late, took, .. } = self.span else { return None };
         let begin = self.at.0.saturating_add_signed(late);
         Some((Moment(begin), Moment(begin.saturating_add(took.0))))
     }
 
-    /// When it blocked a thread that waited for the GPU, from and to.
+    /// When it blocked a thread that waited for the GPU: begin and end.
     pub(crate) fn held(&self) -> Option<(Moment, Moment)> {
         let CapturedSpan::Host { took } = self.span else { return None };
         let waits = matches!(self.kind(), Kind::Blocked | Kind::Copy | Kind::Set);
@@ -166,7 +166,7 @@ impl Single {
     }
 }
 
-/// What is equal on all ranks of one collective.
+/// The values that are equal on all ranks of one collective.
 #[derive(Clone, Copy, Debug)]
 pub struct CollectiveId {
     pub communicator: CommunicatorId,
@@ -226,7 +226,7 @@ impl Capture {
         }
     }
 
-    /// Whether it contains anything of a capture.
+    /// Whether it contains no data of a capture.
     pub fn is_empty(&self) -> bool {
         self.sheet.is_none() && self.ranks.is_empty()
     }
@@ -263,12 +263,12 @@ impl RankCapture {
         self.operations.sort_by_key(|single| single.at);
     }
 
-    /// Whether all recorded data is here.
+    /// Whether all recorded data has arrived.
     pub fn is_whole(&self) -> bool {
         self.parts > 0 && self.parts_missing == 0
     }
 
-    /// The step number that stands for a recorded time.
+    /// The step number that represents a recorded period.
     pub const WINDOW: Step = Step(1);
 
     /// The recorded steps: the number of each, and its begin and end. If steps were marked only occasionally,
@@ -280,7 +280,7 @@ impl RankCapture {
         })
     }
 
-    /// Operations launched in a time.
+    /// Operations launched between two moments.
     pub fn between(&self, from: Moment, to: Moment) -> &[Single] {
         let begin = self.operations.partition_point(|single| single.at < from);
         let end = self.operations.partition_point(|single| single.at < to);

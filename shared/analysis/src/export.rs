@@ -1,4 +1,4 @@
-//! A capture in the forms of other programs.
+//! A capture in the formats of other programs.
 
 pub mod chrome;
 pub mod counter;

@@ -1,4 +1,4 @@
-//! A capture from its file.
+//! Reads a capture from its file.
 
 use std::path::Path;
 

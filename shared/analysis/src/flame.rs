@@ -1,4 +1,4 @@
-//! The merged tree as a flame graph, by inferno.
+//! The merged tree as a flame graph, drawn by inferno.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use xpu_wire::id::JobName;
 /// Runs of ranks in a frame's title.
 const RUNS: usize = 24;
 
-/// The colour of each kind of frame, for which the terminal's tree has words.
+/// The colour of each kind of frame. The terminal's tree has words for it instead.
 fn color(class: Class) -> Color {
     let (r, g, b) = match class {
         Class::State => (178, 132, 190),
@@ -36,7 +36,7 @@ const KINDS: [(Class, &str); 6] = [
     (Class::Cpp, "C++"),
 ];
 
-/// inferno's frame below all others, which has no name of its own.
+/// inferno's root frame, which has no name.
 const ROOT: &str = "";
 
 /// A frame's width is its number of ranks; its title lists them, and those that are missing.
@@ -55,12 +55,12 @@ pub fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     }
     let mut options = Options::default();
     options.title = format!("{job}: stacks of {} ranks", tree.ranks.len());
-    // Its place is the legend's.
+    // The legend takes the subtitle's place.
     options.subtitle = Some(" ".to_owned());
     "ranks".clone_into(&mut options.count_name);
     options.direction = Direction::Inverted;
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // In the tree's order; otherwise inferno sorts by name. A chart is drawn from its last line on.
+    // Keeps the tree's order; otherwise, inferno sorts by name. A chart is drawn from its last line on.
     options.flame_chart = true;
     options.min_width = 0.0;
     options.palette_map = Some(&mut colors);
@@ -146,7 +146,7 @@ mod tests {
         let fills = |text: &str| -> Vec<String> {
             let begins = text.match_indices("fill=\"rgb(").map(|(at, _)| &text[at + 6..]);
             let all = begins.filter_map(|rest| Some(rest.split('"').next()?.to_owned()));
-            // Words are black.
+            // Text is black.
             all.filter(|fill| fill != "rgb(0,0,0)").collect()
         };
         let (frames, legend) = svg.split_once("<g id=\"legend\">").expect("a legend");

@@ -1,5 +1,5 @@
-//! Captures: every operation of a few steps on all ranks, summarised, compared, simulated without stragglers, and
-//! exported. And what a qualification of GPUs concludes.
+//! Captures: every operation of a few steps on all ranks, summarised, compared, simulated without stragglers,
+//! and exported. Also the conclusions of a qualification of GPUs.
 
 pub mod behaviour;
 pub mod capture;

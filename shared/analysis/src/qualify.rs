@@ -1,6 +1,7 @@
-//! The measurements of a qualification on each GPU, between GPUs and between hosts, and its conclusions.
+//! The measurements of a qualification (on each GPU, between GPUs and between hosts), and its conclusions.
 //!
-//! A document holds all of it: several are merged and judged again, with more neighbours.
+//! One document contains all of it. Several documents can be merged, and are then judged again, with more
+//! neighbours.
 
 mod judge;
 mod limits;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub enum Verdict {
     #[default]
     Pass,
-    /// Nothing is known: not a pass.
+    /// Nothing is known, which is not a pass.
     NotRun,
     Fail,
 }
@@ -35,12 +36,12 @@ pub enum Kind {
     Gemm,
     /// Copies within the GPU's memory: bytes read and bytes written.
     Memory,
-    /// From pinned host memory, alone.
+    /// Copies from pinned host memory to one GPU alone.
     ToGpu,
     FromGpu,
-    /// The same on all GPUs of the host at once: what its switches and memory allow. Not judged.
+    /// The same on all GPUs of the host at once, limited by the host's switches and memory. Not judged.
     ToGpuTogether,
-    /// From one GPU's memory to another's.
+    /// Copies from one GPU's memory to another's.
     Peer,
     /// Bus bandwidth, as nccl-tests computes it.
     AllReduce,
@@ -52,7 +53,7 @@ impl Kind {
     }
 }
 
-/// One measured rate, in the unit of its kind, and what it is compared with.
+/// One measured rate, in the unit of its kind, and the references with which it is compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     pub kind: Kind,
@@ -63,7 +64,8 @@ pub struct Figure {
     pub low: f64,
     pub high: f64,
     pub repeats: u32,
-    /// The peak by the data sheet, the memory's clock and width, or the link's generation and width.
+    /// The peak, from the data sheet, from the memory's clock and width, or from the link's generation and
+    /// width.
     pub peak: Option<f64>,
     /// The median of this GPU's earlier runs that passed.
     pub past: Option<f64>,
@@ -121,12 +123,12 @@ impl Figure {
 /// NVML's readings while the GEMMs run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
-    /// The highest seen.
+    /// The highest temperature seen.
     pub temperature_c: Option<u32>,
-    /// The median, and the GPU's maximum.
+    /// The median clock, and the GPU's maximum clock.
     pub sm_clock_mhz: Option<u32>,
     pub sm_clock_max_mhz: Option<u32>,
-    /// The highest seen, and the limit.
+    /// The highest power seen, and the limit.
     pub power_w: Option<f64>,
     pub power_limit_w: Option<f64>,
     /// Why the clocks were held down: `power cap`, `hardware thermal`.
@@ -135,7 +137,7 @@ pub struct Condition {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// As CUDA numbers it on its host.
+    /// CUDA's number of the GPU on its host.
     pub index: u32,
     pub uuid: Option<String>,
     /// The model, as CUDA gives it.
@@ -143,24 +145,24 @@ pub struct Gpu {
     pub pci: Option<String>,
     pub condition: Condition,
     pub figures: Vec<Figure>,
-    /// What could not be measured, and why: no reason to fail.
+    /// What could not be measured, and why. This is no reason to fail.
     pub not_measured: Vec<String>,
     /// What went wrong: a call failed, or did not return.
     pub errors: Vec<String>,
     pub verdict: Verdict,
     /// Why it fails.
     pub why: Vec<String>,
-    /// What is being measured now.
+    /// The measurement in progress.
     #[serde(skip)]
     pub doing: Option<String>,
 }
 
-/// From one GPU of a host to another.
+/// Two GPUs of a host; copies go from the first to the second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     pub from: u32,
     pub to: u32,
-    /// Whether one can reach the other's memory; else copies go through the host.
+    /// Whether the first can access the second's memory; otherwise, copies go through the host.
     pub access: bool,
     /// The driver's rank of this link among those of the host; pairs of one rank have the same kind of link.
     pub link: Option<i32>,
@@ -170,12 +172,12 @@ pub struct Pair {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     pub host: String,
-    /// Another job ran: the figures show what it left over, and are not kept.
+    /// Whether another job ran: then the figures show only the remaining capacity, and are not kept.
     pub beside_job: bool,
     pub seconds: f64,
     pub gpus: Vec<Gpu>,
     pub pairs: Vec<Pair>,
-    /// Over all GPUs of the host.
+    /// The all-reduce over all GPUs of the host.
     pub all_reduce: Option<Figure>,
     pub not_measured: Vec<String>,
     pub errors: Vec<String>,
@@ -187,7 +189,7 @@ pub struct Host {
     pub doing: Option<String>,
 }
 
-/// All GPUs of two hosts, by NCCL.
+/// The measurement over all GPUs of two hosts, by NCCL.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostPair {
     pub hosts: [String; 2],
@@ -200,11 +202,11 @@ pub struct Qualification {
     pub verdict: Verdict,
     /// The version that measured.
     pub version: String,
-    /// Shorter measurements, comparable with each other.
+    /// Whether the measurements were the short ones, which are comparable only with each other.
     pub quick: bool,
     pub hosts: Vec<Host>,
     pub host_pairs: Vec<HostPair>,
-    /// Over all GPUs of all hosts.
+    /// The all-reduce over all GPUs of all hosts.
     pub all_reduce: Option<Figure>,
     /// What went wrong between the hosts.
     pub errors: Vec<String>,

@@ -1,6 +1,6 @@
-//! What-if analysis of stragglers: simulates a job's steps as they were, with every operation at its typical
-//! time, and with one part of the job repaired. It is separate because the rest of the crate reports only
-//! what happened.
+//! What-if analysis of stragglers. It simulates a job's steps as they were, with every operation at its
+//! typical time, and with one part of the job repaired. It is a separate module because the rest of the crate
+//! reports only what happened.
 //!
 //! The method and its figures are those of "Understanding Stragglers in Large Model Training Using What-if
 //! Analysis" (arXiv 2505.05713).
@@ -44,9 +44,9 @@ pub enum Kind {
     OptimizerClipMainGrad,
     Optimizer,
     Gc,
-    /// In a capture: a rank's work between two collectives.
+    /// A rank's work between two collectives; only in captures.
     Compute,
-    /// In a capture.
+    /// A collective; only in captures.
     Communication,
 }
 
@@ -87,12 +87,12 @@ impl Kind {
         }
     }
 
-    /// In a trace; `None` for a name that the simulation does not know.
+    /// The kind of this name in a trace; `None` for a name that the simulation does not know.
     pub fn of_trace(name: &str) -> Option<Self> {
         Self::OF_TRACES.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Its ideal is the mean; for all other kinds it is the median.
+    /// Whether it is compute. The ideal time of compute is the mean; that of all other kinds is the median.
     pub(crate) fn is_compute(self) -> bool {
         matches!(
             self,
@@ -146,7 +146,7 @@ pub struct Job {
     /// The host of each replica; empty for a trace, which has none.
     pub(crate) hosts: Vec<HostName>,
     pub(crate) steps: Vec<Step>,
-    /// Measured times of the steps, seconds.
+    /// Measured times of the steps, in seconds.
     pub(crate) measured: Vec<f64>,
     /// Steps left out because their ranks' operations differ.
     pub(crate) left_out: usize,

@@ -1,5 +1,5 @@
-//! Writes seed inputs for the fuzzers: to corpus/decode the frames of a simulated job and of the recordings
-//! or captures named on the command line; to corpus/receive what ZMTP peers send.
+//! Writes seed inputs for the fuzzers. corpus/decode gets the frames of a simulated job, and of the
+//! recordings or captures named on the command line. corpus/receive gets bytes that ZMTP peers send.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// In the target's input format: whether the handshake is over, then the incoming bytes.
+/// Writes seeds in the target's input format: whether the handshake is over, then the incoming bytes.
 fn peers() -> Result<(), Box<dyn Error>> {
     let folder = "corpus/receive";
     fs::create_dir_all(folder)?;
@@ -79,7 +79,7 @@ fn detail(snapshot: &Frame) -> Option<Frame> {
     Some(Frame { body, ..snapshot.clone() })
 }
 
-/// In the target's input format: kind, length of the payload, payload.
+/// Writes seeds in the target's input format: kind, length of the payload, payload.
 fn seed(bytes: &[u8]) -> Vec<u8> {
     let payload = &bytes[codec::HEADER..];
     let length = u16::try_from(payload.len()).unwrap_or(u16::MAX).to_le_bytes();

@@ -1,10 +1,11 @@
-//! Untrusted bytes, decoded as frames and as a recording: decoding never panics, decoded frames survive
+//! Decodes untrusted bytes as frames and as a recording. Decoding never panics, decoded frames survive
 //! another round trip, and every query works on a job or capture built from them.
 //!
 //!     cd shared/fuzz && cargo run --example seeds [RECORDING...] && cargo +nightly fuzz run decode
 //!
-//! The input is a row of frames: a kind, a length of two bytes, a payload; the header is made here, because a
-//! mutation that breaks a length hides whatever follows it. It is also decoded as it is.
+//! The input is a row of frames, each with a kind, a length of two bytes, and a payload. The header is made
+//! here, because a mutation that breaks a length hides everything after it. The input is also decoded
+//! unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

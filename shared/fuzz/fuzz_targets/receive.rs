@@ -1,9 +1,9 @@
-//! Bytes from any peer, whether it speaks ZMTP or not: nothing panics, pieces give the same result as the
-//! whole, the number of answers is bounded, and a peer that receives the accepted messages again accepts them
-//! alike.
+//! Receives bytes from any peer, whether it speaks ZMTP or not. Nothing panics, pieces give the same result
+//! as the whole, the number of answers is bounded, and a peer that receives the accepted messages accepts
+//! them too.
 //!
-//! The first byte holds whether the handshake is over and how the rest is cut; the rest is what the peer
-//! sends.
+//! The first byte says whether the handshake is over, and how the rest is cut into pieces. The rest is sent
+//! by the peer.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -45,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
     let kept: Vec<Vec<u8>> = std::iter::from_fn(|| whole.message()).collect();
     assert!(kept.len() <= MESSAGES && kept.iter().map(Vec::len).sum::<usize>() <= LARGEST * MESSAGES_OF_LARGEST);
     assert!(std::iter::from_fn(|| pieces.message()).eq(kept.iter().cloned()));
-    // A message after a dropped one has moved to another place.
+    // After a dropped message, later ones have other positions.
     assert!(whole.dropped() > 0 || seen == kept);
     sent_alike(&seen);
 });

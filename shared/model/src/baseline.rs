@@ -34,7 +34,7 @@ pub struct Baseline {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
-    /// As CUDA names it; empty if unknown.
+    /// CUDA's name of it; empty if unknown.
     pub name: String,
     /// Distinguishes models when only the driver's library is available.
     pub sm_clock_max: Option<u32>,
@@ -63,10 +63,10 @@ pub struct Normal {
     pub host: HostName,
     /// Length of the measurement, in seconds.
     pub measured_s: f64,
-    /// Elapsed time over steps, and the spread of that between half minutes.
+    /// Time per step, and its spread between half minutes.
     pub step_ms_mean: Option<f64>,
     pub step_ms_spread: Option<f64>,
-    /// Of single steps.
+    /// Median and 99th percentile of single steps.
     pub step_ms_p50: Option<f64>,
     pub step_ms_p99: Option<f64>,
     /// FLOPs of a step's GEMMs.
@@ -74,7 +74,8 @@ pub struct Normal {
     pub gemm_tflops: Option<f64>,
     /// Known if all ranks of a communicator are on one host.
     pub bus_gb_s: Option<f64>,
-    /// Share of the time that the others waited for it alone, in percent; likewise.
+    /// Share of the time in which the others waited for this rank alone, in percent; known under the same
+    /// condition.
     pub cost_pct: Option<f64>,
 }
 

@@ -1,7 +1,7 @@
 //! Where a series of figures changed permanently: from which figure on, and the medians before and after.
 //!
-//! A series is cut in two where the cut explains most of its variance, and the halves are cut again. A cut
-//! counts only if the medians on both sides differ by more than noise, with enough figures on both sides: a
+//! A series is cut in two at the place that explains most of its variance, and the parts are cut again. A cut
+//! counts only if the medians on both sides differ by more than noise, and both sides have enough figures. A
 //! single outlier, such as a checkpoint, changes no median.
 
 use crate::job::median;
@@ -13,11 +13,11 @@ const LEAST: usize = 8;
 const SHARE: f64 = 0.04;
 const SPREADS: f64 = 3.0;
 
-/// Noise is never assumed smaller than this share.
+/// The smallest noise that is assumed, as a share.
 const LEAST_SPREAD: f64 = 0.002;
 
-/// Changes distinguished in one series, because a series with more has no steady segments; and cuts tried to
-/// find them.
+/// Largest number of changes in one series, because a series with more has no steady segments; and of cuts
+/// that are tried to find them.
 const MOST: usize = 8;
 const TRIED: usize = 32;
 
@@ -49,7 +49,7 @@ pub fn changes(figures: &[f64]) -> Vec<ChangePoint> {
     let mut open = vec![(0, figures.len())];
     while let Some((from, to)) = open.pop() {
         let Some((gain, at)) = best_cut(&calm[from..to]) else { continue };
-        // A change that reverts shows in no median until the series is cut twice.
+        // A change that reverts shows in the medians only after the series is cut twice.
         if cuts.len() < TRIED && gain > SIGNIFICANT * noise {
             cuts.push(from + at);
             open.extend([(from, from + at), (from + at, to)]);
@@ -110,7 +110,7 @@ fn noise(figures: &[f64]) -> f64 {
     spread * spread / 2.0
 }
 
-/// The medians of both, if they differ by more than the figures' own spread.
+/// The medians of both, if they differ by more than the spread of the figures.
 fn differ(before: &[f64], after: &[f64]) -> Option<(f64, f64)> {
     let (was, is) = (median(before.to_vec())?, median(after.to_vec())?);
     let spread = |figures: &[f64], middle: f64| {

@@ -1,5 +1,5 @@
-//! The first divergence between the NCCL calls of a job's ranks, by their records: all ranks of a
-//! communicator make the same collectives in the same order, and each send has a receive.
+//! The first divergence between the NCCL calls of a job's ranks, by their records. Without one, all ranks of
+//! a communicator make the same collectives in the same order, and each send has a receive.
 //!
 //! Pure: no clock, no network. Everything after the first divergence follows from it.
 
@@ -34,15 +34,16 @@ pub struct Divergence {
     pub number: Option<u64>,
     /// The ranks that deviate: both sides if it is undecided.
     pub ranks: Vec<Rank>,
-    /// How that is known.
+    /// How it is known which ranks deviate.
     pub by: By,
-    /// The calls there, each with its ranks; those of `ranks` first.
+    /// The calls at that point, each with its ranks; those of `ranks` first.
     pub calls: Vec<DivergentCall>,
-    /// It did not stop the job: later calls ended on all ranks.
+    /// Whether the job continued: later calls ended on all ranks.
     pub passed: bool,
     /// One sentence.
     pub sentence: String,
-    /// Of a send or receive: both ranks, each with the `order` of its call; `None` if it has not called.
+    /// For a send or receive, both ranks, each with the `order` of its call; `None` for a rank that has not
+    /// called.
     #[serde(skip)]
     pub ends: Vec<(Rank, Option<u64>)>,
     /// When the first of these calls was made, each by its own host's clock.
@@ -51,7 +52,7 @@ pub struct Divergence {
 }
 
 impl Divergence {
-    /// Between calls that have no number of their own, with what is known of every divergence; the rest is added.
+    /// A divergence with the fields that every kind has; the caller adds the others.
     fn new(kind: DivergenceKind, id: CommunicatorId, name: &str, at: Moment) -> Self {
         Self {
             kind,
@@ -83,9 +84,9 @@ pub enum DivergenceKind {
     Type,
     Reduction,
     Root,
-    /// Calls of two communicators in another order.
+    /// A rank called two communicators in another order.
     Order,
-    /// A send without its receive, or a receive without its send.
+    /// A send has no receive, or a receive has no send.
     Unmatched,
     /// A rank has not reached the others' calls.
     NotEntered,
@@ -115,9 +116,9 @@ pub struct DivergentCall {
     pub new: bool,
 }
 
-/// The first of all: one that blocks the job comes before those that did not, and a call that does not match
-/// before a missing one. `is_stuck`: no rank has moved since its record was read, so a missing call will not
-/// follow a moment later.
+/// The first divergence. One that blocks the job comes before those that did not, and a call that does not
+/// match before a missing call. `is_stuck`: no rank has moved since its record was read, so a missing call
+/// will not follow a moment later.
 pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, is_stuck: bool) -> Option<Divergence> {
     let records: Vec<_> = records.collect();
     let mut of: BTreeMap<CommunicatorId, Vec<Sequence<'a>>> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Processes that may become ranks. `xpu-top run` leaves a file for each in the runtime directory, named by
-//! the pid, which stays that of the program. So a collector waits for a slow job, whether it started before
-//! or after it.
+//! the process id, which the program keeps. So a collector waits for a job that loads slowly, even if the
+//! collector starts after it.
 
 use std::{
     fs,
@@ -47,7 +47,7 @@ pub fn announce(runtime: &RuntimeDir, base: BasePort, expected: &Expected) -> io
     fs::rename(aside, dir.join(expected.pid.to_string()))
 }
 
-/// The living ones. The files of others are removed.
+/// The living processes. The files of others are removed.
 pub fn living(runtime: &RuntimeDir, base: BasePort) -> Vec<Expected> {
     let found = fs::read_dir(directory(runtime, base)).into_iter().flatten().flatten().take(MOST);
     let mut living = Vec::new();
@@ -64,7 +64,7 @@ pub fn living(runtime: &RuntimeDir, base: BasePort) -> Vec<Expected> {
     living
 }
 
-/// Does not wait on a pipe in its place.
+/// Reads a file; does not block if a pipe is in its place.
 fn read(path: &Path) -> io::Result<String> {
     let file =
         fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;

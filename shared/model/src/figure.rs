@@ -1,4 +1,4 @@
-//! Numbers as people read them: separated by thousands, with as many digits as are worth reading.
+//! Numbers as people read them: with separated thousands, and with only the useful digits.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub fn tenths(number: f64) -> String {
     format!("{sign}{}.{}", count(rounded / 10), rounded % 10)
 }
 
-/// As many digits as distinguish values in four columns: `0.52`, `51.2`, `640`, `12k`.
+/// Formats a value in at most four columns: `0.52`, `51.2`, `640`, `12k`.
 pub fn short(number: f64) -> String {
     match number.abs() {
         n if !n.is_finite() => "?".to_owned(),
@@ -103,7 +103,7 @@ pub fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", count(number as u64), if number == 1 { one } else { many })
 }
 
-/// Numbers in order, neighbours together: `0-5,7`.
+/// Numbers in order; consecutive ones are joined: `0-5,7`.
 pub fn runs(numbers: &[u64]) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {
@@ -143,8 +143,8 @@ struct Date {
     day: u64,
 }
 
-/// The Gregorian date of a day counted from 1970-01-01, by eras of 400 years that begin in March,
-/// where the leap day is the last of its year.
+/// The Gregorian date of a day counted from 1970-01-01, by eras of 400 years that begin in March, so that the
+/// leap day is the last of its year.
 fn date(days: u64) -> Date {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);

@@ -1,8 +1,8 @@
 //! The problems of a job, each as a sentence with its evidence. Pure functions over a [`Job`].
 //!
-//! A constant says what it was derived from: arithmetic, another constant, a measurement. "Tuned" means chosen on
-//! the tuning seeds of `make scenarios` (1000 and up), none of whose results are published; recordings of real
-//! GPUs (`tests/recorded`) check those too.
+//! Each constant states its source: arithmetic, another constant, or a measurement. "Tuned" means chosen on
+//! the tuning seeds of `make scenarios` (1000 and up). Results of these seeds are never published. Recordings
+//! of real GPUs (`tests/recorded`) check tuned constants too.
 
 mod chronicle;
 mod cohort;
@@ -93,7 +93,7 @@ pub struct CollectiveCall {
     pub name: String,
     /// Counted from 0, equal on every rank.
     pub number: u64,
-    /// The operation and its bytes; `None` if its ranks went on to others, so that it is unknown.
+    /// The operation and its bytes; `None` if it is unknown because its ranks continued to others.
     pub operation: Option<String>,
     pub bytes: Option<u64>,
 }
@@ -125,7 +125,7 @@ pub enum Kind {
     SlowRank,
     /// Transfers are slower than before, or than elsewhere, while all ranks are on time.
     SlowLink,
-    /// Steps take longer than before, on all ranks alike.
+    /// Steps take longer than before on all ranks.
     Regression,
     /// A GPU has a problem, whether or not it has effects yet.
     Device,
@@ -135,7 +135,7 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Exited, Self::Hang, Self::SlowRank, Self::SlowLink, Self::Regression, Self::Device];
 
-    /// As in documents.
+    /// The word that documents use.
     pub fn word(self) -> &'static str {
         match self {
             Self::Exited => "exited",
@@ -166,41 +166,41 @@ pub enum Class {
     NcclError,
     /// The process is alive but does not run.
     Stopped,
-    /// A communicator is being created, and some ranks do not come.
+    /// A communicator is being created, and some ranks do not join.
     Init,
-    /// Others wait in a collective these ranks did not enter.
+    /// Others wait in a collective that these ranks did not enter.
     NotEntered,
     /// Ranks wait for each other in different communicators.
     Deadlock,
     /// The ranks call different collectives.
     Mismatch,
-    /// All called it; some are still inside the call.
+    /// All ranks called it; some are still inside the call.
     NotLaunched,
-    /// A communicator is being destroyed, and some ranks do not come.
+    /// A communicator is being destroyed, and some ranks do not take part.
     Finalize,
-    /// A rank called fewer sends and receives than those that do the same.
+    /// A rank called fewer sends and receives than ranks with the same role.
     Unmatched,
-    /// All launched it, and some GPUs have not reached it: their earlier work does not end.
+    /// All ranks launched it, but some GPUs have not reached it because their earlier work does not end.
     NotStarted,
-    /// All launched it, and it does not end.
+    /// All ranks launched it, but it does not end.
     InKernel,
-    /// It ended on others but not on these.
+    /// It ended on other ranks but not on these.
     Partial,
-    /// All ranks have stopped making steps and doing anything, in no collective.
+    /// All ranks make no steps and do nothing, and none is in a collective.
     Idle,
     /// Its GPU computes slower.
     Compute,
-    /// It computes slower because its clocks are held down.
+    /// Its GPU computes slower because its clocks are held down.
     Clocks,
     /// Its GPU is as fast as the others' but gets its work late.
     Host,
-    /// It pauses occasionally.
+    /// The rank pauses occasionally.
     Pauses,
-    /// A host, or the only link between two ranks.
+    /// Transfers through a host, or over the only link between two ranks.
     Link,
-    /// A communicator, at an unknown place.
+    /// Transfers of a communicator, for which no host or link is known.
     Group,
-    /// Steps, for an unknown reason.
+    /// Steps take longer for an unknown reason.
     Step,
     /// Steps take longer than in an earlier run.
     PastRun,
@@ -243,12 +243,13 @@ pub enum Severity {
     /// Less than 15 %, or an unknown cost.
     #[default]
     Slow,
-    /// More, or the job makes no progress.
+    /// It costs more, or the job makes no progress.
     Critical,
 }
 
 impl Cost {
-    /// GPU-hours: this share of the time of all GPUs of a job, for this duration.
+    /// The cost as a share of the time, and in GPU-hours: this share of the time of all GPUs of the job, for
+    /// this duration.
     fn of(share: f64, error: f64, step: Option<Nanoseconds>, ranks: usize, since_s: f64) -> Self {
         Self {
             pct: 100.0 * share,
@@ -305,7 +306,7 @@ impl Finding {
         format!("{}; {}", self.evidence, self.advice)
     }
 
-    /// Who, where, what and the cost, in one line for [`evidence::headline::WIDTH`] columns.
+    /// The rank, the host, the problem and its cost, in one line for [`evidence::headline::WIDTH`] columns.
     pub fn headline(&self, job: Option<&Job>) -> String {
         let host = self.ranks.first().and_then(|&rank| Some(job?.rank(rank)?.host().as_str()));
         let line = self.evidence.headline(&self.ranks, host);
@@ -313,20 +314,21 @@ impl Finding {
         evidence::headline::joined(line, cost)
     }
 
-    /// What its evidence says beyond this headline; the GPUs of a hang have a sentence of their own.
+    /// The part of the evidence that this headline leaves out. The GPUs of a hang have a sentence of their
+    /// own.
     pub fn details(&self, headline: &str) -> String {
         self.evidence.details(headline)
     }
 
-    /// Whether it stops the job.
+    /// Whether the finding means that the job has stopped.
     pub fn stops_the_job(&self) -> bool {
         // A job that lost a rank makes no more progress than a hung one.
         matches!(self.kind, Kind::Exited | Kind::Hang)
     }
 }
 
-/// Digests of a rank, a second apart, after which a slow rank is detected: those over which FLOPs and
-/// lateness are summed if few collectives are timed, and the one before them.
+/// Number of digests of a rank, a second apart, after which a slow rank is detected: those over which FLOPs
+/// and arrival skew are summed if few collectives are timed, and the one before them.
 pub const WATCHED: u32 = 13;
 
 /// All findings of `job` at `now`, the worst first. Callers that ask every second keep an [`Examiner`].
@@ -336,16 +338,17 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
 
 /// Why a job makes no progress, if it makes none: a cheap part of [`examine`].
 pub fn stall(job: &Job, now: Moment) -> Option<Finding> {
-    // Ranks that lost another rank wait for it, which is no separate finding.
+    // Ranks that wait for a lost rank are no separate finding.
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
 }
 
-/// Whether the job makes no progress: a cheap part of [`is_stuck`]. One without a living rank is over.
+/// Whether the job makes no progress: a cheap part of [`is_stuck`]. A job without a living rank is over, so
+/// it does not hang.
 pub fn hangs(job: &Job, now: Moment) -> bool {
     job.living() > 0 && stall(job, now).is_some()
 }
 
-/// Whether the job makes no progress: by its findings, or if only a part of it is seen, because that part
+/// Whether the job makes no progress, by its findings. If only a part of the job is seen: whether that part
 /// hangs.
 pub fn is_stuck(job: &Job, findings: &[Finding]) -> bool {
     findings.iter().any(Finding::stops_the_job) || hang::part(job)

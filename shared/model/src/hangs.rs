@@ -1,5 +1,5 @@
-//! Where a collector saves a job that hung, or whose rank failed: one folder each, which `--replay` reads
-//! after the job and the collector are gone.
+//! The folders in which a collector saves jobs that hung, or whose rank failed: one folder for each.
+//! `--replay` reads a folder even after the job and the collector are gone.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -11,7 +11,7 @@ pub const RECORDING: &str = "recording.xpurec";
 /// The status of the job, as `xpu-top status --json` has it.
 pub const STATUS: &str = "status.json";
 
-/// The answer of NCCL's RAS service, as it came; absent if it gave none.
+/// The unchanged answer of NCCL's RAS service; absent if there was none.
 pub const RAS: &str = "ras.json";
 
 /// The folders' place: `~/.local/state/xpu-top/hangs`, by these variables.

@@ -1,7 +1,7 @@
-//! The hosts to watch: a hosts file or a list, in clusters' notation, to endpoints.
+//! The hosts to watch. Turns a hosts file or a list in the notation of clusters into endpoints.
 //!
-//! An invalid line causes a warning and is left out; the other lines still count. Among a thousand hosts one
-//! is always wrong.
+//! An invalid line causes a warning and is left out. The other lines still count, because among a thousand
+//! hosts one is always wrong.
 
 mod name;
 mod range;
@@ -17,7 +17,7 @@ use std::{
 
 use xpu_wire::endpoint::{BasePort, Endpoint};
 
-/// Hosts in total. The largest clusters have a third of it; a typo in a range has more.
+/// Largest number of hosts in total. The largest clusters have a third of it; a typo in a range gives more.
 const MOST_HOSTS: usize = 100_000;
 
 /// Largest hosts file that is read.
@@ -53,7 +53,7 @@ impl Hosts {
         Self { endpoints, warnings: Vec::new() }
     }
 
-    /// From a file of one host a line. `base` is for those without a port.
+    /// Reads a file with one host per line. `base` is for hosts without a port.
     pub fn from_file(path: &Path, base: BasePort) -> io::Result<Self> {
         let mut bytes = Vec::new();
         File::open(path)?.take(LARGEST_FILE).read_to_end(&mut bytes)?;
@@ -72,7 +72,7 @@ impl Hosts {
         hosts.done()
     }
 
-    /// From the text after `--hosts`: names with commas between them.
+    /// Reads the text after `--hosts`: names separated by commas.
     pub fn from_list(text: &str, base: BasePort) -> Self {
         let mut hosts = Gathering::default();
         hosts.take_names(text, base, || "--hosts".to_owned());

@@ -1,5 +1,4 @@
-//! The present state of a job: frames folded into one state, whichever host they came from and in whatever
-//! order.
+//! The present state of a job: frames are folded into one state, from any host and in any order.
 //!
 //! Pure: no clock, no network. The collector folds its own host's frames, the viewer those of all hosts, a
 //! replay those of a file, and all come to the same state.
@@ -43,30 +42,30 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// A rank that has not reported for this long while others have belongs to a former run, if the job now has
-/// fewer ranks.
+/// If the job now has fewer ranks, a rank that has not reported for this long, while others have, belongs to
+/// a former run.
 const GONE: Duration = Duration::from_mins(1);
 
 /// One job.
 #[derive(Debug)]
 pub struct Job {
     name: JobName,
-    /// Boxed: leaves of a tree that is filled in order are half empty.
+    /// Boxed, because leaves of a tree that is filled in order are half empty.
     ranks: BTreeMap<Rank, Box<RankView>>,
     joins: Joins,
     transfers: Transfers,
-    /// By host, by its collector's last report.
+    /// Per host, by its collector's last report.
     turned_away: BTreeMap<HostName, u32>,
     stacks: Stacks,
     records: Records,
     ras: Option<Box<RasReport>>,
-    /// Ends of failed ranks: may come before they are introduced.
+    /// Ends of failed ranks, which may arrive before the ranks are introduced.
     exits: BTreeMap<Rank, RankExit>,
     /// How far each host's clock is behind the most advanced one, and its value then.
     behind: BTreeMap<HostName, (Moment, Duration)>,
     /// Whether ranks may disagree on their number.
     mixed: bool,
-    /// When processes whose ranks others took were last heard, by the most advanced host's clock.
+    /// When processes whose ranks were taken by others were last heard, by the most advanced host's clock.
     replaced: Option<Moment>,
     revision: u64,
 }
@@ -118,7 +117,7 @@ impl Job {
         view.take_exit(self.exits.get(&digest.rank));
     }
 
-    /// A process whose GPUs have become ranks of their own is no rank by itself any more.
+    /// A process whose GPUs have become ranks of their own is no longer a rank itself.
     fn forget_undivided(&mut self, host: &HostName, info: &RankInfo) {
         let (process, pid) = (info.rank.process(), info.pid);
         let is_it = |view: &RankView| (view.host(), view.pid()) == (host, pid);
@@ -189,7 +188,7 @@ impl Job {
         self.revision += u64::from(self.ranks.len() != before);
     }
 
-    /// A repeated frame of a host says nothing new about its clock.
+    /// A repeated frame of a host gives no new information about its clock.
     fn hear_clock(&mut self, frame: &Frame, behind: Duration) {
         match self.behind.get_mut(&frame.host) {
             Some((said, _)) if *said >= frame.now => {}
@@ -219,7 +218,7 @@ impl Job {
         });
     }
 
-    /// `change` returns whether it was one.
+    /// `change` returns whether it changed anything.
     fn with_rank(&mut self, rank: Rank, change: impl FnOnce(&mut RankView) -> bool) {
         self.revision += 1;
         if let Some(view) = self.ranks.get_mut(&rank)
@@ -251,7 +250,7 @@ impl Job {
         self.ranks.get(&rank).map(Box::as_ref)
     }
 
-    /// As many as the ranks report; including those that were never seen.
+    /// The number that the ranks report, including ranks that were never seen.
     pub fn world_size(&self) -> u32 {
         self.views().map(RankView::world_size).max().unwrap_or(0)
     }
@@ -261,23 +260,23 @@ impl Job {
         self.processes().count() >= self.world_size() as usize
     }
 
-    /// One process with one GPU.
+    /// Whether the job is one process with one GPU.
     pub fn is_alone(&self) -> bool {
         self.world_size() == 1 && self.ranks.keys().all(|rank| rank.gpu().is_none())
     }
 
-    /// GPUs of the job, as far as they are known: one for each process that was not seen.
+    /// Number of GPUs of the job, as far as they are known; a process that was not seen counts as one.
     pub fn gpus(&self) -> usize {
         self.ranks.len().max(self.world_size() as usize)
     }
 
-    /// One rank of each process, that of its first GPU: the one that stands for it.
+    /// One rank of each process, which represents it: the rank of its first GPU.
     pub fn processes(&self) -> impl Iterator<Item = (Rank, &RankView)> {
         let mut last = None;
         self.ranks().filter(move |(rank, _)| last.replace(rank.process()) != Some(rank.process()))
     }
 
-    /// The rank by which this process is known, that of its first GPU.
+    /// The rank that represents this process: that of its first GPU.
     pub fn of_process(&self, process: Rank) -> Option<Rank> {
         self.ranks.keys().copied().find(|rank| rank.process() == process)
     }
@@ -303,7 +302,7 @@ impl Job {
         &self.transfers
     }
 
-    /// Living processes that claim ranks of this job which others hold.
+    /// Number of living processes that claim ranks of this job that other processes hold.
     pub fn turned_away(&self) -> u32 {
         self.turned_away.values().fold(0, |sum, more| sum.saturating_add(*more))
     }
@@ -323,7 +322,7 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// The median; the mean of the two middle values for an even number.
+/// The median; for an even number of values, the mean of the two middle ones.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     median_of(&mut values)
 }

@@ -1,8 +1,9 @@
 //! The state of jobs, folded from frames.
 //!
-//! [`job`] folds frames into the present state, [`status`] is that as a document, [`finding`] its problems,
-//! [`divergence`] the first difference between the NCCL calls of a hung job's ranks. [`ras`] compares what
-//! NCCL's RAS service says with that. [`stack`] merges the stacks of many ranks into one tree. [`baseline`] describes the normal state of an earlier run. [`hosts`]
+//! [`job`] folds frames into the present state, [`status`] turns that state into a document. [`finding`]
+//! finds the problems of a job, [`divergence`] the first difference between the NCCL calls of a hung job's
+//! ranks. [`ras`] compares the answers of NCCL's RAS service with xpu-top's own data. [`stack`] merges the
+//! stacks of many ranks into one tree. [`baseline`] describes the normal state of an earlier run. [`hosts`]
 //! parses host lists.
 //!
 //! Nothing here reads a clock or the network: time comes in as an argument.

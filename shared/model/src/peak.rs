@@ -2,9 +2,9 @@
 //!
 //! From NVIDIA's data sheets and architecture white papers of each model (V100, T4, A100, A30, A40, A10,
 //! H100, H200, GH200, L4, L40, L40S, DGX and HGX B200, GB200, Ampere GA102 and Ada AD102), without sparsity:
-//! where a sheet gives only the figure with sparsity, half of it. Boost clocks without a power limit: real
-//! GEMMs reach less. A model that is not listed has no peak, and figures based on it are unknown: no peak is
-//! guessed from a similar name.
+//! if a sheet gives only the figure with sparsity, half of it is used. The figures assume boost clocks
+//! without a power limit, so real GEMMs reach less. A model that is not listed has no peak, and figures based
+//! on it are unknown. No peak is guessed from a similar name.
 
 use xpu_wire::{
     datatype::DataType,
@@ -36,7 +36,7 @@ impl Precision {
         ("int8", Self::Int8),
     ];
 
-    /// For a GEMM; `None` if no tensor core or plain multiplier is known for it.
+    /// The precision of a GEMM; `None` if no tensor core or plain multiplier is known for it.
     pub fn of(shape: &GemmShape) -> Option<Self> {
         Some(match (shape.datatype, shape.compute) {
             (DataType::Float64 | DataType::Complex128, _) => Self::Float64,
@@ -93,8 +93,9 @@ const MODELS: [(&[&str], Row); 27] = [
     (&["RTX", "3090"],  [0.0, 35.6, 35.6, 71.0, 71.0, 0.0, 0.0, 284.0]),
 ];
 
-/// GB/s of all `NVLinks` of a GPU together, one way, from the same sheets: of models whose boards always link all their
-/// GPUs. Bridges between cards are an option, and the V100's boards link some pairs twice and others not at all.
+/// GB/s of all `NVLinks` of a GPU together, one way, from the same sheets: only for models whose boards
+/// always link all their GPUs. Bridges between cards are optional, and boards of the V100 link some pairs
+/// twice and others not at all.
 const LINKED: [(&[&str], f64); 9] = [
     (&["GB200"], 900.0),
     (&["B200"], 900.0),
@@ -126,13 +127,13 @@ impl<'a> Name<'a> {
         self.0.iter().any(|known| known.eq_ignore_ascii_case(word))
     }
 
-    /// Whether it is this model's and not a sibling's.
+    /// Whether the name is of this model, and not of a similar one.
     fn is(&self, model: &[&str]) -> bool {
         model.iter().all(|word| self.has(word)) && !OTHERS.iter().any(|word| self.has(word))
     }
 }
 
-/// Words that make a name another model's: laptops, larger and smaller siblings, and slices of a GPU.
+/// Words with which a name means another model: laptops, larger and smaller variants, and slices of a GPU.
 const OTHERS: [&str; 6] = ["MIG", "Laptop", "Ti", "D", "SUPER", "Mobile"];
 
 /// Peaks of one GPU.
@@ -166,7 +167,7 @@ impl Peaks {
         Ok(peaks)
     }
 
-    /// For the GPU with this CUDA name, unless overridden.
+    /// The peaks of the GPU with this CUDA name, unless overridden.
     #[must_use]
     pub fn or_of(self, device: &str) -> Self {
         let name = Name::of(device);

@@ -4,7 +4,7 @@ use xpu_wire::id::Rank;
 
 use crate::figure;
 
-/// Ranges named before the rest is only counted.
+/// Number of ranges that are named; the rest is only counted.
 const RANGES: usize = 6;
 
 /// `rank 5`, `ranks 0-3, 7`

@@ -1,8 +1,9 @@
-//! NCCL's RAS service as a second witness: its statements about a job, beside xpu-top's own records.
+//! NCCL's RAS service as a second source: its statements about a job, compared with xpu-top's own records.
 //!
-//! RAS counts, per communicator and rank, the collectives that the host has launched. So it can prove that a
-//! rank has not launched what the others have. It proves nothing about a collective that all have launched.
-//! Counts are compared by how far ranks are apart: RAS leaves out some collectives that the records have.
+//! RAS counts, per communicator and rank, the collectives that the rank has launched. So it can prove that a
+//! rank has not launched a collective that the others have launched. It proves nothing about a collective
+//! that all have launched. The differences between ranks are compared, not the counts, because RAS leaves out
+//! some collectives that the records have.
 //!
 //! Pure: no clock, no network.
 
@@ -22,27 +23,27 @@ use xpu_wire::{
 use crate::{figure, job::Job};
 use own::Own;
 
-/// Ranks without progress for this long have launched what they will launch: both counts are of one state.
+/// Ranks without progress for this long launch nothing more, so both counts describe the same state.
 const STALLED: Duration = Duration::from_secs(3);
 
-/// Statements that are kept: a job may have thousands of communicators.
+/// Number of statements that are kept: a job may have thousands of communicators.
 const STATEMENTS: usize = 64;
 
-/// What RAS says, and what xpu-top says to each of it.
+/// The statements of RAS, each with that of xpu-top.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Witness {
     pub verdict: Verdict,
-    /// The differences between the two first, then those between ranks.
+    /// First the differences between RAS and xpu-top, then those between ranks.
     pub statements: Vec<Statement>,
-    /// Statements beyond those.
+    /// Number of further statements.
     pub more: usize,
 }
 
-/// Both words together.
+/// The result of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// One statement at least differs.
+    /// At least one statement differs.
     Differs,
     Agrees,
     /// The job makes progress, or xpu-top has no counts of these ranks.
@@ -50,11 +51,11 @@ pub enum Verdict {
     NoAnswer,
 }
 
-/// One statement of RAS, and that of xpu-top about the same.
+/// One statement of RAS, and that of xpu-top about the same matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Statement {
     pub about: About,
-    /// As xpu-top shows it; empty if it is about all.
+    /// The communicator as xpu-top shows it; empty if the statement is about all.
     pub communicator: String,
     /// The program's name for it; empty if it has none.
     pub name: String,
@@ -63,7 +64,7 @@ pub struct Statement {
     pub ranks: Vec<Rank>,
     pub ras: String,
     pub xpu_top: Option<String>,
-    /// `None` if xpu-top cannot say.
+    /// Whether xpu-top agrees; `None` if it has no data.
     pub agrees: Option<bool>,
 }
 
@@ -72,15 +73,15 @@ pub struct Statement {
 pub enum About {
     /// Collectives that ranks have launched.
     Counts,
-    /// Ranks of which RAS has no data.
+    /// Ranks about which RAS has no data.
     Missing,
     /// Errors of NCCL.
     Error,
-    /// Communicators that some ranks end or abort.
+    /// Communicators that some ranks destroy or abort.
     Ending,
     /// A communicator that only one of the two knows.
     Unknown,
-    /// Collectives that only one of the two counts, on all ranks alike.
+    /// Collectives that only one of the two counts, equally on all ranks.
     LeftOut,
     /// How complete the answer is.
     Answer,
@@ -109,12 +110,12 @@ impl Statement {
 }
 
 impl Witness {
-    /// What RAS last said of the job; `None` if it was never asked.
+    /// The last statements of RAS about the job; `None` if it was never asked.
     pub fn of(job: &Job) -> Option<Self> {
         job.ras().map(|report| Self::compare(report, job))
     }
 
-    /// RAS was not asked, or has not answered.
+    /// The result if RAS was not asked, or has not answered.
     pub fn unanswered(why: &str) -> Self {
         let statement = Statement::of(About::Answer, format!("no answer: {why}"));
         Self { verdict: Verdict::NoAnswer, statements: vec![statement], more: 0 }
@@ -129,13 +130,13 @@ impl Witness {
         for one in &report.communicators {
             *named.entry(one.id).or_default() += 1;
         }
-        // If two communicators have the same hash, it is not known which is which.
+        // If two communicators have the same hash, they cannot be distinguished.
         let mine = |id: CommunicatorId| own.get(&id).filter(|_| named.get(&id) == Some(&1));
         let (mut statements, mut are_compared) = (Vec::new(), true);
         for one in &report.communicators {
             let (said, is_compared) = of_one(one, mine(one.id), job, is_stuck);
             statements.extend(said);
-            // A single rank has no other to be compared with.
+            // A single rank has no other with which to be compared.
             are_compared &= is_compared || one.ranks.len() < 2;
         }
         let deviates = statements.iter().any(|one| one.about == About::Counts);
@@ -176,7 +177,7 @@ fn is_stuck(job: &Job) -> bool {
     living().next().is_some() && living().all(|(_, view)| view.stalled_for() >= STALLED)
 }
 
-/// Also whether xpu-top's own counts were compared.
+/// Also returns whether xpu-top's own counts were compared.
 fn of_one(one: &RasCommunicator, mine: Option<&Own>, job: &Job, is_stuck: bool) -> (Vec<Statement>, bool) {
     let (mut statements, is_compared) = counts::statements(one, mine, is_stuck);
     statements.extend(state::statements(one, mine, job));

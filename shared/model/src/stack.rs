@@ -1,8 +1,8 @@
-//! The stacks of all ranks as one tree: where they agree, and where one differs.
+//! The stacks of all ranks as one tree, which shows where they agree and where one differs.
 //!
-//! Pure. A root is a role that threads have on every rank (the main thread first), below it are frames,
-//! outermost first. Every node knows the ranks that are there and those that are not; where ranks differ, the
-//! fewest come first.
+//! Pure. A root is a role that threads have on every rank (the main thread first). Below it are frames,
+//! outermost first. Every node knows the ranks that are in it and those that are not. If ranks differ, the
+//! branch with the fewest ranks comes first.
 
 mod call;
 mod folded;
@@ -42,7 +42,7 @@ pub struct Node {
     pub missing: Ranks,
     /// Ranks with a thread that ends here.
     pub ends: Ranks,
-    /// Threads here, of all ranks.
+    /// Number of threads here, of all ranks.
     pub threads: usize,
     pub children: Vec<Node>,
 }

@@ -43,7 +43,7 @@ pub use rank::{RankStatus, rank_line, rank_status};
 pub use seen::NcclCalls;
 pub use stacks::StackStatus;
 
-/// Texts of blind spots passed on; ranks mostly have the same.
+/// Largest number of blind spots in a document; most ranks have the same ones.
 const BLIND: usize = 16;
 
 /// The document. Unknown figures are `null`, never zero.
@@ -62,14 +62,14 @@ pub struct Status {
     pub loss_not_finite: Vec<Rank>,
     /// Model FLOPs utilisation, the mean over the ranks with a known one: 0.4 is 40 %.
     pub mfu: Option<f64>,
-    /// Seconds since any rank's figures were current; absent while one's are.
+    /// Seconds since any rank's figures were current; absent while those of any rank are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figures_age_s: Option<f64>,
     /// What limits the job as a whole; `None` while too little is known.
     pub bound: Option<Bound>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
-    /// Their total cost; absent if no cost is known.
+    /// The total cost of the findings; absent if no cost is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Cost>,
     /// The first divergence between the ranks' NCCL calls; only once their records were read, as in a hang.
@@ -78,13 +78,13 @@ pub struct Status {
     /// Ended findings, newest first, as far as the history reaches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub came_and_went: Vec<Episode>,
-    /// Positions of all ranks; only once stacks were read.
+    /// Where all ranks are; only once stacks were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
     pub coverage: Coverage,
     /// Other jobs.
     pub other_jobs: Vec<JobName>,
-    /// Those of them without progress.
+    /// Those of the other jobs that make no progress.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_jobs_hang: Vec<JobName>,
 }
@@ -97,14 +97,15 @@ pub struct StepRange {
     /// A lower bound for ranks whose exact number is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<Step>,
-    /// Step time in milliseconds: elapsed time over the steps of the last half minute; the median over ranks.
+    /// Time per step over the last half minute, in milliseconds; the median over ranks.
     pub mean_ms: Option<f64>,
     /// Median and 99th percentile of the single steps of that time, in milliseconds; medians over ranks.
     pub p50_ms: Option<f64>,
     pub p99_ms: Option<f64>,
     /// The clock of single steps; if ranks differ, the host's.
     pub timed_by: Option<StepClock>,
-    /// The source of steps; if ranks differ, the less reliable: detected before optimizer before marked.
+    /// The source of steps. If ranks differ, the least reliable one: detected is less reliable than
+    /// optimizer, and optimizer less than marked.
     pub source: Option<StepSign>,
     /// The optimizer whose steps count as the program's, if that is the source.
     #[serde(default)]
@@ -121,7 +122,8 @@ pub enum StepSign {
     Optimizer,
     /// The hook: the program's launches repeat.
     Detected,
-    /// The same, and the step number is a lower bound: the steps before the first repetition are unknown.
+    /// The same, but the step number is a lower bound, because the steps before the first repetition are
+    /// unknown.
     DetectedLate,
 }
 
@@ -164,10 +166,10 @@ pub struct Coverage {
     pub lost_frames: u64,
     /// Operations that should have been timed and were not.
     pub untimed: u64,
-    /// Share of wall time the hook took from launching threads, the worst rank's, in percent.
+    /// Share of wall time that the hook took from launching threads, on the worst rank, in percent.
     pub overhead_pct: f64,
     /// The share of the ranks' timed collectives that every rank of the communicator reported, in percent:
-    /// bus bandwidth and lateness are of these alone. `None` while none was timed.
+    /// only these give bus bandwidth and arrival skew. `None` while none was timed.
     pub joined_pct: Option<f64>,
     /// The share of a GPU's busy time that is GEMMs or exposed communication, for the median rank, in
     /// percent; the rest is kernels that are not timed. `None` while a part is unknown.
@@ -175,11 +177,11 @@ pub struct Coverage {
     pub gpu_time_pct: Option<f64>,
     /// Requested hosts without data, and why.
     pub hosts_unreachable: Vec<UnreachableHost>,
-    /// Living ranks whose hook is off: they have no new figures.
+    /// Number of living ranks whose hook is off, and which therefore have no new figures.
     pub ranks_off: u32,
     /// The hooks' blind spots, each text once.
     pub blind: Vec<String>,
-    /// Living processes that claim ranks of this job which others hold.
+    /// Number of living processes that claim ranks of this job that other processes hold.
     pub turned_away: u32,
 }
 
@@ -304,7 +306,7 @@ pub fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.reduce(|sum, value| sum + value)
 }
 
-/// The optimizer that the first rank with one follows.
+/// The optimizer of the first rank that has one.
 pub fn optimizer(job: &Job) -> Option<String> {
     let mut followed = job.ranks().filter_map(|(_, view)| view.latest()).map(|digest| &digest.optimizer);
     followed.find(|name| !name.is_empty()).cloned()
@@ -316,14 +318,15 @@ pub fn ranks_off(job: &Job) -> usize {
     job.ranks().map(|(_, view)| view).filter(off).count()
 }
 
-/// The blind spots of a job's hooks, each text once; and whether its ranks number steps by different sources.
+/// The blind spots of a job's hooks, each text once; and a text if its ranks number steps by different
+/// sources.
 pub fn blind(job: &Job) -> Vec<String> {
     let texts = job.ranks().filter_map(|(_, view)| view.latest()).flat_map(|digest| &digest.blind);
     let hooks = texts.collect::<BTreeSet<_>>().into_iter().take(BLIND).cloned();
     different_sources(job).into_iter().chain(hooks).collect()
 }
 
-/// For example if only rank 0 calls `Tracer.step(n)`.
+/// For example, only rank 0 calls `Tracer.step(n)`.
 fn different_sources(job: &Job) -> Option<String> {
     let living = job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
     let mut ranks = [0, 0, 0];

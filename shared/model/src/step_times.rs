@@ -20,9 +20,9 @@ const REMEMBERED: usize = 3_600;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     pub at: Moment,
-    /// The furthest rank's.
+    /// The step of the rank that is furthest.
     pub step: Step,
-    /// The time of the last steps in milliseconds, of the median rank and of the slowest.
+    /// The step time in milliseconds, of the median rank and of the slowest.
     #[serde(rename = "median_ms")]
     pub median: f32,
     #[serde(rename = "worst_ms")]

@@ -18,7 +18,7 @@ const PREFIX: usize = 12;
 /// No rank: the frame is not a detail.
 const NOBODY: u32 = u32::MAX;
 
-/// Most bytes of a block on disk: zstd adds little to incompressible data.
+/// Largest size of a block on disk: zstd adds little to incompressible data.
 const LARGEST_STORED: usize = LARGEST_BLOCK + (LARGEST_BLOCK >> 8) + 1024;
 
 /// The content of a block. Blocks of unknown kinds are skipped: a newer program wrote them.
@@ -26,7 +26,7 @@ const LARGEST_STORED: usize = LARGEST_BLOCK + (LARGEST_BLOCK >> 8) + 1024;
 pub enum Kind {
     /// All frames except details.
     Overview,
-    /// Details of ranks: only read when a rank is selected.
+    /// Details of ranks, which are read only when a rank is selected.
     Detail,
     /// The positions of the blocks.
     Index,
@@ -59,7 +59,7 @@ pub struct Entry {
     /// Position of its header in the file.
     pub offset: u64,
     pub kind: Kind,
-    /// Bytes on disk after the header, and uncompressed.
+    /// Bytes on disk after the header, and bytes after decompression.
     pub stored: u32,
     pub raw: u32,
     pub frames: u32,
@@ -70,7 +70,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Size of its header, which precedes them.
+    /// Size of its header, which precedes the bytes on disk.
     pub fn header_bytes(&self) -> usize {
         HEADER
     }
@@ -94,7 +94,7 @@ impl Entry {
         bytes
     }
 
-    /// `None` if these bytes are not a block's header, or one with sizes that no recorder writes.
+    /// `None` if these bytes are not a block's header, or have sizes that no recorder writes.
     pub(super) fn decode(bytes: &[u8; HEADER], offset: u64) -> Option<Self> {
         if bytes[..4] != MAGIC || word(bytes, 4) != crc32fast::hash(&bytes[8..]) {
             return None;
@@ -181,7 +181,7 @@ impl Block {
         raw.extend(record.frame);
     }
 
-    /// Its frames in order of arrival. Ends early where a length leads beyond the block.
+    /// Its frames in order of arrival. Ends early if a length leads beyond the block.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let mut rest = &self.raw[..];
         std::iter::from_fn(move || {

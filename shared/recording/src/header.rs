@@ -12,7 +12,7 @@ use super::{MAGIC, VERSION, word};
 /// Bytes before the text: magic, version, two zeros, the text's length and its checksum.
 pub(super) const FIXED: usize = 20;
 
-/// Longest text: that of some thousand hosts.
+/// Longest text: enough for a few thousand hosts.
 pub(super) const LONGEST: usize = 1 << 20;
 
 /// What was recorded, when and by whom.
@@ -47,12 +47,13 @@ impl Header {
         bytes
     }
 
-    /// The length in the fixed part, if it is plausible.
+    /// The text's length from the fixed part, if it is plausible.
     pub(super) fn stated(fixed: &[u8; FIXED]) -> Option<usize> {
         Some(word(fixed, 12) as usize).filter(|&length| length <= LONGEST)
     }
 
-    /// `None` if the checksum does not match the text. Unknown lines come from a newer program.
+    /// `None` if the checksum does not match the text. Unknown lines are ignored, because they come from a
+    /// newer program.
     pub(super) fn decode(fixed: &[u8; FIXED], text: &[u8]) -> Option<Self> {
         if crc32fast::hash(text) != word(fixed, 16) {
             return None;

@@ -1,5 +1,5 @@
-//! The positions of the blocks: at the end of a file that was closed, and found by a search in one that was
-//! not.
+//! The positions of the blocks. A file that was closed has them at its end; in one that was not closed, a
+//! search finds them.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -88,7 +88,7 @@ pub(super) fn search(
         }
         let Some(entry) = next else { break };
         at = entry.end();
-        // An index here belongs to a file whose end was damaged.
+        // An index found here belongs to a file whose end was damaged.
         if entry.kind != Kind::Index {
             entries.push(entry);
         }
@@ -99,7 +99,7 @@ pub(super) fn search(
 /// The next whole block, by its header.
 fn next_block(source: &mut (impl Read + Seek), from: u64, length: u64) -> io::Result<Option<Entry>> {
     let mut at = from;
-    // A block usually begins where the one before ends: then only its header is read.
+    // A block usually begins where the previous one ends. Then only its header is read.
     let mut some = HEADER as u64;
     let mut chunk = vec![0; CHUNK];
     while at + HEADER as u64 <= length {

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Frames are in compressed blocks, at least one a second. A block carries its own length and checksums, so a
-//! file that was cut short is read up to its last whole block, and one that was damaged is read around the
-//! damage. The index at the end only saves a search for the blocks: without it they are found by their
-//! headers. Written data is never overwritten.
+//! file that was cut short can be read up to its last whole block, and a damaged file around the damage. The
+//! index at the end only saves a search for the blocks, which can also be found by their headers. Written
+//! data is never overwritten.
 
 mod block;
 mod header;
@@ -27,8 +27,8 @@ pub use reader::{Damage, Recording, RecordingError, Span};
 pub use ring::Ring;
 pub use writer::{Totals, Writer};
 
-/// First bytes of every recording. The first is not ASCII, the last ends a line: a transfer in text mode
-/// breaks it detectably.
+/// First bytes of every recording. The first byte is not ASCII and the last one ends a line, so damage by a
+/// transfer in text mode is detected.
 pub const MAGIC: [u8; 8] = *b"\x89xpurec\n";
 
 /// Version of the container. The frames carry their own.
@@ -37,7 +37,7 @@ pub const VERSION: u16 = 1;
 /// A block is closed when it holds this many bytes of frames, or after a second.
 const FULL: usize = 1 << 20;
 
-/// Most bytes a block may claim to hold: one frame of the largest size fits, and a hostile file cannot claim
+/// Largest size that a block may claim: one frame of the largest size fits, and a hostile file cannot claim
 /// more memory.
 pub const LARGEST_BLOCK: usize = 16 << 20;
 

@@ -1,4 +1,4 @@
-//! What a recording is read from: a file, or memory.
+//! The source from which a recording is read: a file, or memory.
 
 use std::{
     fs::File,
@@ -17,7 +17,7 @@ pub enum Media {
     Memory(Cursor<Arc<[u8]>>),
 }
 
-/// A position in a file that others read as well, each at its own.
+/// A position in a file that others read as well, each at a position of its own.
 #[derive(Debug)]
 pub struct Place {
     file: Arc<File>,
@@ -61,7 +61,7 @@ impl Read for Media {
 impl Seek for Media {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match (self, to) {
-            // A seek within the buffer reads nothing again.
+            // After a seek within the buffer, nothing is read again.
             (Self::File(file), SeekFrom::Start(to)) => {
                 let at = file.stream_position()?;
                 file.seek_relative(to.wrapping_sub(at).cast_signed())?;

@@ -11,17 +11,17 @@ use xpu_wire::{
 
 use super::{FULL, Kind, Record, SealedBlock, block::Block};
 
-/// Most recorded time that is lost if the recorder is killed.
+/// Longest recorded time that is lost if the recorder is killed.
 const OLD: Duration = Duration::from_millis(900);
 
-/// Frames are stamped on arrival, by several threads: one may come after a later one.
+/// Several threads stamp frames on arrival, so a frame may come after a later one, at most by this.
 const OVERTAKEN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct Packer {
     overview: Open,
     detail: Open,
-    /// Time in a recording never runs backwards, and never stops, whatever the clock does.
+    /// The latest time in the recording. It never runs backwards and never stops, whatever the clock does.
     latest: Moment,
     /// How far the clock has been set back since the begin.
     set_back: Duration,
@@ -62,8 +62,8 @@ impl Packer {
         self.push_encoded(at, subject(frame), &codec::encode(frame))
     }
 
-    /// The same for encoded bytes. Bytes that are not a whole frame, or that are larger than any part
-    /// accepts, are refused.
+    /// The same for encoded bytes. Bytes are refused if they are no whole frame, or larger than any part
+    /// accepts.
     pub fn push_encoded(
         &mut self,
         at: Moment,

@@ -10,7 +10,7 @@ use xpu_wire::unit::Moment;
 
 use super::{Block, Entry, Header, Kind, MAGIC, VERSION, header, index, media::Media};
 
-/// Damaged places that are listed one by one.
+/// Number of damaged places that are listed one by one.
 const LISTED: usize = 1024;
 
 /// An open recording.
@@ -90,7 +90,7 @@ impl Recording {
         let mut text = vec![0; Header::stated(&fixed).unwrap_or(0)];
         let whole = read_up_to(&mut source, &mut text)? == text.len();
         let known = if whole { Header::decode(&fixed, &text) } else { None };
-        // The blocks have everything that is shown, even without the header's text.
+        // The blocks contain all shown data, even without the header's text.
         let begin = header::FIXED as u64 + if known.is_some() { text.len() as u64 } else { 0 };
         let closed = index::read(&mut source, begin, length);
         let is_closed = closed.is_some();
@@ -129,7 +129,7 @@ impl Recording {
         self.is_closed
     }
 
-    /// Damage found so far: some is only found when it is read.
+    /// Damage found so far. Some damage is found only when it is read.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -157,7 +157,7 @@ impl Recording {
     }
 }
 
-/// Fills as much of `bytes` as there is.
+/// Fills as much of `bytes` as the source has.
 fn read_up_to(source: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut had = 0;
     while had < bytes.len() {

@@ -1,4 +1,4 @@
-//! The last minutes of a job in memory: blocks as they would be in a file; the oldest are dropped.
+//! The last minutes of a job in memory, as blocks like those of a file. The oldest blocks are dropped.
 
 use std::{collections::VecDeque, io, time::Duration};
 
@@ -37,7 +37,7 @@ impl Ring {
         self.blocks.iter()
     }
 
-    /// The blocks of the time `long` before the last frame.
+    /// The blocks of the period `long` before the last frame.
     pub fn since(&self, long: Duration) -> Vec<SealedBlock> {
         let last = self.blocks.iter().map(|block| block.entry.last).max().unwrap_or_default();
         self.blocks.iter().filter(|block| last.since(block.entry.last) <= long).cloned().collect()

@@ -35,7 +35,7 @@ fn arrivals(seconds: u64) -> Vec<(Moment, Frame)> {
     all
 }
 
-/// A recorder's file of them; and the end of each block.
+/// The file that a recorder writes of these arrivals, and the end of each block.
 fn written(arrivals: &[(Moment, Frame)], close: bool) -> (Vec<u8>, Vec<u64>) {
     let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
     let mut packer = Packer::default();
@@ -130,7 +130,7 @@ fn a_flipped_bit_costs_one_block_and_is_reported() {
             let mut broken = bytes.clone();
             broken[byte as usize] ^= 1 << (bit % 8);
             let Ok(mut recording) = open(&broken) else {
-                // Only magic and version decide whether it is a recording.
+                // Only the magic bytes and the version decide whether it is a recording.
                 assert!(byte < 10, "bit {bit}");
                 continue;
             };
@@ -158,7 +158,7 @@ fn what_is_no_recording_is_reported_with_what_to_do() {
     assert!(Recording::open_file(std::path::Path::new("/")).unwrap_err().to_string().contains("directory"));
 }
 
-/// No claim of a header makes the reader allocate more memory than a block may have.
+/// Whatever a header claims, the reader allocates no more memory than a block may have.
 #[test]
 fn a_block_that_says_it_is_huge_is_no_block() {
     let packed = zstd::bulk::compress(&vec![0; LARGEST_BLOCK + 1], 1).unwrap();

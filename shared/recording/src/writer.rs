@@ -14,7 +14,7 @@ pub struct Writer<W> {
     totals: Totals,
 }
 
-/// What was written so far.
+/// Totals of the data written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub frames: u64,
@@ -33,8 +33,8 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, offset, entries: Vec::new(), totals: Totals { bytes: offset, ..Totals::default() } })
     }
 
-    /// Writes a whole block. After an error the file is whole up to the block before, and nothing more may be
-    /// written.
+    /// Writes a whole block. After an error, the file is valid up to the previous block, and nothing more may
+    /// be written.
     pub fn write(&mut self, block: &SealedBlock) -> io::Result<()> {
         self.out.write_all(&block.bytes)?;
         let entry = Entry { offset: self.offset, ..block.entry };

@@ -2,8 +2,8 @@
 //!
 //! A frame is a header of 12 bytes (magic, version, kind, length) and a payload in bincode's standard
 //! configuration. bincode is no longer maintained (3.0.0 is only a notice), so it is pinned, kept inside this
-//! file, and always given a limit: without a limit, a hostile length makes it allocate. postcard would
-//! replace it, under a new version number.
+//! file, and always given a limit: without a limit, a hostile length makes it allocate. If it must be
+//! replaced, postcard takes its place, under a new version number.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -113,7 +113,7 @@ fn payload<T: Serialize>(frame: &Frame, body: &T, bytes: &mut Vec<u8>) {
         .expect("a Vec takes every byte and these types have no unsupported shapes");
 }
 
-/// A frame from untrusted bytes: never panics, never allocates more than [`LARGEST_FRAME`] for them.
+/// Decodes a frame from untrusted bytes. Never panics, and never allocates more than [`LARGEST_FRAME`].
 pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
     let header: &[u8; HEADER] = bytes.first_chunk().ok_or(DecodeError::Foreign)?;
     if header[..4] != MAGIC {

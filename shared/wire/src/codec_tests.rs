@@ -87,7 +87,7 @@ fn record(function: &str) -> RankRecord {
     }
 }
 
-/// Frames of a capture of a time instead of steps.
+/// Frames of a capture that covers a period instead of steps.
 fn of_a_time() -> Vec<Frame> {
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
     vec![

@@ -56,7 +56,7 @@ impl Operation {
 
     /// Message size of the operation as nccl-tests defines it (S), from the count given to the call.
     ///
-    /// Operations whose count is that of one rank's part move one part per rank: S is the whole.
+    /// The count of some operations is that of one rank's part. Their S is the sum of the parts of all ranks.
     #[inline]
     pub fn message_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
         let one = count.saturating_mul(element_bytes);
@@ -68,7 +68,7 @@ impl Operation {
         }
     }
 
-    /// The factor from algorithm bandwidth to bus bandwidth, which can be compared with the hardware's rate
+    /// Bus bandwidth divided by algorithm bandwidth. Bus bandwidth can be compared with the hardware's rate
     /// for any number of ranks (nccl-tests, doc/PERFORMANCE.md).
     pub fn bus_factor(self, ranks: u32) -> f64 {
         self.factor_of(Self::part_of_others(ranks))
@@ -103,8 +103,8 @@ impl Operation {
         self.bus_bytes_of(self.message_bytes(count, element_bytes, ranks), Self::part_of_others(ranks))
     }
 
-    /// Bytes over the bus from [`Self::message_bytes`] and a stored [`Self::part_of_others`], which saves a launch
-    /// the division.
+    /// The same from [`Self::message_bytes`] and a stored [`Self::part_of_others`], so that a launch needs no
+    /// division.
     #[inline]
     pub fn bus_bytes_of(self, message_bytes: u64, part_of_others: f64) -> u64 {
         if part_of_others <= 0.0 {

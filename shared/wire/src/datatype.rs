@@ -89,7 +89,7 @@ impl DataType {
         }
     }
 
-    /// As the ledger keeps it.
+    /// The byte that the ledger stores for it.
     pub(crate) fn to_byte(self) -> u8 {
         let named = NAMED.iter().position(|&named| named == self);
         match (named, self) {
@@ -105,8 +105,8 @@ impl DataType {
         named.unwrap_or_else(|| Self::Other(byte.wrapping_sub(NAMED.len() as u8)))
     }
 
-    /// Whether it is a pair of numbers. Of the types without a name here, these are the complex halves and
-    /// integers of matrices.
+    /// Whether an element is a complex number, so a pair of numbers. The listed numbers are cuBLAS's complex
+    /// halves and complex integers, which have no name here.
     pub(crate) fn is_complex(self) -> bool {
         match self {
             Self::Complex64 | Self::Complex128 => true,

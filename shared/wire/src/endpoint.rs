@@ -83,8 +83,8 @@ pub mod variable {
         pub local_rank: &'static str,
     }
 
-    /// The first launcher whose rank is set counts. The inner ones come first: Slurm sets its variables also in
-    /// the shell, and on the hosts, in which torchrun or mpirun starts the ranks.
+    /// The first launcher whose rank variable is set is used. Inner launchers come first, because Slurm also
+    /// sets its variables in the shell, and on the hosts, where torchrun or mpirun starts the ranks.
     pub const LAUNCHERS: [Launcher; 9] = [
         launcher("RANK", "WORLD_SIZE", "LOCAL_RANK"),
         launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -160,7 +160,8 @@ pub fn host_name() -> crate::id::HostName {
     crate::id::HostName(if short.is_empty() { "localhost".to_owned() } else { short.to_owned() })
 }
 
-/// How `xpu-top run --gpu-core` names the pipe and the file of a process's GPU core dump, before its number.
+/// Prefixes of the names that `xpu-top run --gpu-core` gives to the pipe and the file of a process's GPU core
+/// dump. The process id follows.
 pub const GPU_PIPE: &str = "gpu-pipe.";
 pub const GPU_CORE: &str = "gpu-core.";
 

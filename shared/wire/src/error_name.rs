@@ -19,7 +19,7 @@ pub fn is_lasting(function: &str, code: i32) -> bool {
     of_cuda && matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719)
 }
 
-/// Whether it is no failure: a negative answer to a query (`cudaErrorNotReady`), a call in progress
+/// Whether the code is no failure: a negative answer to a query (`cudaErrorNotReady`), a call in progress
 /// (`ncclInProgress`), and codes that libraries provoke to choose an algorithm.
 pub fn is_answer(function: &str, code: i32) -> bool {
     match code {

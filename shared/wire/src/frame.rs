@@ -1,7 +1,7 @@
 //! All messages between the parts. [`crate::codec`] turns a frame into bytes.
 //!
-//! Counts are totals since the rank started, so that a lost frame loses resolution and never a count;
-//! histograms and samples are of the interval the frame covers.
+//! Counts are totals since the rank started, so a lost frame costs resolution but no count. Histograms and
+//! samples cover the interval of the frame.
 
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +88,7 @@ pub enum Body {
     Hello(RankInfo),
     /// Worker to collector, once a second: its activity.
     Summary(Summary),
-    /// Worker to collector: how its NCCL calls are seen.
+    /// Worker to collector: how the hook sees its NCCL calls.
     Nccl(NcclReport),
     /// Worker to collector: an orderly end.
     Goodbye,
@@ -114,7 +114,7 @@ pub enum Body {
     Digest(HostDigest),
     /// Collector to viewers, topic `<job>/r/<rank>`: a rank's full summary.
     Detail(RankDetail),
-    /// Collector to viewers, topic `<job>/r/<rank>`: how a rank's NCCL calls are seen.
+    /// Collector to viewers, topic `<job>/r/<rank>`: how the hook sees a rank's NCCL calls.
     NcclDetail(RankNccl),
     /// Collector to viewers, topic `<job>/e`.
     Event(Event),
@@ -122,8 +122,8 @@ pub enum Body {
     Exit(RankExit),
     /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that wait for the CPU.
     Cpu(HostCpu),
-    /// Collector to viewers, topic `<job>/e`, every five seconds, and before a snapshot: what the ranks' hosts
-    /// do.
+    /// Collector to viewers, topic `<job>/e`, every five seconds, and before a snapshot: how the threads of
+    /// the ranks spend their time.
     Times(HostTimes),
     /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that work on their CPU and make
     /// no progress.
@@ -143,14 +143,14 @@ pub enum Body {
     KinetoPart(KinetoPart),
     /// Collector to viewer, in answer to [`Request::Sample`]: sampled Python stacks of a rank.
     PythonSamples(PythonSamples),
-    /// In a file only: what a capture was asked to record.
+    /// In a file only: the request of a capture.
     CaptureSheet(CaptureSheet),
-    /// In a file only: the same for a time instead of steps.
+    /// In a file only: the request of a capture of a period instead of steps.
     TimedCaptureSheet(TimedCaptureSheet),
 }
 
 impl Body {
-    /// What a capture was asked to record, if this frame contains it: steps, or a time.
+    /// The request of a capture (steps, or a period), if this frame contains it.
     pub fn as_capture_sheet(&self) -> Option<(&CaptureSheet, Option<CaptureWindow>)> {
         match self {
             Self::CaptureSheet(sheet) => Some((sheet, None)),
@@ -203,16 +203,16 @@ pub enum Command {
     Enable(bool),
     /// Record every operation of some steps.
     Capture(CaptureOrder),
-    /// Stop recording them: no viewer wants them any more.
+    /// Stop this capture: no viewer wants it any more.
     EndCapture(u64),
-    /// Record every operation during a time.
+    /// Record every operation during a period.
     CaptureTime(CaptureOrder, CaptureWindow),
 }
 
 /// Viewer to collector.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// Send a [`HostSnapshot`]. Also the sign of life in both directions.
+    /// Send a [`HostSnapshot`]. Request and answer also show each side that the other one is alive.
     Snapshot,
     /// Switch the hooks of a job on or off.
     Enable { job: JobName, on: bool },
@@ -235,10 +235,11 @@ pub enum Request {
     /// most the last
     /// `most` calls of each.
     Records { job: JobName, ranks: Vec<Rank>, most: u32 },
-    /// As `Capture`, for a time instead of steps.
+    /// Same as `Capture`, for a period instead of steps.
     CaptureTime { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: CaptureWindow },
-    /// As `Stacks` with native frames, and with the kernels on the GPUs of these ranks ([`ThreadStack::is_gpu`]).
-    /// Reading them ends what runs there and mostly the rank, so a rank that still advances is refused.
+    /// Same as `Stacks` with native frames, and also with the kernels on the GPUs of these ranks
+    /// ([`ThreadStack::is_gpu`]). Reading them ends the kernels there and mostly the rank, so the request is
+    /// refused for a rank that still advances.
     GpuStacks { job: JobName, ranks: Vec<Rank> },
     /// Sample the Python stacks of these ranks of a job on this host during a capture; of all its ranks if none
     /// is named. The samples come as [`PythonSamples`] when the rank has recorded its steps.

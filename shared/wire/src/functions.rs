@@ -7,7 +7,7 @@ use crate::endpoint::variable;
 pub const FUNCTIONS: usize = 1024;
 const LONGEST: usize = 256;
 
-/// Names between two `@`: a module, then what is in it.
+/// Number of parts separated by `@`: a module, then names within it.
 const PARTS: std::ops::RangeInclusive<usize> = 2..=8;
 
 /// The module of a name without a module: the main script, as in xpu-timer.
@@ -77,7 +77,7 @@ fn is_function(form: &str) -> bool {
         letters.next().is_some_and(|first| first == '_' || first.is_alphabetic())
             && letters.all(|letter| letter == '_' || letter.is_alphanumeric())
     };
-    // A module's name has dots in it.
+    // Only a module's name may contain dots.
     let mut parts = form.split('@');
     form.len() <= LONGEST
         && PARTS.contains(&parts.clone().count())

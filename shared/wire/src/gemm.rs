@@ -21,7 +21,7 @@ pub struct GemmShape {
 }
 
 impl GemmShape {
-    /// 2·batch·m·n·k real operations; a complex multiply-add counts as four, also if it is computed with
+    /// 2·batch·m·n·k real operations; a complex multiply-add counts as four, even if it is computed with
     /// three.
     pub fn flops(&self) -> f64 {
         let complex = if self.datatype.is_complex() { 4.0 } else { 1.0 };

@@ -15,7 +15,7 @@ use crate::unit::Nanoseconds;
 
 pub use encoding::BadHistogram;
 
-/// An hour. A single operation that takes longer is a hang, not a duration; longer values count as this.
+/// One hour. Longer values count as this one: a single operation that takes longer is a hang, not a duration.
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// Two significant digits: each power of two above 256 is cut into 2^7 buckets of equal width, so that quantiles are within 1 %.
@@ -127,7 +127,7 @@ impl Histogram {
             below = below.saturating_add(bucket.count);
             below >= wanted
         };
-        // The sum, as a float, may be rounded up beyond itself.
+        // Rounding may make the total, as a float, larger than it is.
         let bucket = self.buckets.iter().find(reaches).or_else(|| self.buckets.last())?;
         Some(Nanoseconds(if quantile <= 0.0 { bucket.lowest() } else { bucket.highest() }))
     }

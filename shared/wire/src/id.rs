@@ -79,7 +79,7 @@ impl Rank {
         Self(self.0 % Self::WORLD)
     }
 
-    /// Whether it is the next number after another: ranks of GPUs have none.
+    /// Whether it is the next number after `other`; never for ranks of single GPUs.
     pub fn follows(self, other: Self) -> bool {
         self.gpu().is_none() && other.gpu().is_none() && other.0.checked_add(1) == Some(self.0)
     }
@@ -105,7 +105,7 @@ impl PartialOrd for Rank {
 impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.gpu() {
-            // As one text: it may be padded.
+            // The parts become one text, because it may be padded.
             Some(gpu) => f.pad(&format!("{}.{gpu}", self.process().0)),
             None => self.0.fmt(f),
         }
@@ -125,7 +125,7 @@ impl std::str::FromStr for Rank {
     }
 }
 
-/// In JSON a number, or for a GPU of several a text as `"0.1"`.
+/// In JSON a number, or a text such as `"0.1"` for one GPU of a process with several.
 impl Serialize for Rank {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.gpu() {
@@ -196,11 +196,11 @@ number_id! {
 pub struct DeviceUuid(pub [u8; 16]);
 
 impl fmt::Display for DeviceUuid {
-    /// As `nvidia-smi` writes it, without the `GPU-` or `MIG-` before it: the number alone does not
-    /// distinguish them.
+    /// As `nvidia-smi` writes it, but without the prefix `GPU-` or `MIG-`: the number does not show which one
+    /// it is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By hand: ten thousand ranks' UUIDs are written every second, and `{:02x}` takes a microsecond for
-        // one.
+        // Not with `{:02x}`, which takes a microsecond per UUID: ten thousand ranks' UUIDs are written every
+        // second.
         let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble & 15)]);
         let mut text = String::with_capacity(36);
         for (at, byte) in self.0.iter().enumerate() {
@@ -241,9 +241,10 @@ impl JobName {
     /// Longest name on the wire; it becomes part of a topic.
     pub const LONGEST: usize = 128;
 
-    /// The name with everything but letters, digits, `.`, `_`, `:` and `-` made `_`, and cut to [`Self::LONGEST`].
+    /// The name, cut to [`Self::LONGEST`]. `_` replaces each character other than letters, digits, `.`, `_`,
+    /// `:` and `-`.
     ///
-    /// `/` would end the job's part of a topic, and a name of control characters would reach a terminal.
+    /// `/` would end the job's part of a topic, and control characters would reach a terminal.
     pub fn cleaned(text: &str) -> Self {
         let cleaned: String = text
             .chars()

@@ -114,8 +114,8 @@ impl Ledger {
 /// The lower half of a word.
 const HALF: u64 = u32::MAX as u64;
 
-/// PyTorch's profiler count. Kineto starts a trace by this count, which is of optimizer calls and so differs
-/// from the step number.
+/// The step count of PyTorch's profiler, by which Kineto starts a trace. It counts optimizer calls, so it
+/// differs from the step number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoCount {
     /// The step of the call counted last, by its number at completion.

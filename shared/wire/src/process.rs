@@ -1,7 +1,7 @@
 //! Whether a process still lives, as the kernel reports it.
 //!
-//! By start time and not by number alone: a pid is used again. Through `/proc` and not a pidfd: kernels
-//! before 5.3 are still in use on clusters.
+//! A process is identified by its start time as well as its pid, because pids are reused. It is looked up in
+//! `/proc`, not by a pidfd, because clusters still use kernels before 5.3.
 
 use std::{fs, os::unix::fs::MetadataExt as _};
 

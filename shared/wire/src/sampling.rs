@@ -1,9 +1,9 @@
 //! Which operations are timed: a fixed hash of the operation's number.
 //!
-//! A plain `number % 2^k` would alias with the training loop's period and time the same layer for ever. All
-//! ranks number a communicator's collectives alike and share the hash, so all of them time *the same*
-//! collective without communication; and because only the top bits decide, every operation timed at a coarse
-//! rate is timed at every finer one.
+//! A plain `number % 2^k` would alias with the training loop's period and always time the same layer. All
+//! ranks number a communicator's collectives in the same way and share the hash, so all of them time *the
+//! same* collective without communication. Only the top bits of the hash decide, so every operation timed at
+//! a coarse rate is timed at every finer rate too.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Rate(pub u8);
 impl Rate {
     /// Times everything.
     pub const EVERY: Self = Self(0);
-    /// At a coarser rate nothing would be timed for hours.
+    /// At a coarser rate, nothing would be timed for hours.
     pub const COARSEST: Self = Self(20);
     /// Times nothing, or one operation in centuries.
     pub const NEVER: Self = Self(63);
@@ -26,7 +26,7 @@ impl Rate {
         (n.is_power_of_two() && rate <= Self::COARSEST).then_some(rate)
     }
 
-    /// How many operations one timed operation stands for.
+    /// The number of operations that one timed operation represents.
     pub fn denominator(self) -> u64 {
         1 << self.0.min(63)
     }

@@ -198,14 +198,14 @@ impl Simulation {
         GEMM_TFLOPS * (0.995 + 0.01 * self.noise(rank, 0)) / self.slowdown(rank)
     }
 
-    /// All ranks wait for the slowest. A second holds whole steps.
+    /// All ranks wait for the slowest. A second contains a whole number of steps.
     fn step_time(&self) -> Nanoseconds {
         let worst = self.slow.iter().map(|&(_, factor)| factor).fold(1.0, f64::max);
         let least = STEP.seconds() * (1.0 + 0.71 * (worst - 1.0));
         Nanoseconds((1e9 / (1.0 / least).floor()) as u64)
     }
 
-    /// Of a step; GEMMs hide a tenth of its four collectives.
+    /// Exposed communication of a step: GEMMs hide a tenth of its four collectives.
     fn exposed(&self, rank: Rank) -> Nanoseconds {
         Nanoseconds(self.sample(rank, 0, self.slowdown(rank)).duration.0 * 4 * 9 / 10)
     }

@@ -79,7 +79,7 @@ enum Stage {
     Over(Error),
 }
 
-/// What the next byte belongs to.
+/// The part to which the next byte belongs.
 #[derive(Debug)]
 enum Reading {
     Greeting(Greeting),
@@ -119,9 +119,9 @@ impl Dealer {
         })
     }
 
-    /// The next whole message of the peer, oldest first. Multipart messages are dropped, and those that
-    /// arrive while [`MESSAGES`] wait, or [`MESSAGES_OF_LARGEST`] times the largest message in bytes:
-    /// [`Dealer::dropped`] counts them.
+    /// The next whole message of the peer, oldest first. Multipart messages are dropped. So are messages that
+    /// arrive while [`MESSAGES`] messages wait, or as many bytes as [`MESSAGES_OF_LARGEST`] of the largest
+    /// message. [`Dealer::dropped`] counts both.
     pub fn message(&mut self) -> Option<Vec<u8>> {
         let message = self.inbox.pop_front()?;
         self.inbox_bytes -= message.len();
@@ -139,7 +139,7 @@ impl Dealer {
     }
 
     /// Queues one single-part message behind the unsent bytes; the caller bounds their growth. Messages sent
-    /// before both sides are ready become unsent bytes at that moment; after an error nothing does.
+    /// before both sides are ready become unsent bytes once both are; after an error, no message does.
     pub fn send(&mut self, message: &[u8]) {
         match self.stage {
             Stage::Handshake => frame::write(Kind::Message { more: false }, message, &mut self.early),

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Action {
-    /// For actions that have keys; others come from outside, or take an argument.
+    /// The name of an action that has keys. Other actions come from outside, or take an argument.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {
             Self::Go(page) => page.name(),

@@ -24,7 +24,7 @@ impl App {
         let page = Page::ALL.into_iter().find(|page| page.name() == state.page && *page != Page::Rank);
         self.page = page.unwrap_or(self.page);
         let metric = Metric::called(&state.metric);
-        // The first page is where every screen begins, so it is no choice.
+        // Every screen begins with the first page, so this is no choice.
         let metric = metric.filter(|metric| *metric != Metric::default());
         self.maps = metric.map_or(self.maps, |metric| self.maps.showing(metric));
         self.sort = prompt_command::sort(&state.sort).unwrap_or(self.sort);

@@ -23,22 +23,23 @@ use super::{
     whereabouts::{self, Whereabouts},
 };
 
-/// Communicators that are computed; a job with more shows the first ones, those with a rank behind first.
+/// Number of communicators that are computed. A job with more shows only the first ones; those with a rank
+/// behind come first.
 const MOST: usize = 512;
 
-/// Communicators that are listed one by one; if there are more, those of one kind share a line.
+/// Number of communicators that are listed one by one. If there are more, those of one kind share a line.
 const ONE_BY_ONE: usize = 16;
 
-/// Ranks in a ranking of arrival skew.
+/// Number of ranks in a ranking of arrival skew.
 const RANKED: usize = 16;
 
-/// Those of a job.
+/// The communicators of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Communicators {
     pub lines: Vec<Communicator>,
-    /// All there are, the most frequent first.
+    /// All kinds, the most frequent first.
     pub kinds: Vec<Kind>,
-    /// Their number.
+    /// The number of communicators.
     pub total: usize,
 }
 
@@ -62,7 +63,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Collectives of one communicator.
+/// Range of entered collectives of one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entered {
     pub least: u64,
@@ -82,14 +83,14 @@ pub struct Communicator {
     pub ranks: Ranks,
     /// Collectives entered, by the rank that entered fewest and the one that entered most.
     pub entered: Entered,
-    /// Known to be done on all its ranks.
+    /// Collectives known to be done on all its ranks.
     pub completed: u64,
     /// Ranks for which others wait.
     pub behind: Ranks,
-    /// The last that any rank entered, and its bytes.
+    /// The last collective that any rank entered, and its bytes.
     pub last: Option<(Operation, u64)>,
     pub whereabouts: Whereabouts,
-    /// Milliseconds after the first rank, the latest rank first.
+    /// Arrival skew in milliseconds, the latest rank first.
     pub late: Vec<(Rank, f64)>,
     pub traffic: Vec<Traffic>,
 }
@@ -99,23 +100,23 @@ pub struct Communicator {
 pub struct Traffic {
     pub operation: Operation,
     pub bytes: u64,
-    /// Timed ones that the ranks still have.
+    /// Number of timed ones that the ranks still have.
     pub timed: usize,
     pub bus_gb_s: Option<f64>,
-    /// Median as the ranks saw it, waiting included.
+    /// Median duration as the ranks saw it, including waiting.
     pub duration: Option<Nanoseconds>,
 }
 
-/// A rank's line of a communicator.
+/// A rank in a communicator.
 struct Member<'a> {
     rank: Rank,
     view: &'a RankView,
     state: &'a CommunicatorState,
 }
 
-/// Those with waiting ranks first, then by size and use. With a filter, only those with a matching rank, and
-/// only matching ranks are listed. Figures are those of ranks with current figures. `every`: each
-/// communicator has a line, however many there are.
+/// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators with
+/// a matching rank are listed, and only matching ranks. Figures are those of ranks with current figures.
+/// `every`: each communicator has a line, however many there are.
 pub(super) fn of(
     job: &Job,
     meant: Option<&Ranks>,
@@ -174,7 +175,7 @@ pub(super) fn of(
     Communicators { lines, kinds, total }
 }
 
-/// Its kind: what it has in common with others.
+/// Its kind: the properties that it shares with others.
 fn likeness(members: &[Member<'_>]) -> (String, u32) {
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
     let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);
@@ -223,7 +224,7 @@ fn samples<'a>(member: &Member<'a>, id: CommunicatorId) -> impl Iterator<Item = 
     member.view.samples().filter(move |sample| sample.communicator == id)
 }
 
-/// By operation and size, the largest first.
+/// The traffic by operation and size, the largest first.
 fn traffic<'a>(
     job: &Job,
     id: CommunicatorId,
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(listed.lines[1].kind.as_ref().map(|kind| kind.count), Some(32));
         let every = of(job, None, |_| true, true);
         assert_eq!((every.lines.len(), every.total), (33, 33));
-        // The ranks of a filter alone are few.
+        // A filter leaves only few ranks.
         let meant: Ranks = (0..8).map(Rank).collect();
         assert_eq!(of(job, Some(&meant), |_| true, false).lines.len(), 5);
     }

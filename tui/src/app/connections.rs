@@ -8,7 +8,7 @@ use xpu_wire::{id::HostName, unit::Moment};
 #[derive(Debug)]
 pub struct Connections {
     links: BTreeMap<Endpoint, Link>,
-    /// Since when each has its state.
+    /// The moment since which each connection has its state.
     since: BTreeMap<Endpoint, Moment>,
     /// The hosts' own names, which may differ from the names given.
     names: BTreeMap<Endpoint, HostName>,
@@ -43,7 +43,7 @@ impl Connections {
         }
     }
 
-    /// The own name of the host there.
+    /// Notes the host's own name.
     pub fn call(&mut self, endpoint: Endpoint, name: HostName) {
         self.names.insert(endpoint, name);
     }
@@ -52,7 +52,7 @@ impl Connections {
         self.names.get(endpoint)
     }
 
-    /// Since when the connection has its state.
+    /// The time of the connection's last state change.
     pub fn since(&self, endpoint: &Endpoint) -> Option<Moment> {
         self.since.get(endpoint).copied()
     }

@@ -26,7 +26,7 @@ pub struct Files {
 pub enum Opened {
     #[default]
     Nothing,
-    /// It is being read.
+    /// The file is being read.
     Coming(PathBuf),
     Here(PathBuf, Result<Box<Summary>, String>),
 }
@@ -36,7 +36,7 @@ impl Files {
         self.listing.as_ref().map_or(&[], |listing| &listing.files)
     }
 
-    /// The selected one's index: the first, if none was chosen or the chosen one is gone.
+    /// The index of the selected file: the first one, if none was chosen or the chosen one is gone.
     pub fn at(&self) -> usize {
         let chosen = |path: &PathBuf| self.all().iter().position(|file| file.path == *path);
         self.selected.as_ref().and_then(chosen).unwrap_or(0)
@@ -50,7 +50,7 @@ impl Files {
         self.selected = self.all().get(index).map(|file| file.path.clone());
     }
 
-    /// Requests reading the folder, if it was not read just now.
+    /// Requests a reading of the folder, if it was not just read.
     pub(crate) fn due(&mut self, now: Moment) -> Option<Order> {
         let due = self.asked.is_none_or(|asked| now.since(asked) >= AGAIN || now < asked);
         due.then(|| {
@@ -59,7 +59,7 @@ impl Files {
         })
     }
 
-    /// Requests reading the selected file.
+    /// Requests a reading of the selected file.
     pub(crate) fn open(&mut self) -> Option<Order> {
         let path = self.selected()?.path.clone();
         self.opened = Opened::Coming(path.clone());

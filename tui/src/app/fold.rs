@@ -1,4 +1,4 @@
-//! Ranks of one group shown as one row: that of the worst.
+//! Shows the ranks of one group as one row: that of the worst rank.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use xpu_wire::{frame::CommunicatorState, id::CommunicatorId};
 
 use super::Row;
 
-/// What is folded.
+/// The folded item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fold {
     #[default]
@@ -22,13 +22,13 @@ pub enum Fold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
     pub name: String,
-    /// By their indices among the rows of the job view.
+    /// Their rows, as indices among the rows of the job view.
     pub rows: Vec<usize>,
     /// The worst of them.
     pub worst: usize,
 }
 
-/// Kinds of groups by communicators; in a job with more, names do not stand for kinds.
+/// Largest number of kinds of groups by communicators; in a job with more, names do not represent kinds.
 const KINDS: usize = 6;
 
 /// Runs of ranks in a group's name.
@@ -84,7 +84,7 @@ pub fn kinds(job: &Job, rows: &[Row], groups: Option<&Groups>) -> Vec<String> {
     }
 }
 
-/// In the order of the first rank of each.
+/// Groups, in the order of the first rank of each.
 fn bundled(rows: &[Row], mut name: impl FnMut(&Row) -> Option<String>) -> Vec<Bundle> {
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut bundles: Vec<Bundle> = Vec::new();
@@ -99,7 +99,7 @@ fn bundled(rows: &[Row], mut name: impl FnMut(&Row) -> Option<String>) -> Vec<Bu
     bundles
 }
 
-/// Groups that are of one kind: no rank is in two of them.
+/// Groups of one kind; no rank is in two of them.
 struct Family {
     name: String,
     groups: Vec<(String, Vec<usize>)>,
@@ -109,7 +109,8 @@ struct Family {
 /// distance between them.
 type Likeness = (String, u32, u32);
 
-/// By the ranks' communicators, except those of all ranks or of one, which fold nothing.
+/// The families by the ranks' communicators. Communicators of all ranks or of one rank are left out, because
+/// they fold nothing.
 fn families(job: &Job, rows: &[Row]) -> Vec<Family> {
     let world = job.world_size();
     let mut members: BTreeMap<CommunicatorId, (&CommunicatorState, Vec<usize>)> = BTreeMap::new();
@@ -130,7 +131,7 @@ fn families(job: &Job, rows: &[Row]) -> Vec<Family> {
     }
     let mut families: Vec<_> =
         alike.into_iter().filter_map(|(likeness, groups)| family(likeness, groups, rows, world)).collect();
-    // Those that hold most ranks first.
+    // Families that hold the most ranks come first.
     families.sort_by_key(|family| {
         std::cmp::Reverse(family.groups.iter().map(|(_, members)| members.len()).sum::<usize>())
     });
@@ -144,7 +145,7 @@ fn family(
     rows: &[Row],
     world: u32,
 ) -> Option<Family> {
-    // A rank in several groups belongs to the one that is used most.
+    // A rank in several groups belongs to the one with the most collectives.
     groups.sort_by_key(|(state, _)| std::cmp::Reverse(state.entered));
     let mut taken = vec![false; rows.len()];
     groups.retain(|(_, members)| {
@@ -167,7 +168,8 @@ fn family(
         (true, 0 | 1) => format!("groups of {size}"),
         (true, stride) => format!("groups of {size}, {stride} apart"),
     };
-    // Only groups whose size divides the job: other splits would fold it into parts that cannot be compared.
+    // Only groups whose size divides the job, because other splits would fold it into parts that cannot be
+    // compared.
     let divide = world.is_multiple_of(size);
     (groups.len() > 1 && divide).then(|| Family { name, groups: groups.into_iter().map(named).collect() })
 }
@@ -252,7 +254,7 @@ mod tests {
         assert_eq!(pairs[1], ("ranks 2-3".into(), vec![2, 3]));
     }
 
-    /// Two groups of three are split off from eight ranks: two ranks would be left over.
+    /// Two groups of three in eight ranks would leave two ranks over.
     #[test]
     fn groups_that_do_not_divide_the_job_are_not_offered() {
         let mut jobs = Jobs::default();

@@ -1,4 +1,4 @@
-//! GEMMs by shape over the watched ranks: the speed of each, and the ranks on which it is slow.
+//! GEMMs by shape, over the watched ranks: the speed of each shape, and the ranks on which it is slow.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ use crate::widget::scale::Scale;
 pub struct Gemms {
     shapes: Vec<Gemm>,
     pub(crate) order: Order<GemmColumn>,
-    /// By its shape, because lists are sorted again every second.
+    /// The selected entry, by its shape, because lists are sorted again every second.
     selected: Option<GemmShape>,
-    /// Watched ranks whose summary has arrived.
+    /// Number of watched ranks whose summary has arrived.
     pub(crate) heard: usize,
-    /// The second for which all this holds, since when its ranks are watched, and how many summaries had
-    /// arrived.
+    /// The second for which all this was computed, the time from which its ranks are watched, and the number
+    /// of summaries that had arrived.
     made: Option<(u64, Moment, usize)>,
 }
 
@@ -37,7 +37,7 @@ pub struct Gemms {
 #[derive(Clone, Debug)]
 pub struct Gemm {
     pub shape: GemmShape,
-    /// On all of them, since they started; how many of those were timed.
+    /// Number of GEMMs on all these ranks since they started, and number of timed ones.
     pub count: u64,
     pub timed: u64,
     /// Its share of the time of all shapes, by the timed ones.
@@ -48,7 +48,7 @@ pub struct Gemm {
     pub basis: Basis,
     /// The median share of each rank's GPU peak: 0.6 is 60 %.
     pub of_peak: Option<f64>,
-    /// Of all ranks together, since they are watched.
+    /// Durations on all ranks together, since they are watched.
     pub durations: Histogram,
 }
 
@@ -57,8 +57,8 @@ pub struct Gemm {
 pub enum Basis {
     /// FLOPs over time since each rank is watched, as on the overview.
     Watched,
-    /// All that were timed since the ranks started, because at most half of the ranks have timed one since they
-    /// are watched: the slowest of those few need not be the slowest of all.
+    /// All timed GEMMs since the ranks started. They are used if at most half of the ranks have timed one
+    /// while they were watched, because the slowest of those few need not be the slowest of all.
     Started,
 }
 
@@ -163,8 +163,8 @@ fn estimated_time(total: &GemmTotals) -> f64 {
 }
 
 impl Gemms {
-    /// Updates it once a second, because it goes through every shape of every rank, and when a rank was first
-    /// heard.
+    /// Updates the list once a second, because this goes through every shape of every rank; and when a rank
+    /// is first heard.
     pub(super) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
         self.heard = watched.heard(job);
         let making = (now.0 / 1_000_000_000, watched.since, self.heard);
@@ -183,7 +183,7 @@ impl Gemms {
         &self.shapes
     }
 
-    /// The selected one's index: the first, if none was chosen.
+    /// The index of the selected shape: the first one, if none was chosen.
     pub fn at(&self) -> usize {
         let chosen = |shape| self.shapes.iter().position(|gemm| gemm.shape == shape);
         self.selected.and_then(chosen).unwrap_or(0)

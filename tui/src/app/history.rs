@@ -1,8 +1,8 @@
 //! The figures of each rank in the last half hour, one byte per figure.
 //!
-//! The byte holds the distance of the rank from the median of that moment, finely near the median and
-//! coarsely far away; the median is kept exactly, once for all ranks. So noise stays noise, a rank that is a
-//! thousand times slower still has a value, and the bytes of one moment are enough to find its worst rank.
+//! The byte holds the rank's distance from the median of that moment: finely near the median, coarsely far
+//! away. The median itself is kept exactly, once for all ranks. So noise is not amplified, a rank that is a
+//! thousand times slower still has a value, and the bytes of one moment are enough to find the worst rank.
 
 use std::time::Duration;
 
@@ -24,30 +24,30 @@ pub const COLUMNS: usize = 360;
 const METRICS: usize = Metric::ALL.len();
 
 /// The scale reaches to the worst value that only a quarter of the moments exceed, so that a single pause
-/// does not make everything else look alike.
+/// does not make all other values look equal.
 const USUAL: f64 = 0.75;
 
-/// Redraws to wait for one with less work.
+/// Longest wait, in redraws, for a redraw with less work.
 const WAITS: u8 = 2;
 
 #[derive(Debug, Default)]
 pub struct History {
     job: JobName,
-    /// In the order of the job view's rows.
+    /// The ranks' tracks, in the order of the job view's rows.
     tracks: Vec<Track>,
     /// Column `n` is stored at `n % COLUMNS`.
     moments: Vec<Column>,
-    /// The last shown column, and the last second that was noted.
+    /// The last column, and the last second that was noted.
     last: Option<u64>,
     looked: u64,
-    /// Redraws that had enough other work.
+    /// Number of redraws that had enough other work.
     waited: u8,
 }
 
 #[derive(Debug)]
 struct Track {
     rank: Rank,
-    /// By metric, and in that by column.
+    /// The bytes, by metric and then by column.
     codes: Box<[u8]>,
 }
 
@@ -90,8 +90,8 @@ impl Code {
     const WAITS: u8 = 2;
     /// A value at the median.
     const MIDDLE: u8 = 129;
-    /// The number of fine steps on each side, with the logarithm of one; and the logarithm of a coarse step
-    /// beyond them.
+    /// The logarithm of a fine step, the number of fine steps on each side, and the logarithm of a coarse
+    /// step beyond them.
     const FINE: f64 = 0.01;
     const FINES: f64 = 60.0;
     const COARSE: f64 = 0.08;
@@ -122,7 +122,7 @@ impl Code {
         }
     }
 
-    /// From harmless to worst, of the ranks of one moment.
+    /// Order of the values of one moment, from harmless to worst.
     fn severity(self, worse: Worse) -> u16 {
         match self.0 {
             Self::UNKNOWN => 0,
@@ -142,7 +142,7 @@ impl Figures {
         Self { median, lowest, highest, whole, offset }
     }
 
-    /// The median; if most ranks of the job have none, a value of the size of the others'.
+    /// The median; if most ranks of the job have no value, a value of the size of the others'.
     fn reference(&self) -> f64 {
         let [median, highest] = [self.median, self.highest].map(|value| f64::from(value + self.offset));
         median.max(highest / 100.0)
@@ -155,8 +155,8 @@ impl History {
         self.first().zip(self.last()).unwrap_or((0, 0))
     }
 
-    /// Notes the ranks' figures at `now`, by the clock of their hosts; at most once a second, because it goes
-    /// through all ranks.
+    /// Notes the ranks' figures at `now`, by the clock of their hosts. Does so at most once a second, because
+    /// it goes through all ranks.
     pub(super) fn take(&mut self, job: &JobName, job_view: &JobView, now: Moment) {
         let second = now.0 / 1_000_000_000;
         if self.job != *job {
@@ -184,7 +184,7 @@ impl History {
             let known = column.figures[metric as usize].is_some();
             let figures = job_view.scale(metric).filter(|_| !job_view.is_frozen());
             let figures = figures.map(|scale| Figures::of(scale, job_view.whole(metric).unwrap_or(0.0)));
-            // Right after a jump back in time, less data is known than at that time.
+            // Right after a jump back in time, less data is known than was known at that time.
             if figures.is_none() && known {
                 continue;
             }
@@ -291,7 +291,7 @@ impl History {
         }
     }
 
-    /// From the worst to the best value in these columns.
+    /// The scale from the worst to the best value in these columns.
     pub fn scale(&self, metric: Metric, columns: impl Iterator<Item = u64>) -> Option<Scale> {
         let known: Vec<_> = columns.filter_map(|number| self.figures(metric, number)).collect();
         let latest = known.last()?;
@@ -334,13 +334,13 @@ fn highest(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The value that a quarter of them are below.
+/// The value that a quarter of the values are below.
 fn low_of(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(|a, b| b.total_cmp(a));
     at(&values)
 }
 
-/// The value that a quarter of them exceed.
+/// The value that a quarter of the values exceed.
 fn high_of(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     at(&values)

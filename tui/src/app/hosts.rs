@@ -21,7 +21,7 @@ use super::{
     order::{Order, Sortable},
 };
 
-/// Blind spots of one host's hooks, at most this many texts; its ranks mostly have the same.
+/// Largest number of blind spots of one host's hooks; most of its ranks have the same ones.
 const BLIND: usize = 4;
 
 #[derive(Debug, Default)]
@@ -44,13 +44,13 @@ pub struct Host {
     /// The state of the connection to it, and since when; `None` for a recording.
     pub link: Option<(Link, Duration)>,
     pub collector: Option<Collector>,
-    /// Its collector has another version than most.
+    /// Whether its collector has another version than most.
     pub differs: bool,
     /// Ranks of the shown job: all on this host, the living ones, and those that ended without a goodbye.
     pub ranks: Ranks,
     pub living: usize,
     pub died: usize,
-    /// Of other jobs.
+    /// Number of ranks of other jobs.
     pub others: usize,
     /// Time since its last report.
     pub age: Option<Duration>,
@@ -67,7 +67,7 @@ pub struct Host {
     pub off: usize,
     pub blind: Vec<String>,
     pub gpus: Gpus,
-    /// What it moves and computes, as last reported by its collector.
+    /// What the host moves and computes, as last reported by its collector.
     pub load: Option<HostLoadStatus>,
 }
 
@@ -75,9 +75,9 @@ pub struct Host {
 #[derive(Clone, Debug, Default)]
 pub struct Gpus {
     pub read: usize,
-    /// In degrees Celsius, and its rank.
+    /// The highest temperature in degrees Celsius, and the rank.
     pub hottest: Option<(u32, Rank)>,
-    /// Of all together, in watts.
+    /// Power of all GPUs together, in watts.
     pub power: Option<f64>,
     pub limit: Option<f64>,
     /// The ranks whose clocks are held down, with the reason.
@@ -89,7 +89,7 @@ pub struct Gpus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     Up,
-    /// It has not reported yet.
+    /// The host has not reported yet.
     #[default]
     Connecting,
     /// It reports, but has a problem.
@@ -99,7 +99,7 @@ pub enum Health {
     Down,
 }
 
-/// What the list can be sorted by.
+/// The columns by which the list can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostColumn {
     Health,
@@ -197,7 +197,8 @@ impl Host {
         };
     }
 
-    /// Ranks are missing. In a job that has ended in an orderly way, all are gone and none is missing.
+    /// Whether ranks are missing. In a job that has ended in an orderly way, all ranks are gone but none is
+    /// missing.
     pub fn misses_ranks(&self) -> bool {
         self.died > 0 || (self.living > 0 && self.living < self.ranks.len())
     }
@@ -206,7 +207,7 @@ impl Host {
         self.overhead.zip(self.budget).is_some_and(|(overhead, budget)| overhead > budget)
     }
 
-    /// Why the connection to it is down.
+    /// Why the connection to the host is down.
     pub fn why(&self) -> Option<&str> {
         match &self.link {
             Some((Link::Down { why }, _)) => Some(why),
@@ -255,7 +256,7 @@ impl Gpus {
 }
 
 impl Hosts {
-    /// Updates it once a second, because it goes through all ranks.
+    /// Updates the list once a second, because this goes through all ranks.
     pub(super) fn settle(
         &mut self,
         jobs: &Jobs,
@@ -281,7 +282,7 @@ impl Hosts {
         });
     }
 
-    /// A change of a connection is shown at once.
+    /// Makes the next redraw show a change of a connection at once.
     pub(crate) fn look_again(&mut self) {
         self.made = None;
     }

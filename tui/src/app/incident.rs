@@ -1,11 +1,11 @@
-//! The job hangs: the screen shows this by itself, until the user has acknowledged it.
+//! A hang of the job. The screen shows it by itself, until the user has acknowledged it.
 
 use xpu_model::finding::Finding;
 use xpu_wire::unit::Moment;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incident {
-    /// As last found.
+    /// The finding, as it was last found.
     pub finding: Finding,
     /// When it was seen first, by this machine's clock.
     pub since: Moment,
@@ -14,7 +14,7 @@ pub struct Incident {
 }
 
 impl Incident {
-    /// The incident after the present worst finding.
+    /// The incident after taking the present findings into account.
     pub(super) fn follow(known: Option<Self>, findings: &[Finding], now: Moment) -> Option<Self> {
         let standing = findings.iter().find(|finding| finding.stops_the_job());
         match (known, standing) {

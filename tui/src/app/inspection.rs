@@ -1,4 +1,4 @@
-//! All that is known of one rank, and of the ranks with which it can be compared.
+//! All known data of one rank, and of the ranks with which it can be compared.
 
 use xpu_model::{finding, job::Job, stack::Ranks, status::RankStatus};
 use xpu_wire::{
@@ -13,11 +13,11 @@ use super::{JobView, Metric};
 pub struct Inspection {
     pub status: RankStatus,
     pub info: Option<RankInfo>,
-    /// Its row, and the rows of the ranks with the same work, itself included.
+    /// Its row, and the rows of the ranks with the same work, including itself.
     pub row: usize,
     pub peers: Vec<usize>,
     pub memberships: Vec<Membership>,
-    /// It is new: figures that are unknown will still arrive.
+    /// Whether the rank is new, so that unknown figures will still arrive.
     pub is_new: bool,
     /// What its hook cannot see.
     pub blind: Vec<String>,
@@ -39,15 +39,15 @@ pub struct Membership {
     pub last: Option<(Operation, u64)>,
 }
 
-/// A figure of the rank beside those of its peers.
+/// A figure of the rank, compared with those of its peers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     pub this: Option<f64>,
     pub median: f64,
     pub worst: f64,
-    /// Whose that is.
+    /// The rank with that figure.
     pub of: Rank,
-    /// Whether this rank's is significantly worse than the median.
+    /// Whether the figure of this rank is significantly worse than the median.
     pub bad: bool,
 }
 

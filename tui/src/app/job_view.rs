@@ -1,7 +1,7 @@
 //! The view model of a job: computed once per redraw, not once per frame received.
 //!
-//! Of ten thousand ranks, a thousand report between two redraws. A rank's figures are computed again only
-//! when it has reported; figures over all ranks (order, scales) only when the job's revision changed.
+//! A thousand of ten thousand ranks report between two redraws. A rank's figures are computed again only when
+//! it has reported; figures over all ranks (order, scales) only when the job's revision changed.
 
 mod list;
 mod reckon;
@@ -31,23 +31,23 @@ use crate::widget::scale::Scale;
 #[derive(Debug, Default)]
 pub struct JobView {
     job: JobName,
-    /// The job's revision, the arrangement and the second for which all this holds.
+    /// The job's revision, the arrangement and the second for which the view was computed.
     made: Option<(u64, Arrangement, u64)>,
     rows: Vec<Row>,
     /// Where the next redraw continues with outdated figures.
     next: usize,
-    /// There are such.
+    /// Whether there are outdated figures.
     behind: bool,
-    /// The previous redraw left all of them to this one.
+    /// Whether the previous redraw left all outdated figures to this one.
     rested: bool,
-    /// This redraw has had enough work.
+    /// Whether this redraw has had enough work.
     pub(super) busy: bool,
     pub seats: Seats,
     /// The places of ranks on the maps, seen or not.
     seated: Option<(usize, u32)>,
-    /// The listed rows, or the worst row of each group; filtered ones are left out.
+    /// The listed rows, or the worst row of each group; rows that the filter excludes are left out.
     pub order: Vec<usize>,
-    /// How many of the listed rows come first because of a problem.
+    /// Number of listed rows that come first because of a problem.
     pub set_off: usize,
     /// The result of the filter, while there is one.
     pub sifted: Option<Sifted>,
@@ -55,7 +55,7 @@ pub struct JobView {
     pub bundles: Vec<Bundle>,
     /// The metric that decides which rank of a group is its worst.
     pub judge: Metric,
-    /// In the order of [`Metric::ALL`].
+    /// The scales, in the order of [`Metric::ALL`].
     scales: [Option<Scale>; Metric::ALL.len()],
     pub outlier: Option<Outlier>,
     pub findings: Vec<Finding>,
@@ -69,7 +69,7 @@ pub struct JobView {
     pub hosts: usize,
     pub steps: Option<(Step, Step)>,
     pub step_time: Option<Nanoseconds>,
-    /// The last known step time: in a hung job too, arrival skew is a share of a step.
+    /// The last known step time, because arrival skew is a share of a step even in a hung job.
     usual_step: Option<Nanoseconds>,
     /// The present or last pace of the job.
     pub headline: Headline,
@@ -87,22 +87,22 @@ pub struct JobView {
     pub since_step: Option<Duration>,
     /// Time since the last report of the job.
     pub age: Duration,
-    /// Ranks that report now, or have said goodbye.
+    /// Number of ranks that report now, or have sent a goodbye.
     pub heard: usize,
     /// The seen part of a communicator that is only partly seen, which is why its bandwidth is unknown.
     pub partly_seen: Option<PartlySeen>,
-    /// Living ranks whose hook is off.
+    /// Number of living ranks whose hook is off.
     pub ranks_off: usize,
     /// The hooks' blind spots.
     pub blind: Vec<String>,
-    /// Processes that claim ranks which other processes have.
+    /// Number of processes that claim ranks that other processes have.
     pub turned_away: u32,
     pub losses: Losses,
     /// Share of wall time that the hook took from launching threads, for the worst rank.
     pub overhead: f64,
     /// The shown rank, with its shapes and sizes.
     pub inspected: Option<Inspection>,
-    /// The rank and the job's revision for which it holds.
+    /// The rank and the job's revision for which the inspection was computed.
     inspection: Option<(Rank, u64)>,
 }
 
@@ -118,8 +118,8 @@ pub(super) struct Arrangement {
     pub price: Option<Price>,
 }
 
-/// The present time on a host. No clocks are compared: an age is the age when the host reported, plus the
-/// time since that report arrived.
+/// The present time on a host. No clocks are compared: an age is the age at the time of the host's report,
+/// plus the time since that report arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     /// The time that the host reported.
@@ -137,21 +137,21 @@ impl Clock {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Headline {
     pub step_time: Option<Nanoseconds>,
-    /// Medians over the ranks: TFLOPS, and GB/s.
+    /// Medians over the ranks, in TFLOPS and GB/s.
     pub gemm: Option<f64>,
     pub bus: Option<f64>,
     pub tokens_per_s: Option<f64>,
     pub mfu: Option<f64>,
-    /// Time since any rank had current figures; `None` while one has.
+    /// Time since any rank had current figures; `None` while a rank has.
     pub age: Option<Duration>,
 }
 
-/// Counts of what was not seen.
+/// Counts of data that was not seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     pub records: u64,
     pub frames: u64,
-    /// Operations that should have been timed.
+    /// Operations that should have been timed, but were not.
     pub untimed: u64,
 }
 
@@ -165,7 +165,7 @@ impl JobView {
         self.behind
     }
 
-    /// Why the job hangs.
+    /// The finding that explains why the job hangs.
     pub fn stall(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.stops_the_job())
     }
@@ -185,8 +185,9 @@ impl JobView {
         self.scales[metric as usize].as_ref()
     }
 
-    /// The base of differences, if it is not the median. The usual arrival skew is almost zero, so its share
-    /// of a step counts. The same may hold for exposed communication, which is a share of all time.
+    /// The base of differences, if it is not the median. The usual arrival skew is almost zero, so
+    /// differences are measured against a step. Exposed communication may be almost zero too; its differences
+    /// are measured against all time.
     pub(super) fn whole(&self, metric: Metric) -> Option<f64> {
         match metric {
             Metric::Skew => self.usual_step.map(Nanoseconds::milliseconds),
@@ -195,7 +196,7 @@ impl JobView {
         }
     }
 
-    /// The quantities with a figure of any rank, and those whose absence is explained.
+    /// The quantities for which any rank has a figure, and those whose absence is explained.
     pub fn reported(&self) -> Vec<Metric> {
         let is_shown = |metric: &Metric| metric.is_always_shown() || self.scale(*metric).is_some();
         Metric::ALL.into_iter().filter(is_shown).collect()

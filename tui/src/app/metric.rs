@@ -19,31 +19,32 @@ pub enum Metric {
     Temperature,
     Busy,
     Memory,
-    /// Without a partner, so beside the first: the rate of GEMMs, and how long they are held up.
+    /// It has no partner, so it is shown next to the first: the rate of GEMMs, and how long they are held up.
     Exposed,
 }
 
 /// The quantities that the heatmaps show. Quantities without any figure are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maps {
-    /// As an index among [`Metric::ALL`]; the pair that contains it is shown.
+    /// An index among [`Metric::ALL`]; the pair that contains it is shown.
     at: usize,
-    /// Over the last minutes instead of now.
+    /// Whether the maps show the last minutes instead of the present.
     pub over_time: bool,
-    /// The user chose them, so they no longer follow findings.
+    /// Whether the user chose the maps, so that they no longer follow findings.
     chosen: bool,
 }
 
-/// Maps side by side.
+/// Number of maps side by side.
 const ABREAST: usize = 2;
 
 impl Maps {
-    /// The pair that contains this one.
+    /// Shows the pair that contains this metric.
     pub fn showing(self, metric: Metric) -> Self {
         Self { at: metric as usize, chosen: true, ..self }
     }
 
-    /// As [`Self::metrics`]; until the user has chosen, the second one is the metric of the worst finding.
+    /// The same as [`Self::metrics`], but until the user has chosen, the second metric is that of the worst
+    /// finding.
     pub(super) fn following(self, shown: &[Metric], worst: Option<&Finding>) -> [Metric; ABREAST] {
         let [first, second] = self.metrics(shown);
         let late = worst.is_some_and(shows_in_arrival) && shown.contains(&Metric::Skew);
@@ -55,13 +56,13 @@ impl Maps {
         shown.len().div_ceil(ABREAST)
     }
 
-    /// Which of them is shown.
+    /// The index of the shown page.
     pub fn page(self, shown: &[Metric]) -> usize {
         let passed = shown.iter().take_while(|metric| **metric as usize <= self.at).count();
         passed.saturating_sub(1) / ABREAST
     }
 
-    /// The unpaired metric is shown beside the first.
+    /// The shown metrics. The unpaired metric is shown next to the first.
     pub fn metrics(self, shown: &[Metric]) -> [Metric; ABREAST] {
         let from = self.page(shown) * ABREAST;
         std::array::from_fn(|nth| {
@@ -77,7 +78,7 @@ fn shows_in_arrival(finding: &Finding) -> bool {
 }
 
 impl App {
-    /// What the maps show.
+    /// The metrics that the maps show.
     pub(crate) fn mapped(&self) -> [Metric; ABREAST] {
         self.maps.following(&self.job_view.reported(), self.job_view.findings.first())
     }
@@ -137,7 +138,7 @@ impl Metric {
         }
     }
 
-    /// After the title, if there is room.
+    /// Its meaning, shown after the title if there is room.
     pub fn means(self) -> &'static str {
         match self {
             Self::Gemm => " over GEMM time ",
@@ -166,7 +167,7 @@ impl Metric {
         }
     }
 
-    /// Which of its values are bad.
+    /// Whether high or low values are bad.
     pub fn worse(self) -> Worse {
         match self {
             Self::Gemm | Self::Bus | Self::Peak | Self::Clock | Self::Power | Self::Busy => Worse::Low,
@@ -174,12 +175,12 @@ impl Metric {
         }
     }
 
-    /// Reported by the driver, not timed.
+    /// Whether the driver reports it, so that it is not timed.
     pub fn is_of_device(self) -> bool {
         matches!(self, Self::Clock | Self::Power | Self::Temperature | Self::Busy | Self::Memory)
     }
 
-    /// The job's main figures: shown even while unknown, with the reason.
+    /// Whether it is a main figure of the job, which is shown even while unknown, with the reason.
     pub fn is_always_shown(self) -> bool {
         matches!(self, Self::Gemm | Self::Bus)
     }

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-/// Something a list can be sorted by.
+/// A property by which a list can be sorted.
 pub(crate) trait Sortable: Copy + PartialEq + 'static {
-    /// In the order of the list's columns; the first is the default.
+    /// All of them, in the order of the list's columns; the first is the default.
     const ALL: &'static [Self];
 
-    /// As the list of columns names it.
+    /// Its name in the list of columns.
     fn title(self) -> &'static str;
 
     /// Whether large figures are of interest and come first.
@@ -27,7 +27,7 @@ impl<C: Sortable> Default for Order<C> {
 }
 
 impl<C: Sortable> Order<C> {
-    /// By the column of this number.
+    /// The order by the column of this number.
     pub(crate) fn nth(column: usize) -> Self {
         Self { by: C::ALL.get(column).copied().unwrap_or(C::ALL[0]), reversed: false }
     }

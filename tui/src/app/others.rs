@@ -1,4 +1,4 @@
-//! Jobs beside the one that is shown.
+//! Jobs other than the one that is shown.
 
 use xpu_model::{
     finding,
@@ -8,7 +8,7 @@ use xpu_wire::{id::JobName, unit::Moment};
 
 #[derive(Debug, Default)]
 pub struct Others {
-    /// Those that make no progress, in this second.
+    /// Jobs that make no progress, in this second.
     hang: Vec<JobName>,
     second: u64,
 }

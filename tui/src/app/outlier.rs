@@ -7,13 +7,13 @@ use super::{JobView, Metric};
 /// A rank well below the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outlier {
-    /// By its index among the rows.
+    /// The index of the rank among the rows.
     pub row: usize,
     pub metric: Metric,
     pub value: f64,
-    /// How far below the median, as a share of it; negative.
+    /// Distance from the median as a share of it; negative, because it is below.
     pub deviation: f64,
-    /// Other ranks that are low as well.
+    /// Number of other ranks that are low as well.
     pub others: usize,
 }
 

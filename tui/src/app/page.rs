@@ -2,7 +2,7 @@
 
 use crate::keymap::Scope;
 
-/// What the screen shows.
+/// The page on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     Overview,
@@ -18,7 +18,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// As they are numbered.
+    /// All views, in the order of their numbers.
     pub const ALL: [Self; 9] = [
         Self::Overview,
         Self::Rank,

@@ -13,12 +13,12 @@ use xpu_wire::{
 use super::{App, Incident, StepTimes};
 use crate::replay::{Mark, Of, Playback};
 
-/// What goes on.
+/// The state that continues while the past is shown.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     jobs: Jobs,
     arrived: HashMap<HostName, Moment>,
-    /// As they were when the past was entered.
+    /// The step times at the moment when the past was entered.
     step_times: StepTimes,
     log: Log,
     incident: Option<Incident>,
@@ -54,7 +54,7 @@ impl App {
         self.playback.as_ref().is_some_and(|playback| playback.of == Of::File)
     }
 
-    /// The present time where the job runs whose past is shown.
+    /// Sets the present time at the job whose past is shown.
     pub(crate) fn set_parked_time(&mut self, now: Moment) {
         if let Some(parked) = &mut self.parked {
             parked.now = now;
@@ -78,7 +78,7 @@ impl App {
         }
     }
 
-    /// Discards the state; the user's choices stay.
+    /// Discards the state, but keeps the user's choices.
     pub(crate) fn forget(&mut self) {
         let gone = (take(&mut self.jobs), take(&mut self.job_view), take(&mut self.step_times));
         // Freeing a thousand ranks would delay a jump noticeably, so another thread does it.
@@ -94,7 +94,7 @@ impl App {
         if let Some(Parked { jobs, arrived, step_times, log, incident, now }) = self.parked.take() {
             let alarmed = self.alarmed;
             self.forget();
-            // An incident that opened by itself before does not open again.
+            // An incident for which the stacks were opened before does not open them again.
             self.alarmed = alarmed;
             (self.jobs, self.arrived, self.step_times, self.now) = (jobs, arrived, step_times, now);
             // Findings from before the pause are not new.
@@ -117,7 +117,8 @@ impl App {
         }
     }
 
-    /// History and details of unwatched ranks are not received live.
+    /// Whether the arrival must not change the shown state: it is kept aside while the past is shown, and
+    /// details of unwatched ranks are not needed.
     pub(crate) fn put_aside(&mut self, arrival: &Arrival) -> bool {
         let Arrival::Frame(frame) = arrival else { return false };
         if let Some(parked) = &mut self.parked {

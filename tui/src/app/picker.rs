@@ -8,7 +8,7 @@ use crate::action::{Action, Motion};
 /// Lines by which a page key moves.
 const PAGE: usize = 10;
 
-/// What is chosen.
+/// The kind of choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choosing {
     Metric,
@@ -29,7 +29,7 @@ pub(crate) struct Picker {
 pub(crate) struct Item {
     pub text: String,
     pub about: String,
-    /// It is the present choice.
+    /// Whether it is the present choice.
     pub is_current: bool,
     pub action: Action,
 }
@@ -67,7 +67,7 @@ impl Picker {
 }
 
 impl App {
-    /// The list to choose from, or why there is nothing to choose.
+    /// The list to choose from, or the reason why there is nothing to choose.
     pub(crate) fn choices(&self, of: Choosing) -> Result<Picker, String> {
         match of {
             Choosing::Metric => self.metrics(),

@@ -1,6 +1,6 @@
 //! The places on a heatmap: hosts in the order of their lowest ranks, and on each its ranks.
 //!
-//! Ranks of the world size that were not seen keep their places, so a hole stays visible.
+//! Ranks below the world size that were not seen keep their places, so that a hole is visible.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -12,14 +12,14 @@ use crate::widget::grid::Shape;
 /// One place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
-    /// By its index among the rows of the job view.
+    /// A rank that was seen, by its index among the rows of the job view.
     Seen(usize),
     Unseen(Rank),
 }
 
 #[derive(Debug, Default)]
 pub struct Seats {
-    /// In the order of their first ranks.
+    /// The groups, in the order of their first ranks.
     groups: Vec<Group>,
     size: usize,
 }
@@ -40,7 +40,7 @@ enum Of {
 }
 
 impl Seats {
-    /// From rows in the order of their ranks.
+    /// The places of rows, which are in the order of their ranks.
     pub fn of(rows: &[Row], world_size: u32) -> Self {
         let mut all: Vec<Of> = Vec::new();
         let mut known: HashMap<&HostName, usize> = HashMap::new();
@@ -88,7 +88,7 @@ impl Seats {
         }
     }
 
-    /// The group a slot belongs to, and its place in it.
+    /// The group to which a slot belongs, and the slot's place in it.
     fn group(&self, slot: usize) -> Option<(&Group, usize)> {
         let after = self.groups.partition_point(|group| group.at * self.size <= slot);
         let group = self.groups.get(after.checked_sub(1)?)?;
@@ -103,7 +103,7 @@ impl Seats {
         })
     }
 
-    /// The host a slot belongs to.
+    /// The host to which a slot belongs.
     pub fn host(&self, slot: usize) -> Option<&HostName> {
         match self.group(slot)? {
             (Group { of: Of::Host(host, _), .. }, place) => (place < self.size).then_some(host),

@@ -1,4 +1,5 @@
-//! Computes the view from the job before a redraw: once, however many frames arrived since the last one.
+//! Computes the view from the job before a redraw: once per redraw, however many frames have arrived since
+//! the last one.
 
 use xpu_client::sample::sample;
 use xpu_wire::{
@@ -31,7 +32,7 @@ impl App {
         }
     }
 
-    /// Updates all of it.
+    /// Updates the whole view.
     pub fn settle(&mut self) {
         if let Choice::Foremost(name) = &mut self.choice {
             let lives =

@@ -1,5 +1,5 @@
-//! When a finding began. The evidence covers only what was folded since the last jump, so other sources count
-//! too.
+//! When a finding began. The evidence covers only frames that were folded since the last jump, so other
+//! sources are used too.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ impl App {
         let lasted = Duration::from_secs_f64(finding.since_s.max(0.0));
         let own = Moment(self.now.0.saturating_sub(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX)));
         let searched = || self.playback.as_ref()?.since(self.job()?.name(), finding);
-        // In the past, the log begins at the target of the jump; the screen's log covers the running job.
+        // In the past, the log begins at the target of the jump, while the screen's log covers the running
+        // job.
         [self.log.since(finding), searched()].into_iter().flatten().fold(own, Moment::min)
     }
 }

@@ -1,4 +1,4 @@
-//! In which order the ranks are listed.
+//! The order in which ranks are listed.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use super::{Metric, Row, Urgency};
 /// The possible orders: by findings, which is no column, and by the table's columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Column {
-    /// Ranks named in findings first, then failing ones, then the others: the default order.
+    /// The default order: ranks named in findings first, then failing ones, then the others.
     #[default]
     Findings,
     Rank,
@@ -77,7 +77,7 @@ impl Column {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
-    /// As in the table's head, with units.
+    /// Its title in the head of the table, with units.
     pub fn title(self) -> &'static str {
         match self {
             Self::Findings => "findings",
@@ -196,7 +196,7 @@ impl Sort {
         self.column.large_first() == self.reversed
     }
 
-    /// How many rows come first because of a problem; 0 if these are all rows.
+    /// Number of rows that come first because of a problem; 0 if all rows do.
     pub fn set_off(self, order: &[usize], rows: &[Row]) -> usize {
         if self != Self::default() {
             return 0;

@@ -16,11 +16,11 @@ use crate::action::{Folding, Motion};
 /// Collectors answer within a few seconds; after this, ranks without an answer count as silent.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// With the kernels on the GPUs.
+/// The same limit if the kernels on the GPUs are requested.
 const PATIENCE_WITH_GPUS: Duration = Duration::from_secs(70);
 
-/// A second request for the GPUs confirms the first if it comes after the first of these times and within the
-/// second, because a key that is held down repeats.
+/// A second request for the GPUs confirms the first one if it comes after the first of these times and within
+/// the second. The first time is needed because a key that is held down repeats.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -33,14 +33,14 @@ pub struct Stacks {
     made: Option<(JobName, u64)>,
     /// The matching ranks, while there is a filter.
     meant: Option<Ranks>,
-    /// Ranks whose stacks arrived, and the expected ones.
+    /// Number of ranks whose stacks have arrived, and of the expected ones.
     came: usize,
     expected: usize,
     /// When the last arrived, by this machine's clock.
     newest: Option<Moment>,
     asked: Option<Moment>,
     with_gpus: bool,
-    /// When the GPUs were requested, not yet confirmed.
+    /// When the GPUs were requested, if this is not confirmed yet.
     gpus_asked: Option<Moment>,
     refused: Option<String>,
     /// Branches that the user opened or closed.
@@ -48,7 +48,7 @@ pub struct Stacks {
     /// Whether native frames below those of Python are shown.
     natives: bool,
     cursor: Option<u64>,
-    /// Of all ranks, and of the matching ones.
+    /// The tree of all ranks, and that of the matching ones.
     tree: Tree,
     sifted: Option<Tree>,
     notes: Vec<String>,
@@ -60,7 +60,7 @@ pub struct Stacks {
 pub enum StackState {
     /// There was no request.
     Unasked,
-    /// The number of expected ones that have arrived.
+    /// Stacks are arriving; the number that has arrived.
     Coming(usize),
     /// All expected stacks have arrived.
     Here,
@@ -76,7 +76,7 @@ impl Stacks {
         self.refused = None;
     }
 
-    /// They are requested now. Earlier ones stay until they are replaced.
+    /// Notes that stacks are requested now. Earlier ones are kept until they are replaced.
     pub(crate) fn ask(&mut self, now: Moment) {
         self.asked = Some(now);
         self.with_gpus = false;
@@ -109,7 +109,7 @@ impl Stacks {
         }
     }
 
-    /// Ranks that have stacks, or should.
+    /// Number of ranks that have stacks, or should have them.
     pub fn expected(&self) -> usize {
         self.expected
     }
@@ -123,7 +123,7 @@ impl Stacks {
         &self.tree
     }
 
-    /// The part of it that is shown.
+    /// The tree that is shown.
     pub fn shown(&self) -> &Tree {
         self.sifted.as_ref().unwrap_or(&self.tree)
     }
@@ -132,7 +132,7 @@ impl Stacks {
         &self.rows
     }
 
-    /// What is missing, and which processes were stopped, each with its ranks.
+    /// Notes about missing data and stopped processes, each with its ranks.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -205,7 +205,7 @@ impl Stacks {
 
     pub(crate) fn fold(&mut self, folding: Folding) {
         let Some(at) = self.at() else { return };
-        // For a frame, the branch that contains it.
+        // For a frame, finds the branch that contains it.
         let Some(branch) = self.rows[..=at].iter().rposition(|row| row.open.is_some()) else { return };
         let StackRow { mark, open, .. } = self.rows[branch];
         let turns = match folding {

@@ -1,4 +1,5 @@
-//! The steps page beside the step times: the parts of a step, the spread over ranks, and the late ranks.
+//! The data of the steps page other than the step times: the parts of a step, the spread over ranks, and the
+//! late ranks.
 
 use std::{
     cmp::Reverse,
@@ -31,13 +32,13 @@ pub struct Steps {
     pub singles: Histogram,
     /// Spans per step: their name, and the median time over these ranks; the longest first.
     pub spans: Vec<(String, Nanoseconds)>,
-    /// Watched ranks with known single steps.
+    /// Number of watched ranks with known single steps.
     pub heard: usize,
     /// Rows of the job view as they are listed.
     pub lines: Vec<usize>,
-    /// The job and the second for which everything but the lines holds.
+    /// The job and the second for which everything except the lines was computed.
     made: Option<(JobName, u64)>,
-    /// The job and the second of the brief view on the overview.
+    /// The job and the second of the brief version on the overview.
     glanced: Option<(JobName, u64)>,
 }
 
@@ -95,7 +96,7 @@ impl Steps {
         }
     }
 
-    /// Updates it: the lines always, the rest once a second.
+    /// Updates the page: the lines always, the rest once a second.
     pub(super) fn settle(
         &mut self,
         job: &Job,
@@ -104,7 +105,7 @@ impl Steps {
         step_times: &StepTimes,
         now: Moment,
     ) {
-        // Figures arrive at any time within the second, and the list must be in their order.
+        // Figures arrive at any time within the second, and the list must always be sorted by them.
         let (rows, order) = (job_view.rows(), self.order);
         self.lines = (0..rows.len()).collect();
         self.lines.sort_by(|&one, &other| order.compare(order.by.of(&rows[one]), order.by.of(&rows[other])));

@@ -1,4 +1,5 @@
-//! The ranks whose complete summaries are subscribed: digests cover all ranks, details only the shown ones.
+//! The ranks whose complete summaries are subscribed: digests cover all ranks, but details only the shown
+//! ones.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use xpu_wire::{
 
 use super::{App, Page};
 
-/// The watched ranks, and since when.
+/// The watched ranks, and the moment since which they are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
     pub job: JobName,
@@ -27,7 +28,7 @@ impl Watched {
         self.job == *job && self.ranks.contains(&rank)
     }
 
-    /// Those whose summary has arrived.
+    /// Number of watched ranks whose summary has arrived.
     pub fn heard(&self, job: &Job) -> usize {
         let views = self.ranks.iter().filter_map(|&rank| job.rank(rank));
         views.filter(|view| view.summary().is_some()).count()
@@ -50,7 +51,7 @@ impl App {
     }
 }
 
-/// Watched ranks stay watched within the limit, because the data of a newly watched rank starts afresh.
+/// Watched ranks stay watched within the limit, because the data of a newly watched rank starts from zero.
 fn joined(watched: Option<&Watched>, wanted: BTreeSet<Rank>) -> BTreeSet<Rank> {
     let Some(watched) = watched else { return wanted };
     let all: BTreeSet<_> = watched.ranks.union(&wanted).copied().collect();

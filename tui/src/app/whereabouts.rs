@@ -1,5 +1,5 @@
-//! The positions of ranks in a communicator: ranks at the same position form a group, those behind come
-//! first.
+//! The positions of ranks in a communicator: ranks at the same position form a group, and groups that are
+//! behind come first.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Shorter calls do not count as blocking: ranks make many in a second.
+/// Shorter calls do not count as blocking, because ranks make many of them in a second.
 const HELD: Nanoseconds = Nanoseconds(1_000_000_000);
 
-/// A rank with recent progress is not waiting: hosts report at different times, so ranks that are level seem
-/// to be some collectives apart.
+/// A rank with recent progress is not waiting. Hosts report at different times, so ranks at the same position
+/// may seem to be some collectives apart.
 const STALLED: Duration = Duration::from_secs(2);
 
 /// Ranks at the same place.
@@ -30,10 +30,10 @@ pub struct Group {
     pub completed: u64,
     /// The call in which they wait, if any.
     pub call: Option<Call>,
-    /// For how long the first of them has waited in it.
+    /// The time that the first of them has waited in it.
     pub held: Duration,
     pub life: Life,
-    /// All of them wait.
+    /// Whether all of them wait.
     stand: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// For the communicator with this id, else for the largest.
+    /// The positions in the communicator with this id, otherwise in the largest one.
     pub(super) fn of(job: &Job, wanted: Option<&str>) -> Self {
         let states = || {
             let digests = job.ranks().filter_map(|(_, view)| view.latest());
@@ -76,7 +76,7 @@ impl Whereabouts {
         behind.zip(group.ranks.first()).is_some_and(|(behind, first)| behind.contains(first))
     }
 
-    /// Only these ranks are listed; dependencies still cover all.
+    /// The same with only these ranks listed; dependencies still cover all ranks.
     pub fn only(&self, meant: Option<&Ranks>) -> Self {
         let mut shown = self.clone();
         let Some(meant) = meant else { return shown };

@@ -11,14 +11,14 @@ pub struct Zoom {
     marked: Option<(Columns, Columns)>,
 }
 
-/// The operations on it.
+/// The operations on the zoom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoomAction {
     /// A drag begins on a cell, moves to another, and ends.
     Begin(Columns),
     To(Columns),
     Keep,
-    /// The later half of the shown range, and twice the range.
+    /// Zooms to the later half of the shown range, and to twice the range.
     Halve,
     Double,
 }
@@ -45,7 +45,7 @@ impl Zoom {
         }
     }
 
-    /// The marked range: more than the first cell.
+    /// The marked range, if it is more than the first cell.
     pub fn marked(&self) -> Option<Columns> {
         let (begin, end) = self.marked.filter(|(begin, end)| begin != end)?;
         Some((begin.0.min(end.0), begin.1.max(end.1)))

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{folder, read_small};
 
-/// By names, so that another version reads the ones it knows.
+/// The choices, stored by name, so that another version reads the ones it knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
@@ -34,7 +34,7 @@ impl State {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Completely or not at all, because another screen may end at the same moment.
+    /// Writes the file completely or not at all, because another screen may end at the same moment.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;

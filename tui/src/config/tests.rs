@@ -91,7 +91,7 @@ fn what_is_wrong_is_reported_with_its_line_and_what_would_be_right() {
     }
 }
 
-/// The sample has the defaults: without its `#` it is valid and changes nothing.
+/// The sample contains the defaults: without its `#`, it is valid and changes nothing.
 #[test]
 fn the_sample_is_a_file_that_changes_nothing() {
     let uncommented: String = sample()

@@ -31,7 +31,8 @@ pub struct Label {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// For a hung job: these steps, or this time, were requested, and may not have been reached.
+    /// A capture. If the job hung, the steps or the period are the requested ones, which may not have been
+    /// reached.
     Capture {
         of: Extent,
         ranks: usize,

@@ -1,4 +1,4 @@
-//! What a step of a capture would take without its stragglers, in one sentence.
+//! The time of a step of a capture without its stragglers, in one sentence.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use xpu_analysis::{
 };
 use xpu_wire::id::JobName;
 
-/// Of the capture that was made last.
+/// The result for the capture that was made last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulated {
     pub job: JobName,
@@ -24,7 +24,7 @@ impl Simulated {
         let sentence = match Job::of_capture(&capture) {
             Ok(of) => {
                 let sentences = WhatIf::of(&of).sentences;
-                // The first is about all stragglers, the next about one of them.
+                // The first sentence is about all stragglers, the next about one of them.
                 sentences.into_iter().take(2).next_back()?
             }
             Err(why) => format!("unknown for {}: {why}", path.display()),

@@ -14,13 +14,13 @@ const ROWS: usize = 4;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Sentences: its job and steps, how reliable it is, what is missing.
+    /// Sentences about its job and steps, its reliability, and missing data.
     pub about: Vec<String>,
-    /// Shares of the time of all its steps by name, which add up to all of it; none for a recording.
+    /// Shares of the time of all its steps, by name, which add up to 1; empty for a recording.
     pub shares: Vec<(&'static str, f64)>,
-    /// The time of a step in milliseconds; `None` for a capture of a time.
+    /// The time of a step in milliseconds; `None` for a capture of a period.
     pub step_ms: Option<f64>,
-    /// The costliest items and the rank that is last: a name, and its description.
+    /// The costliest items, and the rank that enters collectives last: each with a name and a description.
     pub tops: Vec<(String, String)>,
     pub is_capture: bool,
 }

@@ -1,10 +1,10 @@
-//! The screen in plain ASCII: every symbol has its own replacement, which is applied to the finished picture,
-//! so views need not know of it.
+//! The screen in plain ASCII. Every symbol has its own replacement. It is applied to the finished picture, so
+//! views are independent of it.
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
 
-/// For letters of names that ASCII lacks.
+/// Replaces letters of names that ASCII lacks.
 const FOREIGN: &str = "?";
 
 /// The replacement of a symbol, one column wide; `None` for letters of names.

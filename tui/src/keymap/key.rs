@@ -82,7 +82,7 @@ const NAMED: [(&str, KeyCode); 16] = [
 ];
 
 impl Key {
-    /// As the settings name it: without signs that keyboards lack.
+    /// The name in the settings, without signs that keyboards lack.
     pub fn written(self) -> String {
         let control = if self.control { "Ctrl-" } else { "" };
         let shift = if self.shift { "Shift-" } else { "" };
@@ -118,7 +118,7 @@ impl FromStr for Key {
                 named.or_else(function).ok_or_else(wrong)?
             }
         };
-        // A terminal reports Shift with these alone, and Ctrl with letters.
+        // A terminal reports Shift only with these keys, and Ctrl only with letters.
         let shifts = matches!(code, KeyCode::Left | KeyCode::Right);
         let controls = matches!(code, KeyCode::Char(c) if c != ' ');
         if (shift && !shifts) || (control && !controls) {

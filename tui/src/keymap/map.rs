@@ -50,15 +50,16 @@ impl Keymap {
     pub fn in_force(&self, scope: Scope) -> impl Iterator<Item = (&'static Binding, &[Key])> {
         self.all().filter(move |(binding, _)| match binding.scope {
             List => scope.is_list(),
-            // In these scopes, other keys are letters: of the line being typed, or to search for.
+            // In these scopes, other keys are letters: those of the line being typed, or a letter to search
+            // for.
             Anywhere => !matches!(scope, Prompt | Picker),
             Time => scope.has_time(),
             other => other == scope,
         })
     }
 
-    /// The key of this action in a scope, for sentences: the last one bound, which is a letter if there is
-    /// one beside a digit. Without a binding, the user types the name.
+    /// The key of this action in a scope, for sentences: the last one bound, so a letter if the action has a
+    /// digit and a letter. Without a binding, the text says how to type the name.
     pub fn key(&self, scope: Scope, name: &str) -> String {
         let mut named = self.in_force(scope).filter(|(binding, _)| binding.action.name() == Some(name));
         let key = named.find_map(|(_, keys)| keys.last());
@@ -69,7 +70,7 @@ impl Keymap {
     pub fn lookup(&self, key: Key, scope: Scope) -> Option<Action> {
         let bound = self.in_force(scope).find(|(_, keys)| keys.contains(&key));
         bound.map(|(binding, _)| binding.action.clone()).or_else(|| match key.code {
-            // Whatever else is bound, the program can be quit.
+            // This key always quits the program, whatever else is bound.
             KeyCode::Char('c') if key.control => Some(Action::Quit),
             KeyCode::Char('z') if key.control => Some(Action::Suspend),
             KeyCode::Char(c) if scope == Prompt && !key.control => Some(Action::Edit(Edit::Type(c))),
@@ -78,8 +79,8 @@ impl Keymap {
         })
     }
 
-    /// Gives every action of this name these keys, in one scope or in all. `false` if there is no such action
-    /// there.
+    /// Binds these keys to every action of this name, in one scope or in all. `false` if there is no such
+    /// action.
     pub fn bind(&mut self, scope: Option<Scope>, name: &str, keys: &[Key]) -> bool {
         let mut found = false;
         for (binding, own) in BINDINGS.iter().zip(&mut self.keys) {

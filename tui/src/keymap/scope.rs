@@ -1,6 +1,6 @@
-//! Where a key means what it means.
+//! The scopes in which keys have their meanings.
 
-/// Where a key means what it means.
+/// A scope in which a key has its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Anywhere,
@@ -44,7 +44,7 @@ impl Scope {
         Self::Prompt,
     ];
 
-    /// As the settings name it.
+    /// The name in the settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Anywhere => "anywhere",

@@ -1,4 +1,5 @@
-//! For the screen as a picture: its own background, whatever the terminal's, and the colours as numbers.
+//! Colours for the screen as a picture: its own background, whatever the terminal's is, and the colours as
+//! numbers.
 
 use ratatui::style::Color;
 
@@ -6,7 +7,7 @@ use super::Theme;
 
 type Rgb = (u8, u8, u8);
 
-/// xterm's own sixteen.
+/// The sixteen colours of xterm.
 const BASIC: [Rgb; 16] = [
     (0x00, 0x00, 0x00),
     (0xcd, 0x31, 0x31),
@@ -36,7 +37,7 @@ pub fn letters(theme: Theme) -> Color {
     Color::Rgb(r, g, b)
 }
 
-/// As SVG writes it.
+/// The colour as SVG writes it.
 pub fn name(colour: Color) -> String {
     let (r, g, b) = rgb(colour);
     format!("#{r:02x}{g:02x}{b:02x}")

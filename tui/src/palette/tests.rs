@@ -35,7 +35,7 @@ fn themes_go_by_their_names_and_for_others_the_names_are_listed() {
     assert_eq!("High-Contrast".parse(), Ok(Theme::HighContrast));
 }
 
-/// The depths at which a theme's colours are exact; sixteen are the terminal's own.
+/// The depths at which a theme's colours are exact; the colours of a depth of sixteen are the terminal's own.
 const EXACT: [Depth; 2] = [Depth::Indexed, Depth::True];
 
 fn contrast(one: Color, other: Color) -> f64 {
@@ -111,7 +111,7 @@ fn seen(colour: Color, eyes: &[[f64; 3]; 3]) -> [f64; 3] {
     })
 }
 
-/// Their glyphs distinguish them too; the colours must not contradict.
+/// Glyphs distinguish the two as well; the colours must not contradict them.
 #[test]
 fn good_and_alarm_are_two_colours_to_the_colour_blind() {
     for theme in Theme::ALL.into_iter().filter(|theme| *theme != Theme::Mono) {

@@ -22,7 +22,7 @@ pub enum Theme {
     Light,
     /// For a black terminal, tired eyes and poor displays: nothing is faint.
     HighContrast,
-    /// Greys alone.
+    /// Only greys.
     Mono,
 }
 
@@ -87,7 +87,8 @@ pub(super) struct Colours {
     /// A cell with an old value, and text on it.
     pub stale: Shade,
     pub on_stale: Shade,
-    /// Darkest first, with evenly rising lightness, so that it is readable in grey too.
+    /// The colours of a heatmap, darkest first, with evenly rising lightness, so that the map is readable in
+    /// grey too.
     pub heat: [Shade; STEPS],
     /// Text on the dark steps, and on the light ones.
     pub on_dark: Shade,

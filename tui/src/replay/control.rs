@@ -33,7 +33,7 @@ pub enum Control {
     /// Type a target time.
     AskTime,
     Begin,
-    /// To the end, which is now for a running job.
+    /// Go to the end, which is the present for a running job.
     End,
     /// Begin or end a recording.
     Record,
@@ -70,7 +70,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
     match control {
         Control::Pause if playback.paused && playback.is_at_end() => match playback.of {
             Of::Live => return Some(Effect::GoLive),
-            // Starts again from the begin.
+            // The replay starts again from the begin.
             Of::File => {
                 playback.paused = false;
                 return Some(Effect::Seek(playback.span.first));

@@ -8,7 +8,7 @@ use std::{
 
 use xpu_wire::frame::Frame;
 
-/// Frames that are handed over together, because waking the thread for each takes time too.
+/// Frames that are handed over together, because waking the thread for each frame takes time too.
 const TOGETHER: usize = 128;
 
 /// Batches that may wait for it.

@@ -1,4 +1,4 @@
-//! A replay's position. Part of the app; nothing here reads a file or a clock.
+//! A replay's position. It is part of the app, so nothing here reads a file or a clock.
 
 use std::{fmt, time::Duration};
 
@@ -41,9 +41,9 @@ pub struct Playback {
     pub speed: Speed,
     pub paused: bool,
     pub looped: bool,
-    /// In order.
+    /// The marks, in order of time.
     pub marks: Vec<Mark>,
-    /// The marks are known up to here.
+    /// The moment up to which the marks are known.
     pub searched: Moment,
 }
 
@@ -87,7 +87,7 @@ impl Playback {
         if self.paused { self.position } else { self.within(self.position.after(self.speed.of(passed))) }
     }
 
-    /// The begin of a finding of the present position.
+    /// The begin of a finding that is present at the current position.
     pub(crate) fn since(&self, job: &JobName, finding: &Finding) -> Option<Moment> {
         let before = self.marks.iter().rev().filter(|mark| mark.at <= self.position);
         before.into_iter().find(|mark| mark.begins(job, finding)).map(|mark| mark.at)

@@ -17,7 +17,7 @@ use crate::{
     update::update,
 };
 
-/// Interval, in recorded time, of updating the view on the way to a moment; longer with many ranks.
+/// Interval, in recorded time, at which the view is updated on the way to a moment; longer with many ranks.
 const LOOK: Duration = Duration::from_secs(1);
 const EACH: u32 = 128;
 
@@ -100,7 +100,7 @@ impl Player {
         self.show(app, to)
     }
 
-    /// To the next frames.
+    /// Goes to the next frames.
     pub fn step(&mut self, app: &mut App) -> io::Result<()> {
         let Some(position) = app.playback.as_ref().map(|playback| playback.position) else { return Ok(()) };
         match self.cursor.after(position)? {
@@ -109,7 +109,7 @@ impl Player {
         }
     }
 
-    /// Includes the details of these ranks, also those from before this moment.
+    /// Includes the details of these ranks, even those from before this moment.
     pub fn watch_ranks(&mut self, app: &mut App, ranks: BTreeSet<Rank>) -> io::Result<()> {
         let more = !ranks.is_subset(self.cursor.ranks());
         self.cursor.watch_ranks(ranks);
@@ -136,7 +136,7 @@ impl Player {
             update(app, Action::NoStacks(why.to_owned()));
         }
         let complaints = self.cursor.complaints();
-        // Damage is only found when it is read.
+        // Damage is found only when the damaged part is read.
         if complaints.len() != self.shown_complaints {
             self.shown_complaints = complaints.len();
             app.complain(complaints);

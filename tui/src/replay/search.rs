@@ -25,7 +25,7 @@ use super::Mark;
 /// Interval, in recorded time, of computing findings.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A finding that was absent for this long begins anew when it occurs again.
+/// A finding that occurs again after this time counts as a new one.
 const OVER: Duration = Duration::from_secs(30);
 
 /// Marks of one recording.
@@ -54,8 +54,8 @@ impl Search {
         Self { found, gate }
     }
 
-    /// Pauses it until the guard is dropped: a redraw is due, and on two cores the search would take one of
-    /// them.
+    /// Pauses the search until the guard is dropped, because a redraw is due, and on two cores the search
+    /// would take one of them.
     pub fn rest(&self) -> Rest {
         *self.gate.keepers() += 1;
         Rest { gate: Arc::clone(&self.gate) }

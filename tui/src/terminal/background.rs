@@ -14,13 +14,13 @@ use crate::palette::Theme;
 /// Time limit for the answer. A terminal that does not know the question answers at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The most keys as which an answer may be read.
+/// Largest number of keys as which an answer may be read.
 const LONGEST: usize = 40;
 
-/// Perceived lightness from which a background counts as light.
+/// Lowest perceived lightness at which a background counts as light.
 const LIGHT: f32 = 0.5;
 
-/// Whether the terminal has not answered in time; a later answer must not be read as keys.
+/// Whether the terminal has not answered in time, so that a later answer must not be read as keys.
 static IS_LATE: AtomicBool = AtomicBool::new(false);
 
 /// The theme for the terminal's background; `None` if there is no terminal or no answer. Asked before the

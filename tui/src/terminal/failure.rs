@@ -12,8 +12,7 @@ use tokio::sync::Notify;
 
 use super::{TAKEN, give_back};
 
-/// The message of a thread that panicked beside the screen. The first is the cause, others are its
-/// consequences.
+/// The message of another thread that panicked. The first panic is the cause, others are its consequences.
 static SAID: Mutex<Option<String>> = Mutex::new(None);
 static HEARD: Notify = Notify::const_new();
 

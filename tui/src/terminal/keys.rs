@@ -1,8 +1,8 @@
 //! Reads keys, on a separate thread.
 //!
 //! Crossterm never stops reading a terminal that is gone: its loop ends neither at the end of the input nor
-//! at an error. A detached thread may do so; the drawing thread notices at its next redraw, and ends the
-//! process.
+//! at an error. This does no harm on a detached thread. The drawing thread notices the loss at its next
+//! redraw, and ends the process.
 
 use std::{io, thread};
 
@@ -12,7 +12,7 @@ use tokio_stream::StreamExt as _;
 
 use super::background::LateAnswer;
 
-/// Events that may wait for the screen; the terminal keeps later ones.
+/// Number of events that may wait for the screen; the terminal keeps later ones.
 const QUEUE: usize = 256;
 
 /// keys --Event--> watch

@@ -23,12 +23,12 @@ pub struct Pen<W> {
 }
 
 impl<W: Write> Pen<W> {
-    /// For the terminal of this process, with its size at each redraw.
+    /// A pen for the terminal of this process; the size is read at each redraw.
     pub fn new(to: W) -> io::Result<Self> {
         Self::with(to, Viewport::Fullscreen)
     }
 
-    /// For a terminal of this size, which need not be real.
+    /// A pen for a terminal of this size, which need not be real.
     pub fn sized(to: W, width: u16, height: u16) -> io::Result<Self> {
         Self::with(to, Viewport::Fixed(Rect::new(0, 0, width, height)))
     }
@@ -63,7 +63,7 @@ impl<W: Write> Pen<W> {
     }
 }
 
-/// Buffers output until a picture is complete: each small write would be a packet of an ssh session.
+/// Buffers output until a picture is complete, because each small write would be a packet of an ssh session.
 #[derive(Clone, Debug, Default)]
 struct Sheet(Rc<RefCell<Vec<u8>>>);
 

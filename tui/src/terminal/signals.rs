@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal requests of the screen.
+/// What a signal requests from the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// To end.

@@ -1,11 +1,12 @@
-//! The sixteen colours by their oldest codes, which every terminal with colours understands.
+//! Writes the sixteen colours with their oldest codes, which every terminal with colours understands.
 //!
-//! Crossterm writes all palette colours as `38;5;N`. Terminals with sixteen colours need not know that form,
-//! and some read its parts as separate codes: 5 is blinking.
+//! Crossterm writes all palette colours as `38;5;N`. Terminals with sixteen colours may not know that form.
+//! Some terminals read its parts as separate codes, where 5 means blinking.
 
 const BEGIN: &[u8] = b"\x1b[";
 
-/// The same bytes with `30` to `37` and `90` to `97` (`40`, `100` for grounds) in place of colours by their number.
+/// The same bytes with `30` to `37` and `90` to `97` (from `40` and `100` on for backgrounds) instead of
+/// colours by number.
 pub(super) fn spell(bytes: &[u8]) -> Vec<u8> {
     let mut spelled = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

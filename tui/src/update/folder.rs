@@ -6,8 +6,8 @@ use crate::{
     file_loader::{Order, What},
 };
 
-/// What the screen itself captured is simulated. While their page is shown, the folder is polled: any process
-/// may write to it.
+/// Requests the simulation of a capture that the screen has made. While the page of files is shown, it also
+/// polls the folder, because any process may write to it.
 pub(super) fn look(app: &mut App) -> Option<Effect> {
     if let Some(path) = app.files.captured.take() {
         return Some(Effect::Files(Order::Simulate(path)));
@@ -29,7 +29,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Option<Effect> {
     None
 }
 
-/// Only captures have the operations for a timeline or a report.
+/// Sends an order about a capture. Only captures have the operations for a timeline or a report.
 fn of_capture(app: &mut App, ending: &str, order: impl Fn(std::path::PathBuf) -> Order) -> Option<Effect> {
     let file = app.files.selected()?;
     let note = match &file.label {

@@ -6,7 +6,7 @@ use crate::{
     keymap::{Key, Scope},
 };
 
-/// `None` if it does something, or says itself why it does not.
+/// The reason; `None` if the key has an effect, or its action itself gives the reason.
 pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
     match action {
         Action::Unbound(key) => Some(unbound(app, *key)),
@@ -88,7 +88,7 @@ fn unmoved(app: &App) -> Option<String> {
     says(is_empty, what)
 }
 
-/// For a key without an action here: where it has one.
+/// For a key without an action here: the places where it has one.
 fn unbound(app: &App, key: Key) -> String {
     let mut places: Vec<_> = app
         .keymap

@@ -31,7 +31,7 @@ pub(super) fn open(app: &mut App, kind: Kind) {
 pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
     let mut prompt = app.prompt.take()?;
     match edit {
-        // Nothing is left to delete, so this leaves the line.
+        // Nothing is left to delete, so the key closes the line.
         Edit::Erase if prompt.text().is_empty() => return cancel(app, prompt.kind),
         Edit::Cancel => return cancel(app, prompt.kind),
         Edit::Enter => return enter(app, prompt),
@@ -41,8 +41,8 @@ pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
         }
         edit => prompt.edit(edit, &app.lines),
     }
-    // The effect of the text is visible at once. While the text is incomplete, the last complete filter
-    // stays.
+    // The effect of the text is visible at once. While the text is incomplete, the last complete filter is
+    // kept.
     match prompt.kind {
         Kind::Filter => sift(app, prompt.text(), false),
         Kind::Search => seek(app, prompt.text()),
@@ -67,7 +67,8 @@ fn seek(app: &mut App, words: &str) {
     app.help = 0;
 }
 
-/// While it is typed, a word that matches no host counts as the begin of another filter.
+/// Applies the filter. While it is being typed, a word that matches no host counts as the begin of another
+/// filter.
 fn sift(app: &mut App, text: &str, whole: bool) {
     if text.trim().is_empty() {
         app.filter = None;
@@ -89,7 +90,7 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
     let text = prompt.text().to_owned();
     match prompt.kind {
         Kind::Filter => {
-            // The error is shown under the line, and stays there.
+            // The error is shown under the line, and the line stays open.
             if !text.trim().is_empty() && Filter::read(&text).is_err() {
                 app.prompt = Some(prompt);
                 return None;

@@ -2,7 +2,7 @@
 
 use crate::app::{App, Order, Page, Sort};
 
-/// By the column of this number on a page that has its own, worst first.
+/// Sorts by the column of this number, worst first, on a page with its own list.
 pub(super) fn by(app: &mut App, column: usize) {
     match app.page {
         Page::Gemms => app.gemms.order = Order::nth(column),

@@ -12,7 +12,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
         && app.alarmed != Some(incident.since)
     {
         app.alarmed = Some(incident.since);
-        // Other pages are not replaced, because the first line of every view shows the hang.
+        // Other pages are not replaced, because the first line of every view shows the hang anyway.
         if app.page == Page::Overview && app.overlay == Overlay::None && app.picker.is_none() {
             app.page = Page::Stacks;
         }

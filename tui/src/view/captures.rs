@@ -43,7 +43,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let files = app.files.all().len() as u16;
     let opened = if matches!(app.files.opened, Opened::Nothing) { 0 } else { rest.height * 6 / 10 };
     let listed = rest.height - opened;
-    // A short list leaves the space to what is open.
+    // A short list leaves the space to the open file.
     let listed = if opened > 0 { listed.min(files.saturating_add(frame + 1).max(4)) } else { listed };
     let [list, open] = Layout::vertical([Constraint::Length(listed), Constraint::Fill(1)]).areas(rest);
     draw_list(app, breakpoint, list, buffer, hits);
@@ -109,7 +109,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
 }
 
 fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
-    // A replay has another time than the files.
+    // The time of a replay differs from that of the files.
     let age = app.files.listing.as_ref().map_or(app.now, |listing| listing.looked).since(file.written);
     let (sign, kind, role) = match &file.label {
         Err(_) => (glyph::ALARM, "broken", Role::Alarm),

@@ -1,4 +1,4 @@
-//! Communicators: the entered, waiting and late ranks, and how fast data moves in each.
+//! Communicators: the ranks that entered, wait and are late, and how fast data moves in each communicator.
 
 mod calls;
 mod detail;
@@ -28,17 +28,17 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Runs of ranks in the list.
+/// Number of runs of ranks in the list.
 const RUNS: usize = 3;
 
 /// Columns of the longest name, and of the ranks that are behind.
 const LONGEST: usize = 28;
 const BEHIND: usize = 14;
 
-/// Kinds of communicators in the title.
+/// Number of kinds of communicators in the title.
 const KINDS: usize = 4;
 
-/// Lines of the list before the detail gets the space.
+/// Number of lines of the list before the detail gets the space.
 const LISTED: usize = 10;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {

@@ -76,7 +76,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     let about = if findings.is_empty() { String::new() } else { "by cost".to_owned() };
     let right = figure::counted(findings.len(), "finding", "findings");
     let right = match app.job_view.cost.filter(|_| findings.len() > 1) {
-        // The total cost is in the header of the overview.
+        // On a wide terminal, the header of the overview has the total cost.
         Some(cost) if breakpoint < Breakpoint::Wide => {
             format!("{right}, together {:.0} % of the time", cost.pct)
         }
@@ -157,7 +157,7 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
         }
     };
     let headline = finding.headline(app.job());
-    // The list has it, if there is room.
+    // The list shows the whole headline, if there is room.
     if headline.width() + SIGN > width {
         put("what", &headline, role, 2);
     }

@@ -28,13 +28,13 @@ const OTHERS: usize = 24;
 enum Names {
     Full,
     Short,
-    /// Only the present one has a name, because there is no room for more.
+    /// Only the present view has a name, because there is no room for more.
     Digits,
 }
 
 impl Names {
-    /// In full if all keys of the page fit beside them. On the overview they take precedence, because it
-    /// leads to the other views.
+    /// The form of the names that fits: in full if all keys of the page fit next to them. On the overview,
+    /// the names take precedence, because it leads to the other views.
     fn fitting(views: &[Offer], others: usize, width: usize) -> Self {
         let taken = |names: Self| {
             let gap = names.gap().len();
@@ -54,8 +54,8 @@ impl Names {
     }
 }
 
-/// Draws the keys, and beside them the effect of the last one. If that does not fit, it goes above them, on
-/// the last line of `above`, so that the names of the views stay.
+/// Draws the keys, and next to them the effect of the last one. If the effect does not fit, it is drawn above
+/// them, on the last line of `above`, so that the names of the views stay.
 pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let width = usize::from(area.width);
     let keys = app.keymap.in_force(app.scope()).filter_map(|(binding, keys)| {
@@ -73,7 +73,7 @@ pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits
     for offer in &views {
         let here = page_of(offer.binding) == Some(app.page);
         let text = offer.named(names, here);
-        // The blanks on both sides belong to it, because a digit alone is a small target.
+        // The blanks on both sides belong to the target, because a digit alone is small.
         let (x, width) = ((line.width() as u16).saturating_sub(1), text.width() as u16 + 2);
         hits.put(within(area, x, width), Target::Do(offer.binding.action.clone()));
         let style = if here { app.palette.selected() } else { app.palette.of(Role::Muted) };
@@ -125,7 +125,7 @@ fn note(app: &App, most: usize) -> Line<'static> {
 fn word(binding: &Binding, app: &App) -> Option<&'static str> {
     match binding.action {
         Action::Open(Kind::Filter) if app.overlay == Overlay::Help => Some("find"),
-        // It closes what is open.
+        // In help, this key closes help.
         Action::Quit if app.overlay == Overlay::Help => Some("close"),
         _ => binding.short,
     }
@@ -168,7 +168,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::NextJob | Action::Pick(Choosing::Job) => {
             app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None
         }
-        // These give the reason for a missing job, too.
+        // These pages also show why there is no job.
         Action::Go(Page::Overview | Page::Captures | Page::Hosts) => true,
         Action::Capture => app.standing() == Standing::Running && !app.is_past(),
         Action::Control(Control::Record) => app.standing() == Standing::Running && !app.is_replay(),

@@ -1,4 +1,4 @@
-//! GEMMs by shape: the speed of each, and the ranks on which it is slow.
+//! GEMMs by shape: the speed of each shape, and the ranks on which it is slow.
 
 mod detail;
 
@@ -158,7 +158,7 @@ fn columns(app: &App) -> [Column; 8] {
 }
 
 impl GemmColumn {
-    /// Its place among the list's columns.
+    /// The column's place in the list.
     fn place(self) -> usize {
         match self {
             Self::Share => 1,
@@ -189,7 +189,7 @@ fn cells(gemm: &Gemm) -> Vec<Cell> {
     ]
 }
 
-/// `▼ 37 -24 %`: the sign only if it is more than noise.
+/// `▼ 37 -24 %`; the sign appears only if the difference is more than noise.
 fn slowest(gemm: &Gemm) -> Cell {
     let (Some((rank, below)), Some(&(_, rate))) = (gemm.slowest(), gemm.rates.first()) else {
         return known(None);

@@ -126,10 +126,10 @@ struct Figure {
     label: &'static str,
     value: String,
     unit: String,
-    /// What it takes beside value and unit to know what it is, where there is no label.
+    /// Text before the value that identifies the figure where there is no label.
     before: &'static str,
     after: &'static str,
-    /// Emphasized.
+    /// The emphasis.
     role: Role,
 }
 
@@ -168,12 +168,12 @@ fn figures(job_view: &JobView) -> Vec<Figure> {
     } else {
         [("step time", ""), ("GEMM", ""), ("NCCL bus", ""), ("tokens", ""), ("MFU", "MFU ")]
     };
-    // If steps are known, the last one shows its age.
+    // If steps are known, the age of the last step is shown instead.
     let ago = age.filter(|_| job_view.since_step.is_none());
     let ago = ago.map_or_else(String::new, |age| format!(" {} ago", figure::age(age)));
     let dropped = job_view.losses.records + job_view.losses.frames;
     let all = format!("of {}", figure::count(of as u64));
-    // Only known figures: few programs report tokens, and not every GPU's peak is listed.
+    // These figures are shown only if known: few programs report tokens, and not every GPU's peak is listed.
     let tokens = tokens_per_s.map(figure::three);
     let mfu = mfu.map(|share| figure::tenths(share * 100.0));
     let known = [
@@ -231,12 +231,12 @@ fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) 
         .iter()
         .map(|figure| figure.line(palette).width().max(figure.label.len()) as u16 + 2)
         .collect();
-    // The last ones matter least.
+    // The last figures matter least.
     while widths.iter().sum::<u16>() > area.width && widths.len() > 1 {
         widths.pop();
     }
-    // All have the same width, so that nothing moves when a figure gets longer; unless a figure does not fit,
-    // or there is no room for this.
+    // All have the same width, so that nothing moves when a figure gets longer, unless a figure does not fit
+    // or there is too little room.
     let alike = area.width / widths.len().max(1) as u16;
     let even: Vec<u16> = widths.iter().map(|&width| width.max(alike)).collect();
     let widths = if even.iter().sum::<u16>() > area.width + alike { widths } else { even };
@@ -248,7 +248,7 @@ fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) 
     }
 }
 
-/// As many of the first figures as fit into one line.
+/// Draws the first figures that fit into one line.
 fn row(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut line = Line::default();
     for figure in figures {

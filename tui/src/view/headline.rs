@@ -17,11 +17,11 @@ use crate::{
     widget::wrap::{clauses, cut_at_word},
 };
 
-/// Most lines of a hang's details.
+/// Largest number of lines of a hang's details.
 const MOST: usize = 2;
 
-/// Columns from which the states of the GPUs have a line: narrow terminals are mostly low, and need it for
-/// the stacks.
+/// Smallest width at which the states of the GPUs have a line: narrow terminals are mostly low, and need the
+/// line for the stacks.
 const FOR_GPUS: usize = 110;
 
 /// The worst finding on one line; empty without findings.
@@ -34,15 +34,15 @@ pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     ))
 }
 
-/// Who, where, what and the cost on one line. An uncertain finding says so if there is room; the details
-/// below always do.
+/// The rank, the host, the problem and the cost on one line. An uncertain finding says so if there is room;
+/// its details always do.
 pub(super) fn short(app: &App, finding: &Finding, width: usize) -> String {
     let line = finding.headline(app.job());
     let unsure = format!("{}{line}", sure(finding.confidence));
     if unsure.width() <= width { unsure } else { cut_at_word(&line, width) }
 }
 
-/// Why the job hangs. It stays when the job continues, until the user has seen it.
+/// Why the job hangs. If the job continues, this stays until the user has seen it.
 pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(incident) = &app.incident else { return brief(app, width).into_iter().collect() };
     let finding = &incident.finding;
@@ -90,7 +90,7 @@ fn stall(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// In reverse video.
+/// The style in reverse video.
 fn loud(app: &App, style: Style) -> Style {
     style.patch(app.palette.of(Role::Strong)).add_modifier(Modifier::REVERSED)
 }

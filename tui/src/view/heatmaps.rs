@@ -1,4 +1,5 @@
-//! Two quantities of every rank side by side: now, hosts as rows; or over time, ranks as rows.
+//! Two quantities of every rank side by side: of the present, with one row per host; or over time, with one
+//! row per rank.
 
 mod past;
 mod places;
@@ -29,7 +30,7 @@ use crate::{
 
 /// Columns between the two panels.
 const BETWEEN: u16 = 2;
-/// From this width on, a panel explains its figures.
+/// Smallest width at which a panel explains its figures.
 const ROOMY: u16 = 56;
 /// Columns between a name and its meaning.
 const GAP: usize = 2;
@@ -37,7 +38,7 @@ const GAP: usize = 2;
 const RUNS: usize = 3;
 /// Most columns of a name.
 const LABEL: usize = 12;
-/// Columns of a panel beside the map: borders, and a blank on each side.
+/// Columns of a panel outside of the map: borders, and a blank on each side.
 const EDGES: usize = 4;
 
 /// Both panels have the same layout, so a rank has the same place in both.
@@ -92,11 +93,11 @@ struct Frame<'a> {
     metric: Metric,
     means: &'a str,
     scale: Option<&'a Scale>,
-    /// Text after the worst rank, if it fits: the number of folded ones.
+    /// Text after the worst rank, if it fits: the number of folded ranks.
     notes: Vec<String>,
     /// The text that replaces the figures, as much of it as fits.
     caption: Vec<String>,
-    /// At the bottom right, if there is room.
+    /// Text at the bottom right, if there is room.
     corner: &'a str,
 }
 
@@ -140,7 +141,7 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }
 }
 
-/// The figures, so that no information is in colours only: as many as fit, the worst rank first.
+/// The figures as text, so that no information is in colours only: as many as fit, the worst rank first.
 fn caption(job_view: &JobView, metric: Metric, notes: &[String], width: usize) -> String {
     let mut parts = Vec::new();
     match (job_view.scale(metric), job_view.worst(metric)) {

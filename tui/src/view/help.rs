@@ -21,7 +21,7 @@ use crate::{
 /// Columns of one list of keys.
 const WIDTH: u16 = 64;
 
-/// Columns of it without text: borders, and blanks beside them.
+/// Columns of a list without text: borders, and the blanks next to them.
 const EDGES: u16 = 6;
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
@@ -32,7 +32,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         parts.push(vec![Line::raw("No matching lines: Esc shows all.")]);
     }
     let lines: usize = parts.iter().map(Vec::len).sum();
-    // Side by side only if they do not fit one below the other.
+    // The lists are side by side only if they do not fit one below the other.
     let columns = if lines + 2 > usize::from(area.height) && area.width >= 2 * WIDTH { 2 } else { 1 };
     let mut sides: Vec<Vec<Line<'_>>> = vec![Vec::new()];
     for part in parts {
@@ -96,7 +96,7 @@ fn sifted(app: &App) -> Vec<Part> {
     parts
 }
 
-/// What moves so.
+/// The keys of this motion.
 fn keys(app: &App, motion: Motion) -> String {
     let moves = |binding: &Binding| matches!(binding.action, Action::Move(to) if to == motion);
     let keys = app.keymap.all().find(|(binding, _)| moves(binding)).map(|(_, keys)| joined(keys, " "));

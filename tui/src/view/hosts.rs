@@ -26,7 +26,7 @@ use crate::{
 /// Columns of the longest name.
 const LONGEST: usize = 20;
 
-/// Lines of the detail, by breakpoint; and those that it needs at most.
+/// Lines of the detail, by breakpoint; and the largest number that it needs.
 const DETAIL: [u16; 3] = [7, 9, 12];
 const TALLEST: u16 = 18;
 
@@ -65,7 +65,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-/// The number of each kind; bad ones first.
+/// The number of hosts of each kind; bad ones first.
 fn title(app: &App) -> Title<'static> {
     let hosts = app.hosts.all();
     let count = |health: Health| hosts.iter().filter(|host| host.health == health).count();

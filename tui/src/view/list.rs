@@ -16,8 +16,8 @@ pub(super) type Cell = (String, Role);
 pub(super) struct Column {
     pub head: &'static str,
     place: row::Column,
-    /// If there is no room, the column with the highest number is left out first; the one with number 0 never
-    /// is.
+    /// If there is no room, the column with the highest number is left out first; a column with number 0 is
+    /// never left out.
     pub spare: u8,
 }
 
@@ -31,7 +31,7 @@ impl Column {
     }
 }
 
-/// What is drawn.
+/// The list to draw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List<'a> {
     pub columns: &'a [Column],

@@ -1,4 +1,5 @@
-//! Problems in sentences: findings first, then outliers, then blind spots; if there are none, this is said.
+//! Problems in sentences: findings first, then outliers, then blind spots. If there are none, a sentence says
+//! so.
 
 use ratatui::text::{Line, Span};
 use xpu_model::{
@@ -20,7 +21,7 @@ use crate::{
 struct Notice {
     glyph: &'static str,
     role: Role,
-    /// A headline, of which the text is the details.
+    /// The headline; the text then contains its details.
     short: Option<String>,
     text: String,
     /// What to do next.
@@ -37,13 +38,13 @@ impl Notice {
     }
 }
 
-/// Lines of what to do next.
+/// Largest number of lines of advice.
 const NEXT: usize = 2;
 
 /// Hosts or jobs named in one sentence before the rest is only counted.
 const NAMED: usize = 4;
 
-/// The text of their frame.
+/// The text on the frame.
 pub(super) fn title(app: &App) -> Title<'static> {
     let count = app.job_view.findings.len();
     let texts =
@@ -88,7 +89,7 @@ fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let left = most - lines.len();
     let shown = if notices.len() > left { left - 1 } else { notices.len() };
     for (index, notice) in notices[..shown].iter().enumerate() {
-        // Each later notice gets one line; the worst gets the rest.
+        // Each later notice gets one line; the worst one gets the rest.
         let after = shown - index - 1 + usize::from(shown < notices.len());
         let space = most.saturating_sub(lines.len() + after).min(if index == 0 { 4 } else { each }).max(1);
         lines.extend(notice.lines(app.palette, width, space));
@@ -101,8 +102,8 @@ fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
 }
 
 impl Notice {
-    /// The headline or the sentence, and below it what to do next; on the same line if there is no room. What
-    /// to do next takes precedence over details, because the findings page has all of these.
+    /// The headline or the sentence, and below it the advice; on the same line if there is no room. Advice
+    /// takes precedence over details, because the findings page has all details.
     fn lines(&self, palette: Palette, width: usize, space: usize) -> Vec<Line<'static>> {
         let style = palette.of(self.role);
         let words = if self.role == Role::Good { palette.of(Role::Muted) } else { style };
@@ -186,7 +187,7 @@ fn blind(app: &App) -> Option<Notice> {
     (!app.job_view.blind.is_empty()).then_some(Notice::warning(text))
 }
 
-/// The given groups do not fit the job.
+/// A notice if the given groups do not fit the job.
 fn laid_out(app: &App) -> Option<Notice> {
     let said = app.groups.as_ref()?.world_size();
     let has = app.job_view.world_size;
@@ -194,7 +195,7 @@ fn laid_out(app: &App) -> Option<Notice> {
     (said != u64::from(has)).then_some(Notice::warning(text))
 }
 
-/// Hooks that were switched off.
+/// A notice about hooks that were switched off.
 fn switched(app: &App) -> Option<Notice> {
     let off = app.job_view.ranks_off;
     let text = switched_off(off);
@@ -245,7 +246,7 @@ fn unreachable(app: &App) -> Option<Notice> {
     let down: Vec<_> = app.connections.down().collect();
     let (_, why) = down.first()?;
     let named: Vec<_> = down.iter().map(|(endpoint, _)| *endpoint).collect();
-    // Different reasons are rare: the first one represents them, and says where to look.
+    // Different reasons are rare, so the first one represents them, and says where to look.
     let text =
         format!("{} unreachable: {}: {why}", figure::counted(down.len(), "host", "hosts"), names(&named));
     Some(Notice::new(glyph::ALARM, Role::Alarm, text))

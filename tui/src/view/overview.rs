@@ -13,7 +13,7 @@ use crate::{
     width::Breakpoint,
 };
 
-/// From this width on, step times are beside the maps: 200 columns, less one on each side.
+/// Smallest width at which step times are next to the maps: 200 columns, less one on each side.
 const ROOMY: u16 = 198;
 
 /// Columns of the step times, columns between them and the maps, and the lines that they need to be useful.
@@ -29,7 +29,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         (false, None) => 4,
     };
     let notices = notices::lines(app, usize::from(area.width) - if wide { 4 } else { 0 }, most);
-    // The notices have a frame if there is room; otherwise no line is spent on it.
+    // The notices have a frame only if there is room for it.
     let frame = if wide { 2 } else { 0 };
     let above = header::height(breakpoint) + notices.len() as u16 + frame;
     let body = area.height.saturating_sub(above);

@@ -1,4 +1,4 @@
-//! A frame with a title if there is room; else a line with a title.
+//! A frame with a title if there is room; otherwise, a line with a title.
 
 use ratatui::{
     buffer::Buffer,
@@ -49,18 +49,18 @@ pub(super) fn draw(
     if wide { Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner } } else { inner }
 }
 
-/// Most lines of a paragraph, and columns in which it is well readable.
+/// Largest number of lines of a paragraph, and the columns in which it is easy to read.
 const PARAGRAPH: usize = 6;
 const READABLE: usize = 96;
 
-/// A paragraph at the top of the area. Returns the area below it.
+/// Draws a paragraph at the top of the area. Returns the area below it.
 pub(super) fn paragraph(palette: Palette, role: Role, text: &str, area: Rect, buffer: &mut Buffer) -> Rect {
     let texts = wrapped(text, usize::from(area.width).min(READABLE), PARAGRAPH);
     let lines: Vec<_> = texts.into_iter().map(|text| Line::styled(text, palette.of(role))).collect();
     headline::lines(&lines, area, buffer)
 }
 
-/// The visible part of a list: the selected line stays in the middle, so scrolling needs no state.
+/// The visible part of a list. The selected line stays in the middle, so scrolling needs no state.
 pub(super) fn window(at: Option<usize>, of: usize, visible: usize) -> std::ops::Range<usize> {
     let first = at.map_or(0, |at| at.saturating_sub(visible / 2)).min(of.saturating_sub(visible));
     first..(first + visible).min(of)

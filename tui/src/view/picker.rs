@@ -18,7 +18,7 @@ use crate::{
     widget::{row::Column, wrap::cut},
 };
 
-/// Columns beside the text: frame, cursor, and blanks.
+/// Columns other than the text: frame, cursor, and blanks.
 const EDGES: usize = 6;
 
 /// Columns between an item and its meaning.

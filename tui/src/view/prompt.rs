@@ -23,7 +23,7 @@ use crate::{
     widget::{ends, wrap::cut_at_word},
 };
 
-/// Its lines; the footer takes one.
+/// Number of its lines; the footer takes one of them.
 pub(super) const HEIGHT: u16 = 2;
 
 pub(super) fn draw(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
@@ -53,7 +53,7 @@ pub(super) fn draw(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) 
     }
 }
 
-/// The text with its cursor, as much as fits. Returns how many columns are hidden on the left.
+/// Draws the text with its cursor, as much as fits. Returns the number of hidden columns on the left.
 fn typed(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) -> usize {
     let strong = app.palette.of(Role::Strong);
     let (before, after) = prompt.halves();
@@ -101,7 +101,7 @@ fn point(app: &App, what: &str, column: usize, area: Rect, buffer: &mut Buffer) 
     } else if needed <= column + 1 {
         (column + 1 - needed, format!("{what} {}", glyph::CARET))
     } else {
-        // As much of both as fits: the line above shows the position.
+        // The text is cut to fit, because the line above shows the position.
         (0, format!("{} {}", glyph::CARET, cut_at_word(what, width.saturating_sub(2))))
     };
     buffer.set_stringn(area.x + x as u16, area.y, text, width - x, style);

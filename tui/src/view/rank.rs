@@ -1,5 +1,5 @@
-//! One rank: its identity, its figures beside those of its peers, its GPU, its GEMMs and collectives, and how
-//! closely it is watched.
+//! One rank: its identity, its figures next to those of its peers, its GPU, its GEMMs and collectives, and
+//! how closely it is watched.
 
 mod company;
 mod device;
@@ -29,10 +29,10 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Fewest lines of a useful list: its head and one entry.
+/// Smallest number of lines of a useful list: its head and one entry.
 const LEAST: u16 = 2;
 
-/// Columns of the right side, which fit the driver's description of an error.
+/// Columns of the right side, enough for the driver's description of an error.
 const SIDE: u16 = 56;
 
 /// Communicators that are listed if other panels need the space too.
@@ -89,7 +89,7 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
     tables::collectives(app, rank, Breakpoint::Wide, third, buffer);
     let health = device::lines(app, rank);
     let watched = watching::lines(app, rank, usize::from(right.width).saturating_sub(4));
-    // Beside the figures, with their height.
+    // The health is next to the figures, with their height.
     let health_height = (health.len() as u16).max(figures.height()) + 2;
     let company = (rank.memberships.len() as u16 + 3).clamp(LEAST + 2, MEMBERSHIPS + 3);
     let [first, second, third, _] = Layout::vertical([
@@ -107,7 +107,7 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
     lines(&watched, inner, buffer);
 }
 
-/// One below the other; the least important is left out first.
+/// Draws the panels one below the other; the least important one is left out first.
 fn narrow(
     app: &App,
     rank: &Inspection,
@@ -167,7 +167,7 @@ fn lines(lines: &[Line<'_>], area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Its identity on the frame; its progress and its state inside. Returns the area below.
+/// Draws its identity on the frame, and its progress and state inside. Returns the area below.
 fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) -> Rect {
     let palette = app.palette;
     let status = &rank.status;

@@ -24,12 +24,12 @@ use crate::{
 
 /// Smallest useful width of the sparkline.
 const HISTORY: usize = 8;
-/// Width of the sparkline that takes precedence over the process id, which says nothing about the rank's
-/// performance: with it the sparkline has its title.
+/// Width of a sparkline with its title. Up to this width, the sparkline takes precedence over the process id,
+/// which says nothing about the rank's performance.
 const TITLED: usize = 14;
 /// Largest useful width.
 const LONGEST: usize = 60;
-/// Columns that are left out if there is no room, the first of them first.
+/// Columns that are left out if there is no room, beginning with the first.
 const SPARE: [Column; 8] = [
     Column::Pid,
     Column::Memory,
@@ -51,7 +51,7 @@ const HOST: usize = 20;
 struct Place {
     column: Column,
     cells: row::Column,
-    /// Distance to the next column: a name after a figure needs more space than a second figure.
+    /// Distance to the next column. A name after a figure needs more space than a second figure.
     gap: usize,
 }
 
@@ -149,7 +149,7 @@ fn lead(bundle: &Bundle) -> String {
     format!("{} ×{}", bundle.name, figure::count(bundle.rows.len() as u64))
 }
 
-/// The columns that fit: those that identify a process are left out first, those that judge it last.
+/// The columns that fit. Columns that identify a process are left out first, those with its performance last.
 fn places(app: &App, width: usize) -> Vec<Place> {
     let host = app
         .job_view
@@ -178,7 +178,7 @@ fn places(app: &App, width: usize) -> Vec<Place> {
         };
         Place { column, cells, gap: 1 }
     };
-    // Without a driver's reports no space is reserved.
+    // If the driver reports nothing, no space is reserved.
     let has_device = app.job_view.rows().iter().any(|row| row.status.device.is_some());
     let columns = Column::ALL.into_iter().filter(|column| match column {
         Column::Findings => false,
@@ -254,7 +254,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
         && let Some(view) = app.job().and_then(|job| job.rank(row.status.rank))
     {
         let metric = app.sort.column.metric().unwrap_or_default();
-        // The job has every second of this figure; of the others, the screen has what it received.
+        // The job keeps every second of this figure. For the others, the screen keeps what it has received.
         let history: Vec<_> = match metric {
             Metric::Gemm => view.gemm_history().collect(),
             _ => app
@@ -313,7 +313,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
     }
 }
 
-/// A rank's state, in a word: the same on every page.
+/// A rank's state in a word, which is the same on every page.
 pub(super) fn state(row: &Row) -> (String, Role) {
     let status = &row.status;
     match (row.life, status.state, row.named) {

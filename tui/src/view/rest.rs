@@ -25,7 +25,8 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, standing: Standing, area: 
     let palette = app.palette;
     header::draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let width = usize::from(area.width).min(96);
-    // A recording has no hosts to wait for, and nothing to try: its first reports come with its time.
+    // A recording has no hosts to wait for, and nothing to try: its first reports appear as its time
+    // advances.
     if let Some(playback) = app.playback().filter(|_| standing == Standing::Connecting) {
         let at = figure::time_of_day(playback.position);
         let text = format!("{} No report of a job yet at {at} UTC in this recording", glyph::WAITING);

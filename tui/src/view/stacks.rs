@@ -1,4 +1,4 @@
-//! The code positions of all ranks: the merged stacks, the fewest ranks first, and beside them the positions
+//! The code positions of all ranks: the merged stacks, the fewest ranks first, and next to them the positions
 //! in the communicator.
 
 mod frames;
@@ -25,13 +25,13 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Columns of the positions, beside the tree.
+/// Columns of the positions, which are next to the tree.
 const BESIDE: u16 = 62;
 
-/// Height from which there is always room for the legend of letters.
+/// Smallest height at which there is always room for the legend of letters.
 const LEGEND: u16 = 20;
 
-/// Notes shown under the tree.
+/// Number of notes shown under the tree.
 const NOTES: usize = 2;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
@@ -124,7 +124,7 @@ fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     headline::lines(&lines, inner, buffer);
 }
 
-/// The tree, and below it what could not be read.
+/// The tree, and below it the notes about what could not be read.
 fn full(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let mut notes = Vec::new();
     for note in app.stacks.notes().iter().take(NOTES) {

@@ -26,11 +26,11 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Lines for the parts of a step, and least lines of a useful plot.
+/// Lines for the parts of a step, and the smallest number of lines of a useful plot.
 const PARTS: u16 = 5;
 const LEAST: u16 = 4;
 
-/// Columns of the spread, beside the parts of a step.
+/// Columns of the spread, which is next to the parts of a step.
 const BESIDE: u16 = 46;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
@@ -45,7 +45,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let wide = breakpoint == Breakpoint::Wide;
     let frame = if wide { 2 } else { 1 };
     let changes = line::listed(app, breakpoint) as u16;
-    // Parts that the program names take one more line, and the last capture's what-if two.
+    // Spans of the program take one more line, and the what-if of the last capture two.
     let what_if = if app.what_if().is_some() { breakdown::WHAT_IF } else { 0 };
     let spans = u16::from(!app.steps.spans.is_empty());
     let heights = match breakpoint {
@@ -86,9 +86,9 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     draw_ranks(app, breakpoint, ranks, buffer, hits);
 }
 
-/// Step times and the parts of a step, in a frame beside other panels.
+/// Step times and the parts of a step, in a frame next to other panels.
 pub(super) fn beside(app: &App, area: Rect, buffer: &mut Buffer) {
-    // If it is narrow, its title has only the present step time.
+    // If the frame is narrow, its title has only the present step time.
     let inner =
         panel::draw(app.palette, Breakpoint::Wide, line::title(app, Breakpoint::Narrow), area, buffer);
     if app.job_view.steps.is_none() {
@@ -102,7 +102,7 @@ pub(super) fn beside(app: &App, area: Rect, buffer: &mut Buffer) {
     breakdown::bars(app, Breakpoint::Medium, parts, buffer);
 }
 
-/// The ranks, those that make steps long first.
+/// The ranks; those that lengthen steps come first.
 fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     if area.height < 3 {
         return;

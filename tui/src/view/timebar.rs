@@ -101,7 +101,8 @@ fn caption(playback: &Playback) -> String {
     format!("{passed}   {next}{out}")
 }
 
-/// One cell is a share of the time: passed or to come, and whether a finding begins in it.
+/// Each cell is a share of the time. It shows whether this time has passed, and whether a finding begins in
+/// it.
 fn bar(app: &App, playback: &Playback, area: Rect, buffer: &mut Buffer) {
     let length = playback.length().max(Duration::from_nanos(1)).as_secs_f64();
     let cell = |moment: Moment| {

@@ -4,8 +4,8 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::glyph::EIGHTHS;
 
-/// Draws each share, from 0 to 1, as a column of one cell's width, from the left of the area on: its body,
-/// and the uppermost cell. Any share above 0 is visible.
+/// Draws each share, from 0 to 1, as a column of one cell's width, beginning at the left of the area. `body`
+/// is the style of the column, `top` that of its uppermost cell. Any share above 0 is visible.
 pub fn draw(shares: &[f64], body: Style, top: Style, area: Rect, buffer: &mut Buffer) {
     let eighths = EIGHTHS.len();
     let full = usize::from(area.height) * eighths;

@@ -7,26 +7,26 @@ use crate::{
     palette::{Palette, Role},
 };
 
-/// From harmless to worst: of folded ranks, the greatest decides.
+/// Ordered from harmless to worst. Of folded ranks, the greatest decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell {
     /// No rank belongs here.
     Absent,
-    /// The filter leaves it out.
+    /// The filter leaves the rank out.
     Aside,
-    /// The rank has not reported it.
+    /// The rank has not reported the value.
     Unknown,
-    /// It has no current value, because it waits for another rank.
+    /// The rank has no current value, because it waits for another rank.
     Waits,
     Value {
         value: f64,
         step: usize,
         /// How much worse it is than the others.
         badness: f64,
-        /// Drawn on it where it is bad enough.
+        /// A sign drawn on the cell, if the value is bad enough.
         sign: Option<&'static str>,
     },
-    /// Its report is old.
+    /// The rank's report is old.
     Stale { value: Option<f64> },
     /// The job hangs because of it.
     Alarm,
@@ -64,7 +64,7 @@ impl Cell {
         matches!(self, Self::Value { sign: Some(_), .. } | Self::Stale { .. } | Self::Alarm)
     }
 
-    /// As it looks without its figure.
+    /// The cell without its figure.
     pub(super) fn look(self, palette: Palette, width: usize) -> (String, Style) {
         let centred = |text: &str| format!("{text:^width$}");
         let ground = self.ground(palette);
@@ -80,7 +80,7 @@ impl Cell {
         }
     }
 
-    /// Without text; without colours, the glyph of its step.
+    /// The cell without text; without colours, the glyph of its step.
     pub(super) fn blank(self, palette: Palette, width: usize) -> String {
         match self {
             Self::Value { step, .. } if !palette.has_colour() => String::from(RAMP[step]).repeat(width),
@@ -89,8 +89,8 @@ impl Cell {
     }
 }
 
-/// Two cells in a terminal line: the upper half has the letter's colour, the lower half its background. If
-/// one of them needs a sign, the worse one takes the whole place, with its sign.
+/// Draws two cells in a terminal line: the upper half has the colour of the letter, the lower half that of
+/// the background. If one of them needs a sign, the worse one takes the whole place, with its sign.
 pub(super) fn draw_halves(
     upper: Option<Cell>,
     lower: Option<Cell>,

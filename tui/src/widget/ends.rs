@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::wrap::{cut, cut_words};
 
-/// Draws both into the first line of `area`; the left one is cut if needed.
+/// Draws both texts into the first line of `area`; the left one is cut if needed.
 pub fn draw(left: &Line<'_>, right: &Line<'_>, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
@@ -26,7 +26,7 @@ pub fn draw(left: &Line<'_>, right: &Line<'_>, area: Rect, buffer: &mut Buffer) 
 pub struct Title {
     pub name: String,
     pub about: String,
-    /// Aligned to the right.
+    /// The right-aligned text.
     pub right: String,
 }
 
@@ -45,7 +45,7 @@ pub fn title(name: &str, about: &str, right: &str, width: usize) -> Title {
     Title { name, about, right }
 }
 
-/// A line from margin to margin.
+/// Draws a line from margin to margin.
 pub fn rule(style: Style, area: Rect, buffer: &mut Buffer) {
     let line = Line::from(Span::styled("─".repeat(usize::from(area.width)), style));
     buffer.set_line(area.x, area.y, &line, area.width);

@@ -1,8 +1,8 @@
-//! The place of a rank on a heatmap, and the ranks at a place: pure arithmetic, each the inverse of the
-//! other.
+//! The place of a rank on a heatmap, and the ranks at a place: pure arithmetic; each computation is the
+//! inverse of the other.
 //!
-//! Ranks come in groups (hosts) of equal size; a slot is a rank's place among them, `group * size + position`. A host
-//! that has fewer ranks than the largest leaves slots empty.
+//! Ranks come in groups (hosts) of equal size; a slot is a rank's place among them, `group * size +
+//! position`. A host with fewer ranks than the largest host leaves slots empty.
 
 use std::ops::Range;
 
@@ -13,18 +13,18 @@ pub struct Shape {
     pub size: usize,
 }
 
-/// From roomy to dense. The first that fits is taken.
+/// Densities, from roomy to dense. The first one that fits is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Density {
     /// A cell is wide enough for its figure.
     Figures,
-    /// Two columns to a rank.
+    /// Two columns per rank.
     Double,
-    /// One column to a rank.
+    /// One column per rank.
     Single,
-    /// Two ranks, one above the other, to a column.
+    /// Two ranks, one above the other, per column.
     Half,
-    /// Several ranks to a cell: the worst decides what it shows.
+    /// Several ranks per cell, which shows the worst of them.
     Folded { ranks: usize },
 }
 
@@ -34,13 +34,13 @@ pub struct Grid {
     pub density: Density,
     /// Slots in one cell: 1 unless folded.
     fold: usize,
-    /// Cells of a group, and how many of them fit a line.
+    /// Number of cells of a group, and how many of them fit into a line.
     size: usize,
     chunk: usize,
-    /// Groups side by side, and the columns between two of them.
+    /// Number of groups side by side, and the columns between two of them.
     abreast: usize,
     gap: usize,
-    /// Columns from one cell to the next, and how many of them the cell fills.
+    /// Columns from one cell to the next, and the number of them that a cell fills.
     pitch: usize,
     cell: usize,
     lines: usize,
@@ -72,7 +72,7 @@ impl Step {
     }
 }
 
-/// What is tried, in this order.
+/// The sizes that are tried, in this order.
 const LADDER: [Step; 10] = [
     Step::new(Density::Figures, 12, 11, 3),
     Step::new(Density::Figures, 10, 9, 3),
@@ -86,12 +86,12 @@ const LADDER: [Step; 10] = [
     Step::new(Density::Half, 1, 1, 1),
 ];
 
-/// A line of cells is at most this tall.
+/// Largest height of a line of cells.
 const TALLEST: usize = 2;
 
 impl Grid {
-    /// The roomiest grid of this shape in `width` columns and `height` lines. `halves`: whether half blocks can be
-    /// distinguished, which takes colours.
+    /// The roomiest grid of this shape in `width` columns and `height` lines. `halves`: whether half blocks
+    /// can be distinguished, which needs colours.
     pub fn fit(shape: Shape, width: usize, height: usize, halves: bool) -> Self {
         let (width, height) = (width.max(1), height.max(1));
         let fitting = || {
@@ -143,12 +143,13 @@ impl Grid {
         })
     }
 
-    /// The same, with separate lines for each group.
+    /// The same grid, with separate lines for each group.
     fn one_abreast(self, groups: usize) -> Self {
         Self { abreast: 1, lines: groups * self.size.div_ceil(self.chunk), ..self }
     }
 
-    /// As many ranks per cell as necessary: a power of two, so that the ranks of a host stay together.
+    /// A grid with as many ranks per cell as necessary. Their number is a power of two, so that the ranks of
+    /// a host stay together.
     fn folded(shape: Shape, width: usize, height: usize, halves: bool) -> Self {
         let size = shape.size.max(1);
         let slots = shape.groups * size;
@@ -183,12 +184,13 @@ impl Grid {
         self.slots
     }
 
-    /// Lines of cells.
+    /// Number of lines of cells.
     pub fn lines(&self) -> usize {
         self.lines
     }
 
-    /// Terminal lines one line of cells takes; 1 for half blocks, of which two lines share one.
+    /// Number of terminal lines per line of cells. It is 1 for half blocks too, although two lines of half
+    /// blocks share a terminal line.
     pub fn tall(&self) -> usize {
         self.tall
     }
@@ -227,7 +229,7 @@ impl Grid {
         Place { x: across, line, width: self.cell }
     }
 
-    /// The slots drawn in column `x` of line `line`; `None` between cells and outside.
+    /// The slots drawn in column `x` of line `line`; `None` between cells and outside of the map.
     pub fn slots_at(&self, x: usize, line: usize) -> Option<Range<usize>> {
         let lines_each = self.size.div_ceil(self.chunk);
         let across = self.chunk * self.pitch + self.gap;

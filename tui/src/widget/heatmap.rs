@@ -1,4 +1,4 @@
-//! Draws a [`Grid`]: one cell to a rank, or one to several.
+//! Draws a [`Grid`]: one cell per rank, or one for several ranks.
 
 use ratatui::{
     buffer::Buffer,
@@ -81,7 +81,8 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
         }
     }
 
-    /// Brackets if there is room for them between cells, else a sign on the cell.
+    /// Marks a cell: with brackets if there is room for them between cells, otherwise with a sign on the
+    /// cell.
     fn mark(&self, x: u16, y: u16, width: usize, area: Rect, buffer: &mut Buffer) {
         let loud = self.palette.of(Role::Strong);
         if self.grid.spacing() == 0 {

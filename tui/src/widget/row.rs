@@ -15,7 +15,7 @@ enum Align {
 enum Elision {
     BetweenWords,
     AtAnyLetter,
-    /// Not at all: the following cells move to the right.
+    /// It is not cut, and the following cells move to the right.
     Never,
 }
 
@@ -28,22 +28,22 @@ pub struct Column {
 }
 
 impl Column {
-    /// Words: left-aligned, cut between two of them.
+    /// A column of words: left-aligned, cut between two words.
     pub const fn words(width: usize) -> Self {
         Self { width, align: Align::Left, elision: Elision::BetweenWords }
     }
 
-    /// A name: left-aligned, cut at any letter.
+    /// A column of names: left-aligned, cut at any letter.
     pub const fn name(width: usize) -> Self {
         Self { width, align: Align::Left, elision: Elision::AtAnyLetter }
     }
 
-    /// A figure: right-aligned.
+    /// A column of figures: right-aligned.
     pub const fn figure(width: usize) -> Self {
         Self { width, align: Align::Right, elision: Elision::AtAnyLetter }
     }
 
-    /// Its cells are never cut.
+    /// The column with cells that are never cut.
     pub const fn whole(self) -> Self {
         Self { elision: Elision::Never, ..self }
     }
@@ -56,8 +56,8 @@ impl Column {
         self.align == Align::Right
     }
 
-    /// The text in exactly this width, if it may be cut. (What `format!` pads with counts letters, and a letter may be
-    /// two columns wide, or none.)
+    /// The text in exactly this width, if it may be cut. (`format!` pads by the number of letters, but a
+    /// letter may be two columns wide, or none.)
     pub fn cell(self, text: &str) -> String {
         let text = match self.elision {
             Elision::BetweenWords => cut_at_word(text, self.width),
@@ -72,18 +72,18 @@ impl Column {
     }
 }
 
-/// The cells side by side, with a blank between two.
+/// The cells side by side, with a blank between them.
 pub fn line<T: AsRef<str>>(columns: &[Column], cells: &[T]) -> String {
     let cells: Vec<_> = columns.iter().zip(cells).map(|(column, cell)| column.cell(cell.as_ref())).collect();
     cells.join(" ")
 }
 
-/// The total width of these.
+/// The total width of these columns.
 pub fn needed(columns: &[Column]) -> usize {
     (columns.iter().map(|column| column.width + 1).sum::<usize>()).saturating_sub(1)
 }
 
-/// How many of the columns fit: the last are left out first, and the first one stays.
+/// The number of columns that fit. The last ones are left out first, and the first one always stays.
 pub fn fitting(columns: &[Column], width: usize) -> usize {
     (1..=columns.len()).rev().find(|&kept| needed(&columns[..kept]) <= width).unwrap_or(1)
 }

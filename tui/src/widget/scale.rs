@@ -1,10 +1,10 @@
-//! The step, of eight, in which a value is drawn.
+//! The step, one of eight, in which a value is drawn.
 //!
 //! The scale belongs to the job, not to the hardware: the median rank is always step [`MIDDLE`], and the steps below
 //! and above reach to the lowest and the highest rank. But noise is never stretched into a pattern:
 //!
 //! - if all ranks lie within [`ALIKE`] of the median, all are drawn in the same step;
-//! - otherwise one step is never finer than [`ALIKE`], so a rank 6 % low is one step down and not four.
+//! - otherwise one step is never finer than [`ALIKE`], so a rank that is 6 % low is one step down, not four.
 
 use xpu_model::job::median;
 
@@ -37,13 +37,13 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// For rates: more is better. `None` while no value is known.
+    /// The scale of rates, where more is better. `None` while no value is known.
     pub fn of(values: Vec<f64>) -> Option<Self> {
         Self::measured(values, Worse::Low, None)
     }
 
-    /// For times: less is better. Differences are measured against `whole`, because the median itself may be
-    /// almost zero.
+    /// The scale of times, where less is better. Differences are measured against `whole`, because the median
+    /// itself may be almost zero.
     pub fn of_times(values: Vec<f64>, whole: Option<f64>) -> Option<Self> {
         Self::measured(values, Worse::High, whole)
     }

@@ -4,9 +4,9 @@ use crate::glyph::{BARS, LEVEL};
 
 /// The values as at most `width` bars, the newest last; a bar of several values shows their mean.
 ///
-/// The highest bar represents `full`, or the highest value if that is more; the lowest bar half of it, or the
-/// lowest value. So noise of a few percent stays flat, a loss of a third of the speed is visible, and lines
-/// with the same `full` can be compared.
+/// The highest bar represents `full`, or the highest value if that is larger. The lowest bar represents half
+/// of that, or the lowest value. So noise of a few percent stays flat, a loss of a third of the speed is
+/// visible, and lines with the same `full` can be compared.
 pub fn bars(values: &[f32], full: f32, width: usize) -> String {
     let highest = values.iter().copied().fold(full, f32::max);
     let lowest = values.iter().copied().fold(highest * 0.5, f32::min);

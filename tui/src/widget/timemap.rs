@@ -1,4 +1,4 @@
-//! Rows of cells, one to a moment, the latest right.
+//! Rows of cells, one per moment, the latest on the right.
 
 use ratatui::{
     buffer::Buffer,
@@ -12,20 +12,20 @@ use crate::palette::Palette;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub rows: usize,
-    /// Ranks to a row.
+    /// Ranks per row.
     pub fold: usize,
-    /// Columns of the past to a cell.
+    /// Columns of the past per cell.
     pub span: usize,
     /// Whether two rows share a terminal line.
     pub halves: bool,
 }
 
-/// Numbers of columns in one cell, so that it covers a usual time span.
+/// Possible numbers of columns in one cell, so that the cell covers a usual time span.
 const SPANS: [usize; 7] = [1, 2, 3, 4, 6, 12, 24];
 
 impl Frame {
-    /// `rows` ranks, `size` to a host, and `columns` moments in `width` columns and `height` lines. `halves`: whether half blocks can
-    /// be distinguished.
+    /// Fits `rows` ranks, with `size` of them per host, and `columns` moments into `width` columns and
+    /// `height` lines. `halves`: whether half blocks can be distinguished.
     pub fn fit(rows: usize, size: usize, columns: usize, width: usize, height: usize, halves: bool) -> Self {
         let halves = halves && rows > height;
         let lines = height.max(1) * if halves { 2 } else { 1 };
@@ -55,7 +55,7 @@ pub struct TimeMap<'a> {
     pub frame: Frame,
     /// The cells of each row, the latest last.
     pub cells: &'a [Vec<Cell>],
-    /// Columns of the terminal to a cell.
+    /// Columns of the terminal per cell.
     pub wide: u16,
     pub palette: Palette,
 }

@@ -30,8 +30,8 @@ pub fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
     lines.into_iter().map(|line| cut(&line, width)).collect()
 }
 
-/// Clauses (`a; b; c`) in at most `most` lines of `width` columns. Last clauses that do not fit are left out
-/// completely; the first is cut.
+/// Clauses (`a; b; c`) in at most `most` lines of `width` columns. Clauses at the end that do not fit are
+/// left out completely; the first one is cut.
 pub fn clauses(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut kept = text;
     while wrapped(kept, width, usize::MAX).len() > most
@@ -75,13 +75,13 @@ pub fn cut_words(text: &str, width: usize) -> String {
     if kept.is_empty() { String::new() } else { format!("{kept} {ELLIPSIS}") }
 }
 
-/// Names such as `bf16` and `gpu-017` are none.
+/// Whether a text ends in a number. Names such as `bf16` and `gpu-017` do not count.
 fn ends_in_number(text: &str) -> bool {
     let word = text.rsplit(' ').next().unwrap_or_default();
     word.ends_with(|end: char| end.is_ascii_digit()) && !word.contains(char::is_alphabetic)
 }
 
-/// The text in `width` columns, cut between words, or within the first one if that does not fit.
+/// The text in `width` columns, cut between words, or within the first word if that does not fit.
 pub fn cut_at_word(text: &str, width: usize) -> String {
     let kept = cut_words(text, width);
     if kept.is_empty() { cut(text, width) } else { kept }
@@ -111,7 +111,7 @@ pub fn cut_spans(spans: Vec<Span<'static>>, width: usize) -> Line<'static> {
     line
 }
 
-/// Cut between words. A text beside a name is left out completely if none of its words fits.
+/// A span that is cut between words. A text next to a name is left out completely if none of its words fits.
 fn cut_span(text: &str, space: usize) -> String {
     let words = text.trim_start();
     let air = text.width() - words.width();
@@ -127,7 +127,7 @@ fn cut_span(text: &str, space: usize) -> String {
     }
 }
 
-/// As many of the first parts as fit into one line of `width` columns.
+/// Joins the first parts that fit into one line of `width` columns.
 pub fn joined(mut parts: Vec<String>, width: usize) -> String {
     while parts.len() > 1 && parts.join(" · ").width() > width {
         parts.pop();

@@ -2,28 +2,28 @@
 
 use std::str::FromStr;
 
-/// `6:1.3`
+/// A rank and a factor: `6:1.3`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowGpu {
     rank: u32,
     factor: f64,
 }
 
-/// `2:1275`
+/// A rank and a clock in MHz: `2:1275`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     rank: u32,
     megahertz: u32,
 }
 
-/// `3:40ms`
+/// A rank and a delay per step: `3:40ms`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowHost {
     rank: u32,
     milliseconds: f64,
 }
 
-/// `25:3`
+/// A step and a rank: `25:3`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hang {
     step: u64,

@@ -1,4 +1,5 @@
-//! PyTorch's profiler beside a capture. It needs longer to begin, so its steps are agreed on first.
+//! PyTorch's profiler, run together with a capture. It needs longer to begin, so its steps are agreed on
+//! first.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,7 +26,7 @@ use crate::args::CaptureArgs;
 /// Interval of checks whether it was ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The folder of a capture's traces, beside its file.
+/// The folder of a capture's traces, next to the capture's file.
 pub(in crate::command) fn folder(capture: &Path) -> PathBuf {
     let mut name = capture.as_os_str().to_owned();
     name.push(".kineto");
@@ -58,7 +59,7 @@ impl Beside {
             if let News::Line(line) = &item {
                 eprintln!("xpu-top: Kineto: {line}");
             }
-            // After the plan, nobody receives.
+            // After the plan, there is no receiver.
             let _ = news.send(item);
         };
         tracer.begin(job.clone(), Some(ranks.to_vec()), folder(&args.output), wanted, report);

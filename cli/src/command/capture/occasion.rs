@@ -10,7 +10,7 @@ use xpu_wire::{id::JobName, unit::Moment};
 
 /// The awaited kinds of findings, and the time limit: none by default.
 pub(super) struct Occasion<'a> {
-    /// Any if there is none.
+    /// The awaited kinds; empty for any kind.
     pub(super) kinds: &'a [Kind],
     pub(super) within: Option<Duration>,
 }

@@ -22,7 +22,7 @@ impl Progress {
             return;
         }
         let mut out = std::io::stderr();
-        // Nobody misses it without a reader.
+        // Without a reader, the line is not needed.
         let _ = if out.is_terminal() {
             write!(out, "\r\x1b[Kxpu-top: {line}").and_then(|()| out.flush())
         } else {

@@ -34,7 +34,8 @@ struct OneCall<'a> {
     order: u64,
     communicator: String,
     name: &'a str,
-    /// For a collective, its number in the communicator; for a send or receive, between the two ranks.
+    /// For a collective, its number in the communicator; for a send or receive, its number between the two
+    /// ranks.
     number: Option<u64>,
     operation: Operation,
     datatype: String,
@@ -50,7 +51,7 @@ struct OneCall<'a> {
     state: CallState,
     #[serde(skip_serializing_if = "Option::is_none")]
     preceding: Option<Preceding<'a>>,
-    /// `train.py:212 log_metrics`; outside of Python as `native`.
+    /// `train.py:212 log_metrics`; outside of Python the same as `native`.
     site: Option<String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     frames: &'a [StackFrame],

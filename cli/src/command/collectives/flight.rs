@@ -1,7 +1,8 @@
 //! Records in the format of PyTorch's flight recorder, for its analyser (`torchfrtrace DIR --prefix
 //! nccl_trace_rank_`): one pickle per rank.
 //!
-//! Only collectives: the analyser matches sends and receives by groups, which NCCL's calls do not show.
+//! Only collectives are written: the analyser matches sends and receives by groups, which NCCL's calls do not
+//! show.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,8 @@ const VERSION: &str = "2.9";
 
 const PREFIX: &str = "nccl_trace_rank_";
 
-/// The analyser would read files of another job as ranks of this one.
+/// Refuses a folder that is not empty, because the analyser would read files of another job as ranks of this
+/// one.
 pub(super) fn check(folder: &Path) -> Result<(), UsageError> {
     let Ok(mut entries) = fs::read_dir(folder) else { return Ok(()) };
     if entries.next().is_none() {
@@ -68,7 +70,8 @@ fn groups(job: &Job) -> BTreeMap<CommunicatorId, Vec<Rank>> {
     members.into_iter().map(|(id, of)| (id, of.into_iter().map(|(_, rank)| rank).collect())).collect()
 }
 
-/// Collectives that are known to have ended on any rank; on the others this is known a little later.
+/// For each communicator, the collectives that are known to have ended on any rank; on the others, this
+/// becomes known a little later.
 fn done(job: &Job) -> BTreeMap<CommunicatorId, u64> {
     let mut done = BTreeMap::new();
     for record in job.records() {

@@ -1,4 +1,4 @@
-//! Records as text: where they diverge, and the calls before that.
+//! Records as text: the divergence, and the calls before it.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use xpu_wire::{
     id::Rank,
 };
 
-/// Calls per rank, and ranks, by default.
+/// Default number of calls per rank, and of ranks.
 const CALLS: usize = 16;
 const RANKS: usize = 8;
 
-/// Calls after the divergence.
+/// Number of calls shown after the divergence.
 const AFTER: usize = 4;
 
-/// `chosen`: no ranks were named, and the informative ones are shown.
+/// `chosen`: no ranks were named, so the informative ones are shown.
 pub(super) fn of(job: &Job, records: &[&RankRecord], last: Option<usize>, chosen: bool) -> String {
     let divergence = job.divergence();
     let mut text = match divergence {
@@ -95,7 +95,7 @@ fn one(
     }
 }
 
-/// Columns; each with whether it is a number.
+/// The columns, each with whether it holds numbers.
 const COLUMNS: [(&str, bool); 9] = [
     ("order", true),
     ("communicator", false),

@@ -29,7 +29,7 @@ const STALL: Duration = Duration::from_secs(20);
 /// Time for many ranks to start and connect on a small machine.
 const START: Duration = Duration::from_secs(90);
 
-/// How long the others may run on after a rank failed; mostly they wait for it.
+/// How long the others may continue after a rank failed; mostly they wait for it.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// How long last messages of ended ranks may take to arrive.
@@ -57,7 +57,7 @@ enum End {
     /// Every rank ended by itself.
     Over,
     CollectiveCall,
-    /// It hangs, and the reason is known.
+    /// The job hangs, and the reason is known.
     Hang,
     /// The user ended it.
     Signal {

@@ -34,7 +34,7 @@ impl Node {
         command
             .env("LD_LIBRARY_PATH", stage.libraries())
             .env("SIMGPU_MACHINE_DIR", machine)
-            // PyTorch's profiler on this host belongs to real jobs.
+            // PyTorch's profiler on this host must stay available to real jobs.
             .env("XPU_TOP_KINETO_SOCKET", "off")
             .arg(format!("--bind={address}"))
             .arg(format!("--base-port={}", base.0))

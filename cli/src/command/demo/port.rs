@@ -1,11 +1,11 @@
-//! Ports for the simulated hosts: the same three on an address for each.
+//! Ports for the simulated hosts: the same three ports on one address per host.
 
 use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::bail;
 use xpu_wire::endpoint::BasePort;
 
-/// Base ports tried after the usual one.
+/// Number of base ports tried after the usual one.
 const TRIES: u16 = 200;
 
 /// The address of a simulated host.

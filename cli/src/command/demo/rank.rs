@@ -1,4 +1,4 @@
-//! A simulated rank: the worker, started as by a launcher and `xpu-top run`.
+//! A simulated rank: the worker, started as a launcher and `xpu-top run` would start it.
 
 use std::{
     io::{self, Write as _},
@@ -16,14 +16,14 @@ use super::{
     stage::Stage,
 };
 
-/// Failed ranks whose last output is shown; the others mostly failed because of them.
+/// Number of failed ranks whose last output is shown; the others mostly failed because of these.
 const SHOWN: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Worker {
     rank: u32,
     child: Child,
-    /// Whether it was asked to end; its exit status then means nothing.
+    /// Whether it was asked to end. If so, its exit status means nothing.
     dismissed: bool,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn report_failures(workers: &mut [Worker]) -> bool {
     !failed.is_empty()
 }
 
-/// Ends those that still run; first by asking them.
+/// Ends the ranks that still run; first asks them to end.
 pub(super) fn dismiss(workers: &mut [Worker]) {
     for worker in workers.iter_mut() {
         worker.dismissed |= worker.ended().is_none();

@@ -16,7 +16,7 @@ use crate::parts::{Part, Parts};
 
 const WORKER: &str = include_str!("worker.py");
 
-/// What of `pybind/python/xpu_top/__init__.py` the worker uses.
+/// The part of `pybind/python/xpu_top/__init__.py` that the worker uses.
 const PACKAGE: &str = "from ._native import Tracer, __version__\n";
 
 /// The names of CUDA's libraries, and the stand-ins behind them.
@@ -91,8 +91,8 @@ impl Stage {
         self.root.join("rendezvous")
     }
 
-    /// Where the simulated NCCL keeps the ranks' shared data; within this directory, it is removed with the
-    /// rest.
+    /// The folder of the simulated NCCL for the ranks' shared data. It is within this directory, so it is
+    /// removed with the rest.
     pub(super) fn shared_memory(&self) -> PathBuf {
         self.root.join("shm")
     }
@@ -153,7 +153,7 @@ fn make_root() -> anyhow::Result<PathBuf> {
     bail!("{} is full of old demos; remove {0}/{PREFIX}*", base.display())
 }
 
-/// The interpreter itself, because `python3` may be a script that starts several shells first.
+/// Finds the interpreter itself, because `python3` may be a script that starts several shells first.
 fn find_python() -> anyhow::Result<PathBuf> {
     const NEEDED: &str = "the demo needs Python 3.9 or newer as `python3` in PATH";
     let asked = Command::new("python3")

@@ -9,9 +9,9 @@ const WIDTH: usize = 12;
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
     Ok,
-    /// It works, but less is visible.
+    /// The checked part works, but less is visible.
     Warn,
-    /// It does not work.
+    /// The checked part does not work.
     Fail,
 }
 
@@ -46,7 +46,7 @@ impl Check {
             State::Fail => "FAIL",
         };
         let Self { name, found, .. } = self;
-        // Below the result.
+        // The remedy is aligned below the result.
         let margin = " ".repeat(word.len() + 2 + WIDTH + 2);
         let remedy = self.remedy.as_ref().map_or_else(String::new, |remedy| format!("{margin}-> {remedy}\n"));
         format!("{word}  {name:WIDTH$}  {found}\n{remedy}")

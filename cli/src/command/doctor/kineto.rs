@@ -1,4 +1,5 @@
-//! The daemon that PyTorch's profiler (Kineto) asks for instructions on this host: a collector, dynolog, or none.
+//! The daemon that PyTorch's profiler (Kineto) polls for instructions on this host: a collector, dynolog, or
+//! none.
 
 use std::{
     env, fs,
@@ -36,7 +37,7 @@ pub(super) fn check() -> Check {
     }
 }
 
-/// `listed`: as the kernel lists it. `shown`: for people.
+/// `listed`: the name as the kernel lists it. `shown`: the name for people.
 fn of(listed: &str, shown: &str) -> Check {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let inodes = inodes(&sockets, listed);

@@ -1,4 +1,4 @@
-//! The libraries that a job calls: their places and versions, and how much of them is visible.
+//! The libraries that a job calls: their paths and versions, and how much of their use is visible.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ const CUBLAS: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so.1
 const NCCL: [&str; 1] = ["libnccl.so.2"];
 const CUPTI: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so.11"];
 
-/// Most folders that are searched.
+/// Largest number of folders that are searched.
 const FOLDERS: usize = 512;
 
 /// Prints the folders of Python's packages.
@@ -131,7 +131,8 @@ fn cupti(found: Option<PathBuf>) -> Check {
 
 /// The number that a function stores at its argument.
 fn number(path: &Path, function: &[u8]) -> Option<c_int> {
-    // SAFETY: loading runs the library's own initializers, which are NVIDIA's, and are made for that.
+    // SAFETY: loading runs the library's own initializers. NVIDIA's initializers are designed to run at
+    // loading.
     let library = unsafe { Library::new(path) }.ok()?;
     // SAFETY: the functions asked for here have this signature in every version.
     let ask: Symbol<'_, unsafe extern "C" fn(*mut c_int) -> c_int> = unsafe { library.get(function) }.ok()?;
@@ -159,7 +160,7 @@ fn find(folders: &[PathBuf], names: &[&str]) -> Option<PathBuf> {
     names.iter().find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()))
 }
 
-/// Where the dynamic linker and Python's packages have libraries.
+/// The folders in which the dynamic linker and Python's packages have libraries.
 fn folders() -> Vec<PathBuf> {
     let mut all = Vec::new();
     let set = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();

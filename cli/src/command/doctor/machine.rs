@@ -88,7 +88,7 @@ fn ptrace() -> Check {
     }
 }
 
-/// Whether files in memory, which the ledger page is one of, can be made.
+/// Whether files in memory can be created, as for the ledger page.
 fn memory() -> Check {
     // SAFETY: the name is NUL-terminated and 'static; the descriptor is this call's own.
     let made = unsafe {
@@ -121,7 +121,8 @@ fn kills() -> Check {
     }
 }
 
-/// Whether the clock is set by NTP: hosts are compared by what happens on all of them, and events shown by their clocks.
+/// Whether NTP sets the clock. Findings compare hosts by events that occur on all of them, but events are
+/// shown with the times of their clocks.
 fn clock() -> Check {
     // SAFETY: an all-zero timex asks and changes nothing; the call writes within it.
     let (state, state_of_clock) = unsafe {

@@ -1,5 +1,5 @@
-//! The listener on a collector's ports: none, one that this user's commands reach, another of this user, or
-//! another user's.
+//! Finds what listens on a collector's ports: nothing, a collector that this user's commands reach, another
+//! collector of this user, or another user's program.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ pub(super) enum Holder {
     Nobody,
     /// The collector of this user's runtime directory.
     Ours,
-    /// Another collector of this user: with a runtime directory of its own, as a demo's.
+    /// Another collector of this user, with a runtime directory of its own, such as that of a demo.
     Another {
         pid: u32,
     },

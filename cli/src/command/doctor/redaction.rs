@@ -17,7 +17,7 @@ const SHOWN: [&str; 9] =
 
 #[derive(Debug)]
 pub(super) struct Redaction {
-    /// What is redacted, and its replacement, the longest first.
+    /// The redacted texts and their replacements, longest text first.
     pairs: Vec<(String, &'static str)>,
 }
 
@@ -58,7 +58,7 @@ impl Redaction {
         let mut lines: Vec<_> = env::vars()
             .filter(|(name, _)| shown(name))
             .map(|(name, value)| {
-                // The place of a key is no secret.
+                // The path of a key is no secret.
                 let value = if is_secret(&name) && !value.starts_with('/') {
                     "[secret]".to_owned()
                 } else {
@@ -77,7 +77,7 @@ fn is_secret(name: &str) -> bool {
     SECRET.iter().any(|word| name.contains(word)) && !name.ends_with("_FILE")
 }
 
-/// The whole, and each half.
+/// The whole key, and each half.
 fn parts_of_key(text: &str) -> impl Iterator<Item = String> {
     let halves = text.split_at_checked(text.len() / 2).map(|(one, other)| [one.to_owned(), other.to_owned()]);
     [text.to_owned()].into_iter().chain(halves.into_iter().flatten())

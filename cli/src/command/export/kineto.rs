@@ -1,8 +1,8 @@
 //! A capture in the format of PyTorch's profiler (Kineto), one file per rank, for readers of its traces:
 //! Holistic Trace Analysis, `TensorBoard` and Perfetto.
 //!
-//! HTA finds the rank by `"rank": N` at the begin of the file, with a blank; takes stream 0 for none; and drops what runs on the GPU if no
-//! call on the host has its correlation id.
+//! HTA finds the rank by `"rank": N` at the begin of the file, with a blank. It reads stream 0 as no stream.
+//! It drops work on the GPU if no call on the host has its correlation id.
 
 mod events;
 mod launches;
@@ -26,7 +26,7 @@ use crate::args::UsageError;
 /// The file of each rank.
 ///
 /// # Errors
-/// If one file is named and there are several ranks.
+/// Fails if one file is named and there are several ranks.
 pub(super) fn paths(capture: &Capture, place: &Path) -> Result<Vec<(Rank, PathBuf)>, UsageError> {
     let name = place.to_string_lossy();
     if !name.ends_with(".json") && !name.ends_with(".json.gz") {

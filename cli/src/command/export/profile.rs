@@ -47,7 +47,7 @@ pub(super) fn read(
     let mut profiles = BTreeMap::new();
     for OneRank { rank, file } in ranks {
         let Some(name) = file.filter(|_| capture.ranks.contains_key(&rank)) else { continue };
-        // Only files of that folder.
+        // Only files in that folder are read.
         let Some(name) = Path::new(&name).file_name() else { continue };
         let path = place.join(name);
         match one(&path) {

@@ -8,7 +8,7 @@ use xpu_analysis::capture::{Capture, Clocks, Groups};
 
 use crate::args::ExportKind;
 
-/// One value of a row. All integers are signed: none here needs the 64th bit.
+/// One value of a row. All integers are signed, because none here needs the 64th bit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     None,
@@ -156,7 +156,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
 ];
 
 impl Sheet {
-    /// Whether it is written for these requested kinds; none means all.
+    /// Whether the table is written for these requested kinds; an empty list means all.
     pub(super) fn is_meant(&self, kinds: &[ExportKind]) -> bool {
         kinds.is_empty() || self.of.is_none_or(|of| kinds.contains(&of))
     }

@@ -1,4 +1,4 @@
-//! The time of a GEMM of a capture, alone on a GPU.
+//! The time of a GEMM of a capture, when it runs alone on a GPU.
 
 use anyhow::bail;
 use xpu_analysis::capture::Alone;
@@ -15,7 +15,7 @@ use crate::{
 const WARM: f64 = 0.05;
 const TIMED: f64 = 0.2;
 
-/// A GPU with memory for the largest of these.
+/// Opens a GPU with memory for the largest of these GEMMs.
 pub(super) fn open(number: u32, shared: bool, gemms: &[Gemm]) -> anyhow::Result<Gpu> {
     let count = device::count()?;
     let ordinal = i32::try_from(number).ok().filter(|&ordinal| ordinal < count);

@@ -1,4 +1,4 @@
-//! The results so far, and the present measurements: readable even while a GPU does not answer.
+//! The results so far, and the measurements in progress. They can be read even while a GPU does not answer.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,8 +14,8 @@ pub(super) struct Board {
     begun: Instant,
 }
 
-/// Per GPU: measurements that have not begun by then are left out, and those that have not ended are
-/// failures.
+/// Time limit per GPU. Measurements that have not begun by then are left out; those that have not ended count
+/// as failures.
 const LIMIT: Duration = Duration::from_mins(1);
 
 impl Board {
@@ -34,7 +34,7 @@ impl Board {
         self.begun + LIMIT * gpus
     }
 
-    /// A measurement of one GPU, noted before and after it; it is not begun when the time is up.
+    /// Runs a measurement of one GPU, and notes its begin and end. It is not begun if the time is up.
     pub(super) fn gpu(
         &self,
         place: usize,

@@ -26,14 +26,15 @@ pub(super) fn device(nvml: &Nvml, uuid: Option<DeviceUuid>) -> Option<Device<'_>
     nvml.device_by_uuid(format!("GPU-{}", uuid?)).ok()
 }
 
-/// GB/s of the memory: two transfers of its whole width in each clock.
+/// GB/s of the memory: two transfers of its whole width in each clock cycle.
 pub(super) fn memory_peak(device: &Device<'_>) -> Option<f64> {
     let mhz = device.max_clock_info(Clock::Memory).ok()?;
     let bits = device.memory_bus_width().ok()?;
     Some(2.0 * f64::from(mhz) * 1e6 * f64::from(bits) / 8.0 / 1e9).filter(|peak| *peak > 0.0)
 }
 
-/// GB/s of its link to the host in one direction, at the best that GPU and slot support together.
+/// GB/s of its link to the host in one direction, at the highest generation and width that both GPU and slot
+/// support.
 pub(super) fn pcie_peak(device: &Device<'_>) -> Option<f64> {
     let generation = device.max_pcie_link_gen().ok()?;
     let lanes = device.max_pcie_link_width().ok()?;
@@ -124,7 +125,7 @@ impl Look {
         to.power_w = self.power.map(|power| to.power_w.unwrap_or(0.0).max(power)).or(to.power_w);
         (to.sm_clock_max_mhz, to.power_limit_w) =
             (self.clock_max.or(to.sm_clock_max_mhz), self.limit.or(to.power_limit_w));
-        // Between two sets of matrices the GPU is idle, and its clock means nothing.
+        // Between two sets of matrices, the GPU is idle, and its clock means nothing.
         if self.throttle.has(Throttle::IDLE) {
             return;
         }

@@ -18,7 +18,7 @@ const PEER_BYTES: usize = 128 << 20;
 /// Seconds of a pair's copies: eight GPUs have 56 pairs.
 const PAIR: Timing = Timing { warm: 0.01, timed: 0.05 };
 
-/// Memory of the host that the GPU reads and writes itself; released when the program ends.
+/// Host memory that the GPU reads and writes directly. It is released when the program ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pinned(*mut c_void);
 
@@ -26,7 +26,7 @@ pub(super) struct Pinned(*mut c_void);
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// Memory near the calling thread, as far as the system ensures that.
+    /// Allocates memory near the calling thread, as far as the system ensures that.
     pub(super) fn of(gpu: &Gpu) -> Result<Self, String> {
         gpu.choose()?;
         let mut address = ptr::null_mut();
@@ -36,7 +36,7 @@ impl Pinned {
     }
 }
 
-/// One direction between a GPU and its host.
+/// Copies in one direction between a GPU and its host.
 pub(super) fn host(
     gpu: &mut Gpu,
     pinned: Pinned,
@@ -49,14 +49,14 @@ pub(super) fn host(
             Kind::FromGpu => (pinned.0, gpu.at(0), cudaMemcpyKind::cudaMemcpyDeviceToHost),
             _ => (gpu.at(0), pinned.0, cudaMemcpyKind::cudaMemcpyHostToDevice),
         };
-        // SAFETY: both are at least that large: the GPU's memory holds matrices.
+        // SAFETY: both memories are at least that large, because the GPU's memory holds matrices.
         unsafe { cudaMemcpyAsync(to, from, BYTES, way, gpu.stream()) }.result().map_err(said)
     })?;
     let rates = times.into_iter().map(|seconds| BYTES as f64 / seconds / 1e9).collect();
     Ok(Figure::of(kind, "", rates))
 }
 
-/// From one GPU to another, by the first one's stream.
+/// Copies from one GPU to another, on the first one's stream.
 pub(super) fn peer(from: &mut Gpu, to: &Gpu, peak: Option<f64>) -> Result<Option<Pair>, String> {
     from.choose()?;
     let attribute = |which| {
@@ -68,7 +68,7 @@ pub(super) fn peer(from: &mut Gpu, to: &Gpu, peak: Option<f64>) -> Result<Option
     let access = attribute(cudaDeviceP2PAttr::cudaDevP2PAttrAccessSupported) == Some(1);
     let link = attribute(cudaDeviceP2PAttr::cudaDevP2PAttrPerformanceRank);
     if access {
-        // SAFETY: it takes numbers. It fails if access is enabled already; that error is cleared.
+        // SAFETY: it takes only numbers. It fails if access is enabled already; that error is cleared.
         unsafe {
             let _ = cudaDeviceEnablePeerAccess(to.ordinal, 0);
             let _ = cudaGetLastError();

@@ -10,12 +10,12 @@ use crate::gpu::{
 /// Bytes that each GPU contributes: large enough for the links' full bandwidth.
 const BYTES: u64 = 256 << 20;
 
-/// Repeats: the same number on all hosts, which cannot agree otherwise.
+/// Number of repeats: fixed, because hosts cannot agree on a number.
 const WARM: usize = 3;
 const BLOCKS: usize = 10;
 const EACH: usize = 2;
 
-/// Bus bandwidth, as nccl-tests computes it: what each link carries, whatever the number of ranks.
+/// Bus bandwidth, as nccl-tests computes it: the rate of each link, whatever the number of ranks.
 pub(super) fn all_reduce(
     nccl: Nccl,
     gpus: &mut [Gpu],
@@ -35,7 +35,7 @@ pub(super) fn all_reduce(
         mark(gpus, block, true)?;
     }
     gpus.iter().try_for_each(Gpu::wait)?;
-    // All end together, so the first GPU's time is that of all.
+    // All GPUs end together, so the first GPU's time is that of all.
     let times = gpus.first().map_or(Ok(Vec::new()), |gpu| gpu.between(BLOCKS))?;
     let world = f64::from(ranks.world);
     let bytes = (EACH as u64 * BYTES) as f64 * 2.0 * (world - 1.0) / world;

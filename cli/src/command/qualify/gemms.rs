@@ -25,10 +25,10 @@ const TYPES: [(&str, DataType, ComputeType); 3] = [
     ("tf32", DataType::Float32, ComputeType::Float32FastTf32),
 ];
 
-/// Bytes of random numbers, repeated up to the end of the memory.
+/// Bytes of random numbers, which are repeated up to the end of the memory.
 const NUMBERS: usize = 4 << 20;
 
-/// Bytes of the largest of them.
+/// Bytes of the largest of these GEMMs.
 pub(super) fn bytes() -> u64 {
     3 * 4 * SIDES[2] * SIDES[2]
 }
@@ -62,7 +62,7 @@ pub(super) fn measure(gpu: &mut Gpu, place: usize, board: &Board, timing: Timing
             // SAFETY: both halves are the GPU's memory.
             unsafe { memcpy_dtod_async(gpu.at(half), gpu.at(0), half as usize, gpu.stream()) }.map_err(said)
         })?;
-        // Read, and written.
+        // Each byte is read and written.
         let rates = times.into_iter().map(|seconds| 2.0 * half as f64 / seconds / 1e9).collect();
         Ok(Figure::of(Kind::Memory, "", rates))
     });
@@ -83,7 +83,7 @@ fn eight_bits(gpu: &mut Gpu, place: usize, board: &Board, timing: Timing, peaks:
     }
 }
 
-/// As in the forward pass of a layer: the first matrix is transposed.
+/// The first matrix is transposed, as in the forward pass of a layer.
 fn square(side: u64) -> GemmShape {
     GemmShape {
         m: side,

@@ -1,4 +1,4 @@
-//! The results of a GPU in earlier runs: one file per GPU, named by its UUID, so that it is found on any
+//! The results of a GPU in earlier runs: one file per GPU, named by its UUID, so that it is found from any
 //! host.
 
 use std::{
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use xpu_analysis::qualify::{Gpu, Host, Verdict};
 use xpu_model::baseline;
 
-/// Runs that are kept per GPU, and GPUs; all hosts may share a home directory.
+/// Number of runs kept per GPU, and of GPUs; all hosts may share a home directory.
 const RUNS: usize = 20;
 const GPUS: usize = 4096;
 
-/// With fewer runs there is no comparison, because one may have been lucky.
+/// With fewer runs, there is no comparison, because a single run may be an exception.
 const FEWEST: usize = 3;
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub(super) fn recall(gpu: &mut Gpu, quick: bool) {
     }
 }
 
-/// Adds the GPUs that pass; a folder that cannot be written is reported.
+/// Adds the results of GPUs that pass. A folder that cannot be written is reported.
 pub(super) fn keep(host: &Host, quick: bool) {
     let Some(folder) = folder() else { return };
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -92,7 +92,7 @@ fn file(uuid: &str) -> String {
     format!("{uuid}.json")
 }
 
-/// If there are too many, removes those that were not qualified for the longest time.
+/// If there are too many files, removes those of the GPUs that were not qualified for the longest time.
 fn forget(folder: &Path) {
     let all = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<_> =
@@ -100,7 +100,7 @@ fn forget(folder: &Path) {
     all.sort();
     let old = all.len().saturating_sub(GPUS);
     for (_, path) in &all[..old] {
-        // Another run may have done it.
+        // Another run may have removed the file.
         let _ = fs::remove_file(path);
     }
 }

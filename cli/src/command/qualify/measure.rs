@@ -1,5 +1,5 @@
-//! The measurements of one host, in an order in which none disturbs another: all GPUs compute at once, then
-//! each copies to and from the host alone, then pairs, then all together.
+//! The measurements of one host, in an order that avoids disturbance: all GPUs compute at once, then each GPU
+//! copies to and from the host alone, then pairs copy, and then all work together.
 
 use std::{
     sync::{
@@ -29,8 +29,8 @@ use crate::gpu::{
     nccl::{Nccl, Ranks},
 };
 
-/// Measures this host and judges it with its own past, to which GPUs that pass are added. Also returns the
-/// GPUs for measurements with other hosts; none if they did not answer.
+/// Measures this host, and judges it with its own past runs, to which results of passing GPUs are added. Also
+/// returns the GPUs for measurements with other hosts; `None` if they did not answer.
 pub(super) fn here(how: &How) -> (Host, Option<Vec<Gpu>>) {
     let (host, gpus) = measure(how);
     let mut alone = Qualification { hosts: vec![host], quick: how.quick, ..Qualification::default() };
@@ -77,7 +77,8 @@ fn measure(how: &How) -> (Host, Option<Vec<Gpu>>) {
     (host, gpus)
 }
 
-/// `None` when the time is up; it grows with the number of GPUs, which is known after the first calls.
+/// `None` when the time is up. The time limit grows with the number of GPUs, which is known after the first
+/// calls.
 fn wait<T>(board: &Board, ended: &mpsc::Receiver<T>) -> Option<T> {
     /// Time for the last measurement to end after it began.
     const LAST: std::time::Duration = std::time::Duration::from_secs(15);
@@ -136,7 +137,7 @@ fn all(board: &Board, how: &How) -> anyhow::Result<Vec<Gpu>> {
     Ok(gpus)
 }
 
-/// Contexts, and memory for the largest matrices.
+/// Creates contexts, and allocates memory for the largest matrices.
 fn prepare(board: &Board, uuids: &[Option<DeviceUuid>], how: &How) -> anyhow::Result<Vec<Gpu>> {
     let mut gpus = Vec::new();
     for (place, uuid) in uuids.iter().enumerate() {
@@ -167,8 +168,8 @@ fn prepare(board: &Board, uuids: &[Option<DeviceUuid>], how: &How) -> anyhow::Re
     Ok(gpus)
 }
 
-/// Each GPU alone, then all at once, from CPUs near the GPU: on a separate thread, because only that is
-/// bound.
+/// Copies of each GPU alone, then of all at once, from CPUs near the GPU. A separate thread runs them,
+/// because only that thread is bound to these CPUs.
 fn with_host(gpus: &mut [Gpu], board: &Board, nvml: Option<&Nvml>, timing: Timing) {
     let bind = |gpu: &Gpu| {
         let device = nvml.and_then(|nvml| condition::device(nvml, gpu.uuid));
@@ -209,7 +210,7 @@ fn with_host(gpus: &mut [Gpu], board: &Board, nvml: Option<&Nvml>, timing: Timin
     });
 }
 
-/// NVML's limits of memory and link.
+/// Sets the peaks of memory and link from NVML.
 fn set_peaks(board: &Board, nvml: Option<&Nvml>, uuids: &[Option<DeviceUuid>]) {
     for (place, &uuid) in uuids.iter().enumerate() {
         let Some(device) = nvml.and_then(|nvml| condition::device(nvml, uuid)) else { continue };
@@ -226,7 +227,7 @@ fn set_peaks(board: &Board, nvml: Option<&Nvml>, uuids: &[Option<DeviceUuid>]) {
     }
 }
 
-/// From every GPU to every other, one copy at a time.
+/// Copies from every GPU to every other, one copy at a time.
 fn pairs(gpus: &mut [Gpu], board: &Board) {
     for from in 0..gpus.len() {
         for to in 0..gpus.len() {

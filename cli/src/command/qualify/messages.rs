@@ -1,4 +1,5 @@
-//! What the program on another host writes to its standard error: the last lines, for the reason why it ended.
+//! The last lines that the program on another host writes to its standard error. They give the reason if it
+//! ends.
 
 use std::{
     collections::VecDeque,
@@ -11,14 +12,14 @@ use std::{
 /// Lines that are kept.
 const LINES: usize = 4;
 
-/// How long the last lines of a program that has ended may take. The pipe may stay open: ssh leaves a process behind
-/// that shares its connection.
+/// How long the last lines of a program that has ended may take. The pipe may stay open, because ssh leaves a
+/// process behind that shares its connection.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Messages {
     lines: Arc<Mutex<VecDeque<String>>>,
-    /// Disconnected once the pipe is closed and all of it has been read.
+    /// Disconnected once the pipe is closed and completely read.
     end: mpsc::Receiver<()>,
 }
 

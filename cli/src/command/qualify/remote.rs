@@ -36,7 +36,7 @@ struct Remote {
     requests: ChildStdin,
     answers: mpsc::Receiver<io::Result<String>>,
     messages: Messages,
-    /// That it has measured.
+    /// Number of GPUs that it has measured.
     gpus: u32,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
             Ok(Answer::Measured(host)) => {
                 remote.gpus = host.gpus.len() as u32;
                 let complete = host.not_run.is_none();
-                // The given name, because two containers may have the same own name.
+                // The given name is used, because two containers may have the same name of their own.
                 of.hosts.push(Host { host: remote.host.clone(), ..*host });
                 if complete && remote.gpus > 0 {
                     answering.push(remote);
@@ -100,7 +100,7 @@ fn not_run(host: String, why: String) -> Host {
     Host { host, not_run: Some(why), ..Host::default() }
 }
 
-/// Every host with every other, as many at once as there are disjoint pairs.
+/// Measures every host with every other; disjoint pairs are measured at the same time.
 fn pairs(hosts: &mut [Remote]) -> Vec<HostPair> {
     let mut outcome = Vec::new();
     for round in rounds(hosts.len()).into_iter().take(ROUNDS) {
@@ -168,7 +168,7 @@ fn together(hosts: &mut [&mut Remote]) -> Result<Figure, String> {
     slowest.ok_or_else(|| "no host answered".to_owned())
 }
 
-/// For ranks that connect at this host.
+/// Requests NCCL's id for ranks that connect at this host.
 fn unique_id(host: &mut Remote) -> Result<String, String> {
     host.ask(&Request::UniqueId).map_err(|error| format!("{error:#}"))?;
     match host.answer(TOGETHER)? {
@@ -229,7 +229,7 @@ impl Remote {
         }
     }
 
-    /// Its last message, once it has ended.
+    /// The reason why it is silent: its last message, once it has ended.
     fn why_silent(&mut self) -> String {
         let _ = self.child.wait();
         self.messages.last().map_or_else(

@@ -1,5 +1,5 @@
-//! Checks whether another process uses the GPUs: both would slow down, and figures would not be those of the
-//! GPU.
+//! Checks whether another process uses the GPUs: both would slow down, and the figures would not show what
+//! the GPU can do.
 
 use std::{thread, time::Duration};
 
@@ -24,7 +24,7 @@ const BUSY: u32 = 10;
 /// How long a process that has just ended may still show in the driver's utilisation of the last second.
 const FADES: Duration = Duration::from_secs(3);
 
-/// The reason not to measure; `None` if nobody is known to use these GPUs.
+/// The reason not to measure; `None` if no other use of these GPUs is known.
 pub(super) fn found(way: &WayArgs, nvml: Option<&Nvml>, gpus: &[Option<DeviceUuid>]) -> Option<String> {
     if let Some(ranks) = ranks_here(way) {
         return Some(ranks);

@@ -1,4 +1,5 @@
-//! A qualification as text: a table of GPUs for each host, one of figures, and the reasons of what fails.
+//! A qualification as text: a table of GPUs for each host, a table of figures, and the reason for each
+//! failure.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use xpu_model::figure::{counted, three};
 /// The largest GEMM of each type: the columns of the table of GPUs.
 const COLUMNS: [&str; 4] = ["bf16 8192", "fp16 8192", "tf32 8192", "fp8 8192"];
 
-/// Rows of a table: as many GPUs as a host has, and more.
+/// Number of rows of a table: more than any host has GPUs.
 const ROWS: usize = 64;
 
 /// Writing to a String cannot fail.
@@ -120,7 +121,7 @@ fn row(gpu: &Gpu) -> Vec<String> {
     cells
 }
 
-/// Each figure over all GPUs of a model: the median, and the lowest with its shares.
+/// Each figure over all GPUs of a model: the median, and the lowest one with its shares of the references.
 fn figures(of: &Qualification, out: &mut String) {
     let gpus = || of.hosts.iter().flat_map(|host| host.gpus.iter().map(move |gpu| (host, gpu)));
     let mut models: Vec<_> = gpus().map(|(_, gpu)| gpu.name.as_deref().unwrap_or("unknown model")).collect();

@@ -2,14 +2,14 @@
 
 use crate::gpu::device::{Gpu, Plan, median};
 
-/// Seconds between two events: long enough for several switches between processes on one GPU, so each block
+/// Seconds between two events. In this time, a GPU switches several times between processes, so each block
 /// shows the load of another process.
 const BLOCK: f64 = 0.01;
 
-/// Fewest blocks, however long one takes.
+/// Smallest number of blocks, however long one takes.
 const FEWEST: usize = 3;
 
-/// Most repeats of work in one block, because the launch queue is limited.
+/// Largest number of repeats of the work in one block, because the launch queue is limited.
 const MOST: f64 = 500.0;
 
 /// Seconds that one measurement takes.

@@ -1,5 +1,5 @@
-//! One of several hosts: measures its GPUs, alone and with those of other hosts, on request. Requests and
-//! answers are lines of JSON on standard input and output.
+//! The program on one of several hosts: on request, it measures the GPUs, alone and with those of other
+//! hosts. Requests and answers are lines of JSON on standard input and output.
 
 use std::{
     io::{self, BufRead as _, Write as _},
@@ -79,7 +79,7 @@ fn unique_id() -> Result<String, String> {
     Ok(nccl()?.unique_id()?.text())
 }
 
-/// On a thread that is abandoned, together with the GPUs, if it does not return.
+/// Reduces on a thread that is abandoned, together with the GPUs, if it does not return.
 fn reduce(gpus: &mut Option<Vec<Gpu>>, id: &str, ranks: Ranks) -> Result<Figure, String> {
     let id = UniqueId::parse(id).ok_or("this is not an id of NCCL")?;
     let nccl = nccl()?;

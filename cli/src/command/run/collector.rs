@@ -23,7 +23,7 @@ use crate::parts::{Part, Parts};
 /// How long training waits for the collector's ready line.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A longer log is started anew.
+/// A longer log is emptied first.
 const LONGEST_LOG: u64 = 1 << 20;
 
 /// Longest line that is read from a collector.
@@ -54,7 +54,8 @@ pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_
         .arg(runtime.path())
         .arg(format!("--ready-fd={}", ready.as_raw_fd()))
         .env_remove("LD_PRELOAD")
-        // It also serves other jobs, so it reads this job's settings from the job's ranks.
+        // The collector also serves other jobs, so it reads this job's settings from the job's ranks, not
+        // from its own environment.
         .env_remove(endpoint::variable::ON_HANG)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -98,8 +99,9 @@ fn adopts_orphans() -> bool {
     std::process::id() == 1 || asked != 0
 }
 
-/// The same, under a process that stays as long as the collector. `wait` ignores that process, because it
-/// does not end with SIGCHLD (`clone(2)`, `__WCLONE`): a program may wait until it has no children left.
+/// Starts the collector under a process that stays as long as the collector. A program may wait until it has
+/// no children left, but `wait` ignores that process, because it does not end with SIGCHLD (`clone(2)`,
+/// `__WCLONE`).
 fn spawn_beside(command: Command) -> anyhow::Result<()> {
     // SAFETY: as fork: no memory is shared, and this process has one thread.
     match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
@@ -135,11 +137,12 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Makes the command a separate session and nobody's child, because the job must not find it among its
-/// children. It keeps none of the job's descriptors open: the collector outlives the job, and somebody may
-/// wait for the end of a pipe or for a lock.
+/// Gives the command a session of its own and no parent in the job, because the job must not find it among
+/// its children. It keeps none of the job's descriptors open: the collector outlives the job, and another
+/// process may wait for the end of a pipe or for a lock.
 fn detach(command: &mut Command, ready: OwnedFd) {
-    // SAFETY: this process has one thread, so the forked one may do all that this one may, and go on to exec.
+    // SAFETY: this process has one thread, so the forked process may do everything that this one may, and
+    // then call exec.
     unsafe {
         command.pre_exec(move || {
             close_at_exec()?;
@@ -151,7 +154,7 @@ fn detach(command: &mut Command, ready: OwnedFd) {
                 0 => {}
                 _ => libc::_exit(0),
             }
-            // It was created to be closed by exec, but must survive this one.
+            // The descriptor was created to be closed by exec, but this exec must keep it.
             match libc::fcntl(ready.as_raw_fd(), libc::F_SETFD, 0) {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(()),
@@ -167,7 +170,7 @@ fn close_at_exec() -> io::Result<()> {
     if unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) } == 0 {
         return Ok(());
     }
-    // Before Linux 5.11.
+    // For Linux before 5.11.
     for entry in fs::read_dir("/proc/self/fd")? {
         let number = entry?.file_name().to_str().and_then(|name| name.parse::<c_int>().ok());
         if let Some(number) = number.filter(|&number| number >= first) {

@@ -1,13 +1,13 @@
 //! The environment that makes CUDA's driver write a core dump of the GPUs on request, and at an exception (an
 //! illegal address, an assertion).
 //!
-//! It makes a pipe for each process at its first CUDA call, and writes the file when somebody writes to the
-//! pipe. Until then nothing changes, and launches cost the same.
+//! The driver makes a pipe for each process at its first CUDA call, and writes the file when another process
+//! writes to the pipe. Until then, nothing changes, and launches cost the same.
 //!
 //! A core dump at an exception is never combined with `skip_abort`: the driver would return the error late,
 //! and calls in between would succeed (`cudaDeviceSynchronize`, a copy of data that the kernel has not
-//! written). A program could store wrong results, or end with 0 (H100, driver 580). Without a value for it, a
-//! core dump on request includes those at exceptions.
+//! written). A program could store wrong results, or end with 0 (H100, driver 580). If the variable for
+//! exceptions is not set, enabling core dumps on request also enables those at exceptions.
 
 use std::{
     ffi::OsString,
@@ -30,7 +30,7 @@ const AT_EXCEPTION: &str = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION";
 const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,\
     skip_constbank_memory";
 
-/// A user who sets one of these has their own core dumps, which must stay unchanged.
+/// A user who sets one of these configures core dumps, which must stay unchanged.
 const OTHERS: [&str; 5] =
     [ENABLE, AT_EXCEPTION, "CUDA_COREDUMP_PIPE", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"];
 

@@ -13,12 +13,13 @@ use std::{
 
 const STREAMS: c_int = 3;
 
-/// A bit for each standard stream that was closed, one if SIGPIPE was ignored, and one if SIGXFSZ was not.
+/// One bit for each standard stream that was closed, one bit if SIGPIPE was ignored, and one if SIGXFSZ was
+/// not ignored.
 static CHANGED: AtomicU8 = AtomicU8::new(0);
 const IGNORED: u8 = 1 << STREAMS;
 const LIMITED: u8 = 1 << (STREAMS + 1);
 
-/// Before Rust's runtime.
+/// Runs before Rust's runtime.
 extern "C" fn look() {
     let mut changed = 0;
     for stream in 0..STREAMS {
@@ -51,12 +52,12 @@ pub(super) fn outlive_full_files() {
     }
 }
 
-/// The started program finds the original state.
+/// Restores the original state for the started program.
 pub(super) fn hand_on(command: &mut Command) {
     let changed = CHANGED.load(Relaxed);
     let restore = move || -> io::Result<()> {
         for stream in (0..STREAMS).filter(|stream| changed & 1 << stream != 0) {
-            // SAFETY: nothing is written to it any more: the program follows, or an error that nobody could read.
+            // SAFETY: nothing is written to it any more: the program follows, or an error without a reader.
             unsafe { libc::close(stream) };
         }
         if changed & IGNORED != 0 {

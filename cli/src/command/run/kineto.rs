@@ -1,6 +1,6 @@
 //! The environment that lets PyTorch's own profiler, Kineto, be started from outside.
 //!
-//! Variables that are set already stay, because another daemon may use Kineto too. If no daemon answers,
+//! Variables that are already set are kept, because another daemon may use Kineto too. If no daemon answers,
 //! Kineto asks again, on its own thread.
 
 use std::{
@@ -26,7 +26,7 @@ pub(super) fn variables(runtime: &RuntimeDir) -> Vec<(&'static str, OsString)> {
     if !is_set(USE_DAEMON) {
         all.push((USE_DAEMON, "1".into()));
     }
-    // A user's own settings stay, because there can be only one file.
+    // A user's own settings are kept, because there can be only one file.
     if !is_set(CONFIG)
         && !Path::new(USUAL_CONFIG).exists()
         && let Some(path) = config(runtime)

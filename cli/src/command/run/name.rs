@@ -2,7 +2,8 @@
 
 use std::{ffi::OsString, path::Path};
 
-/// The script's name without its ending; for `-m package.module`, the module's name; else the program's.
+/// The script's name without its ending; for `-m package.module`, the module's name; otherwise, the program's
+/// name.
 pub(super) fn of_script(command: &[OsString]) -> String {
     let text = |word: &OsString| word.to_string_lossy().into_owned();
     let stem = |word: &OsString| Path::new(word).file_stem().map(|stem| stem.to_string_lossy().into_owned());

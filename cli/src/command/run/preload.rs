@@ -18,12 +18,13 @@ pub(super) fn listed(list: &OsStr) -> impl Iterator<Item = &OsStr> {
     list.as_bytes().split(|&byte| separates(byte)).filter(|file| !file.is_empty()).map(OsStr::from_bytes)
 }
 
-/// Steps up from a program's folder to the root. A program that is deeper starts without the hook.
+/// Number of steps up from a program's folder to the root. A program in a deeper folder starts without the
+/// hook.
 const DEEPEST: usize = 40;
 
 /// A path that only glibc's loader resolves. `$ORIGIN` is the folder of the starting program (ld.so(8)), and
 /// the steps up from there end at the root. musl's loader does not know this word, and ignores a preload that
-/// it cannot open; a preload that it opens and that needs glibc would end the program.
+/// it cannot open. If it opened a preload that needs glibc, the program would end.
 fn for_glibc(file: &Path) -> OsString {
     let mut path = OsString::from("$ORIGIN");
     path.push("/..".repeat(DEEPEST));
@@ -31,8 +32,8 @@ fn for_glibc(file: &Path) -> OsString {
     path
 }
 
-/// The hook, then the previous list; but a sanitizer's runtime stays first, because it ends a program in
-/// which it is not.
+/// The hook, then the previous list. A sanitizer's runtime stays first, because it ends a program in which it
+/// is not first.
 pub(super) fn with(hook: &Path, before: &OsStr) -> anyhow::Result<OsString> {
     if hook.as_os_str().as_bytes().iter().any(|&byte| separates(byte)) {
         anyhow::bail!(

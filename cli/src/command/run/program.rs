@@ -71,7 +71,7 @@ impl Executable {
     }
 }
 
-/// Resolved as by a shell.
+/// Finds the program as a shell does.
 fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program));

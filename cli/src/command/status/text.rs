@@ -13,13 +13,13 @@ use xpu_model::{
 };
 use xpu_wire::{id::JobName, text::is_steering, unit::Moment};
 
-/// Lines of ranks; a longer job is for the screen.
+/// Largest number of lines of ranks; larger jobs are better viewed on the screen.
 const RANKS: usize = 256;
 
-/// Ended findings, newest first; `--json` has more.
+/// Number of ended findings, newest first; `--json` has more.
 const GONE: usize = 8;
 
-/// Ranks whose code position is shown, and the longest position.
+/// Number of ranks whose code position is shown, and the longest position.
 const PLACES: usize = 4;
 const LONGEST: usize = 200;
 
@@ -182,7 +182,7 @@ fn how_old(status: &Status) -> String {
     status.figures_age_s.map_or_else(String::new, |age| format!("; {what} {age:.0} s{ago}"))
 }
 
-/// What the figures above lack, and why.
+/// Notes about missing figures, and why they are missing.
 fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
     let coverage = &status.coverage;
     let partly_seen = coverage.ranks_seen < status.world_size;

@@ -101,7 +101,7 @@ fn is_written(text: &str) -> io::Result<bool> {
     }
 }
 
-/// Ctrl-C, SIGTERM and a closed terminal.
+/// The signals that end the command: Ctrl-C, SIGTERM and a closed terminal.
 struct End {
     interrupt: Signal,
     terminate: Signal,
@@ -127,7 +127,8 @@ impl End {
         }
     }
 
-    /// The same for a capture: a signal first ends it on its ranks; a second Ctrl-C does not wait for that.
+    /// The same for a capture. A signal first ends the capture on its ranks; a second Ctrl-C does not wait
+    /// for that.
     async fn or_whole<T>(&mut self, work: impl Future<Output = T>, stop: &Stop) -> Option<T> {
         let mut work = pin!(work);
         if let Some(done) = self.or(&mut work).await {

@@ -37,7 +37,7 @@ impl Length for Pages {
 impl ChunkReader for Pages {
     type T = BufReader<File>;
 
-    /// The library reads page headers in this way, each from its begin.
+    /// The library reads page headers with this function, each from its begin.
     fn get_read(&self, start: u64) -> Result<Self::T> {
         let mut read = self.file.get_read(start)?;
         match claimed(read.fill_buf()?) {
@@ -59,11 +59,11 @@ impl ChunkReader for Pages {
 /// The uncompressed size in a page header: field 2, after the page's type; both are 32-bit numbers in
 /// Thrift's compact form. `None` for invalid headers, which the library refuses.
 fn claimed(header: &[u8]) -> Option<u64> {
-    /// One field on, a 32-bit number.
+    /// The next field, a 32-bit number.
     const NEXT_NUMBER: u8 = 0x15;
     let (_, rest) = varint(header.strip_prefix(&[NEXT_NUMBER])?)?;
     let (zigzag, _) = varint(rest.strip_prefix(&[NEXT_NUMBER])?)?;
-    // Below zero is refused too.
+    // A negative size is refused too.
     Some(zigzag >> 1)
 }
 

@@ -21,10 +21,10 @@ const MOST_ROWS: usize = 8 << 20;
 /// Rows that are read at once.
 const BATCH: usize = 1 << 16;
 
-/// Where traces of this form come from.
+/// The source of traces of this form.
 const FORM: &str = "what-if reads traces in the form of github.com/ByteDance-Seed/StragglerAnalysis";
 
-/// Whether a file begins like one.
+/// Whether a file begins like a Parquet file.
 pub(super) fn is_one(first: [u8; 4]) -> bool {
     first == *b"PAR1"
 }

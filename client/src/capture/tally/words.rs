@@ -55,7 +55,7 @@ impl Tally {
         all
     }
 
-    /// Additional data that could not be had, with the ranks grouped by reason.
+    /// Additional data that could not be recorded, with the ranks grouped by reason.
     fn refusals(&self) -> impl Iterator<Item = String> {
         let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
         // A rank without a completed step has begun none, and its reason is already given.

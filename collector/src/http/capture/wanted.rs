@@ -1,4 +1,4 @@
-//! A request's content: steps or a time, and options.
+//! A request's content: steps or a period, and options.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::http::error::Problem;
 /// Steps before the requested ones, at most; as in the command.
 const BEFORE: u32 = 64;
 
-/// Time limit in seconds; for a time, this much longer than the time.
+/// Time limit in seconds; for a period, this much longer than the period.
 const WAIT: u64 = 120;
 
 /// Number of steps, or milliseconds.
@@ -18,7 +18,7 @@ const WAIT: u64 = 120;
 pub(in crate::http) enum Window {
     Steps(u32),
     ForMs(u64),
-    /// Of PyTorch's profiler.
+    /// A period for PyTorch's profiler.
     DurationMs(u64),
 }
 
@@ -27,7 +27,7 @@ pub(in crate::http) enum Window {
 pub(in crate::http) struct Wanted {
     pub(super) job: Option<String>,
     steps: Option<u32>,
-    /// A time instead of steps.
+    /// A period instead of steps.
     for_ms: Option<u64>,
     #[serde(default)]
     pub(super) ranks: Vec<u32>,
@@ -36,7 +36,7 @@ pub(in crate::http) struct Wanted {
     /// All kernels, through CUPTI.
     #[serde(default)]
     kernels: bool,
-    /// No Python functions.
+    /// Without Python functions.
     #[serde(default)]
     light: bool,
     /// Python's stacks, sampled this often per second.

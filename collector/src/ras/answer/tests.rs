@@ -1,7 +1,7 @@
 use super::*;
 
-/// One communicator of three ranks, of which the last is missing, as NCCL 2.28.9 writes it: without a comma
-/// before the missing rank's status.
+/// One communicator of three ranks as NCCL 2.28.9 writes it. The last rank is missing, and there is no comma
+/// before its status.
 pub(crate) const OF_2_28: &str = r#"{
   "nccl_version": "2.28.9+cuda13.0",
   "cuda_runtime_version": 13000,
@@ -103,7 +103,7 @@ fn what_nccl_writes_is_read_with_its_missing_comma_or_without() {
     assert_eq!(one.missing, [missing]);
     let with_comma = OF_2_28.replace("\"nvml_dev\": 2\n", "\"nvml_dev\": 2,\n");
     assert_eq!(report(&with_comma), read);
-    // What is kept can be read by any program.
+    // Any program can read the bytes that are kept.
     let (_, raw) = Answer::parse(OF_2_28.as_bytes().to_vec()).unwrap();
     assert!(serde_json::from_slice::<serde_json::Value>(&raw).is_ok());
     assert_eq!(raw.len(), OF_2_28.len() + 1);

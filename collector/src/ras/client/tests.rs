@@ -15,7 +15,7 @@ use xpu_wire::id::Pid;
 use super::*;
 use crate::ras::answer::tests::OF_2_28;
 
-/// Short: a test does not wait for listeners that do not answer.
+/// Short limits, so that tests do not wait long for listeners that do not answer.
 const LIMITS: Limits = Limits {
     line: Duration::from_millis(300),
     document: Duration::from_millis(500),
@@ -47,7 +47,7 @@ fn ask_one_that_while(
     (asked.map(|_| vec![Pid(4001)]), taken.load(SeqCst))
 }
 
-/// As NCCL's RAS, with this answer to `STATUS`.
+/// Acts as NCCL's RAS, with this answer to `STATUS`.
 fn ras(stream: TcpStream, document: &str) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut to = stream;
@@ -90,7 +90,7 @@ fn another_job_behind_the_port_is_passed_over() {
 fn nobody_is_asked_once_a_communicator_is_being_created() {
     let asked = ask_one_that_while(|stream, _| ras(stream, OF_2_28), || true);
     assert_eq!(asked, (Err(Unanswered::Creating), 1), "it would have answered");
-    // After another job has answered.
+    // Answers for the job only after another job has answered.
     let looks = AtomicUsize::new(0);
     let begins = || looks.fetch_add(1, SeqCst) > 0;
     let asked = ask_one_that_while(|stream, _| ras(stream, &OF_2_28.replace("400", "500")), begins);
@@ -101,7 +101,7 @@ fn nobody_is_asked_once_a_communicator_is_being_created() {
 fn a_stopped_process_behind_the_port_is_passed_over() {
     fn stopped_first(stream: TcpStream, number: usize) {
         if number == 0 {
-            // Until the other side gives up.
+            // Reads until the other side gives up.
             let _ = BufReader::new(stream).lines().count();
         } else {
             ras(stream, OF_2_28);

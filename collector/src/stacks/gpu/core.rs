@@ -1,4 +1,4 @@
-//! What runs on the GPUs of a process, by a core dump that CUDA's driver wrote.
+//! The kernels on the GPUs of a process, from a core dump that CUDA's driver wrote.
 //!
 //! The file is an ELF file. Its tables are sections of types above `SHT_LOUSER`, with rows of `sh_entsize`
 //! bytes, to which newer drivers append fields. `sh_link` names a table's parent section, and `sh_info` the
@@ -33,7 +33,7 @@ pub(super) struct Kernel {
     pub name: Option<String>,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// Blocks that were on multiprocessors, and the number of these.
+    /// Number of blocks that were on multiprocessors, and the number of those multiprocessors.
     pub blocks: usize,
     pub sms: usize,
     /// What stopped it, and in which block.
@@ -63,7 +63,7 @@ pub(super) enum CoreError {
 type Header = FileHeader64<LittleEndian>;
 type Section = SectionHeader64<LittleEndian>;
 
-/// One table, or several of one type.
+/// The tables of the file; there may be several of one type.
 struct Core<'data> {
     bytes: &'data [u8],
     sections: &'data [Section],
@@ -78,7 +78,7 @@ struct Row<'data> {
 }
 
 impl Row<'_> {
-    /// 0 where the row ends before.
+    /// 0 if the row ends before it.
     fn u32(&self, at: usize) -> u32 {
         self.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
     }
@@ -120,7 +120,7 @@ impl<'data> Core<'data> {
     }
 }
 
-/// The blocks of a grid that were on multiprocessors, and the rows of these.
+/// The blocks of a grid that were on multiprocessors, and the rows of those multiprocessors.
 #[derive(Default)]
 struct Extent {
     blocks: usize,
@@ -136,7 +136,7 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
     }
     let device_of_sm: BTreeMap<_, _> =
         core.rows(SMS).filter_map(|row| Some((row.place, *devices.get(&row.parent)?))).collect();
-    // By device and grid: where its blocks are.
+    // Where the blocks are, by device and grid.
     let mut on: BTreeMap<(u32, u64), Extent> = BTreeMap::new();
     let mut blocks = BTreeMap::new();
     for row in core.rows(BLOCKS) {
@@ -192,7 +192,7 @@ fn functions<'data>(modules: &[&'data [u8]]) -> BTreeMap<u64, &'data str> {
 }
 
 fn demangled(name: &str) -> String {
-    // Parameters of templates are long enough.
+    // Names with template parameters are long enough without function parameters.
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
     let symbol = cpp_demangle::Symbol::new(name).ok();
     let demangled = symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok());

@@ -4,7 +4,8 @@ use flate2::read::GzDecoder;
 
 use super::*;
 
-/// Of an H100 (driver 580.159.04, CUDA 13.0), where a kernel of 3 blocks of 64 threads wrote to address 16.
+/// A core dump of an H100 (driver 580.159.04, CUDA 13.0), where a kernel of 3 blocks of 64 threads wrote to
+/// address 16.
 const ILLEGAL_ADDRESS: &[u8] = include_bytes!("address.core.gz");
 
 fn unpacked(bytes: &[u8]) -> Vec<u8> {

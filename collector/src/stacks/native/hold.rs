@@ -1,4 +1,4 @@
-//! One thread, stopped for as long as it takes to copy its registers and the top of its stack.
+//! Stops one thread while its registers and the top of its stack are copied.
 
 use std::{
     io,
@@ -33,7 +33,7 @@ pub(super) struct Copied {
 impl Copied {
     /// From a signal handler's note.
     pub(super) fn of_fault(fault: &FaultReading) -> Self {
-        // SAFETY: all of it are numbers, of which zero is one.
+        // SAFETY: it consists of integers, for which zero is a valid value.
         let mut registers: libc::user_regs_struct = unsafe { zeroed() };
         let [rip, rsp, rbp, rbx, r12, r13, r14, r15] = fault.registers;
         (registers.rip, registers.rsp, registers.rbp, registers.rbx) = (rip, rsp, rbp, rbx);
@@ -43,10 +43,10 @@ impl Copied {
     }
 
     /// The state that a signal interrupted, if the handler's return address is a byte after `trampoline`: the
-    /// kernel put the registers on the stack beside it (`rt_sigframe`), which unwind tables describe in a way
-    /// that few unwinders read.
+    /// kernel put the registers on the stack next to it (`rt_sigframe`). Few unwinders can read the form in
+    /// which unwind tables describe this.
     pub(super) fn below_handler(&self, trampoline: u64) -> Option<Self> {
-        /// From the return address: flags, link and stack of the context come first.
+        /// Offset from the return address: the context begins with flags, link and stack.
         const CONTEXT: u64 = 8 + 8 + 8 + 24;
         let words = self.stack.as_chunks::<8>().0;
         let mut places = (self.from..).step_by(8).zip(words).filter(|(_, word)| {
@@ -108,14 +108,14 @@ fn trace(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     let thread = number as libc::pid_t;
     request(libc::PTRACE_SEIZE, thread, 0)?;
     let begun = Instant::now();
-    // From here on this thread traces the other: if it ends in between, the kernel releases the other.
+    // From here on this thread traces the other: if this one ends, the kernel releases the other.
     request(libc::PTRACE_INTERRUPT, thread, 0)?;
     let Some(signal) = wait(thread, begun + PATIENCE)? else { return Ok(None) };
     let mut registers = MaybeUninit::<libc::user_regs_struct>::uninit();
     // SAFETY: the thread is stopped and this one its tracer; the kernel fills the whole struct.
     let read = unsafe { libc::ptrace(libc::PTRACE_GETREGS, thread, 0, registers.as_mut_ptr()) };
     let copied = (read == 0).then(|| {
-        // SAFETY: the kernel said that it filled it.
+        // SAFETY: the kernel reported that it filled it.
         let registers = unsafe { registers.assume_init() };
         let from = registers.rsp.saturating_sub(RED_ZONE);
         (registers, from, stack(pid, from))
@@ -158,12 +158,12 @@ fn request(request: libc::c_uint, thread: libc::pid_t, data: libc::c_int) -> io:
     }
 }
 
-/// As many pages of the stack as there are.
+/// Reads the existing pages of the stack, up to the limit.
 fn stack(pid: Pid, from: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGES * PAGE];
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // The kernel reads whole pieces or nothing of them: one a page.
-    // SAFETY: an iovec of zeros is a valid one.
+    // The kernel reads a piece as a whole or not at all, so each page is one piece. SAFETY: an iovec of zeros
+    // is a valid one.
     let mut remote: [libc::iovec; PAGES] = unsafe { zeroed() };
     let mut at = from as usize;
     for piece in &mut remote {
@@ -171,7 +171,7 @@ fn stack(pid: Pid, from: u64) -> Vec<u8> {
         *piece = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
         at = at.saturating_add(length);
     }
-    // SAFETY: the local part is `bytes`, whole; the kernel checks the remote part, which is only read.
+    // SAFETY: the local part is all of `bytes`; the kernel checks the remote part, which is only read.
     let read = unsafe {
         libc::process_vm_readv(
             pid.0 as libc::pid_t,

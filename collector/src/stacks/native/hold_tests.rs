@@ -8,7 +8,7 @@ use super::*;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Starts a process and waits, with its parent stopped in the kernel by `vfork`, for somebody to write to standard input.
+/// Starts a process while the kernel stops its parent in `vfork`, and waits for input on standard input.
 const IN_THE_KERNEL: &str = "import os, sys
 os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
 input()";
@@ -51,7 +51,7 @@ fn a_thread_that_does_not_stop_is_let_go() {
     until("it waits in the kernel", || has_child() && said(number, "State:").starts_with('D'));
     assert!(copy(Pid(number), number).unwrap().is_none());
     until("it is let go", || said(number, "TracerPid:") == "0");
-    // Its child continues, and with it the thread: then it does not stop.
+    // Its child continues, and so does the thread. Until then, the thread does not stop.
     fs::write(&pipe, "").unwrap();
     until("it goes on", || !said(number, "State:").starts_with('D'));
     assert!(!said(number, "State:").starts_with('t'));

@@ -2,13 +2,13 @@
 
 use xpu_wire::frame::{RankStacks, StackFrame};
 
-/// The interpreter's functions: one call of it runs all frames up to the next that was called from C.
+/// The interpreter's functions. One call runs all frames up to the next frame that was called from C.
 const RUNS: [&str; 3] = ["_PyEval_EvalFrameDefault", "PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"];
 
-/// Both the innermost first; with each Python frame, whether it was called from C. The result has the
-/// outermost first.
+/// Both inputs have the innermost frame first; each Python frame says whether it was called from C. The
+/// result has the outermost frame first.
 ///
-/// Frames of the interpreter itself are left out, and so are those that started it.
+/// Frames of the interpreter itself are left out. So are the frames that started it.
 pub(crate) fn join(python: Vec<(StackFrame, bool)>, native: &[StackFrame]) -> (Vec<StackFrame>, usize) {
     let mut all = Vec::new();
     let mut rest = python.into_iter().peekable();

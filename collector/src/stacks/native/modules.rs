@@ -18,7 +18,7 @@ use xpu_wire::{frame::StackFrame, id::Pid};
 
 use super::super::brief::brief;
 
-/// A function without a symbol. Its address would separate ranks that are in the same one.
+/// A function without a symbol. Its address would separate ranks that are in the same function.
 pub(super) const UNNAMED: &str = "(unnamed)";
 
 pub(super) type Unwinder = x86_64::UnwinderX86_64<Piece>;
@@ -41,7 +41,7 @@ impl Deref for Piece {
 struct Loaded {
     path: String,
     code: Range<u64>,
-    /// From an address in the file to one in the process.
+    /// Difference from an address in the file to the address in the process.
     bias: u64,
     file: Arc<Mmap>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// The readable ones; code that was generated at run time, or whose file is gone, has no frames.
+    /// The readable files. Code that was generated at run time, or whose file is gone, has no frames.
     pub(super) fn of(pid: Pid) -> Self {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         Self { loaded: maps.lines().filter_map(|line| load(Some(pid), line)).collect() }
@@ -78,7 +78,7 @@ impl Modules {
         self.loaded.iter().position(|loaded| loaded.code.contains(&address))
     }
 
-    /// The address in its file, as its symbols have it.
+    /// The address in its file, as the file's symbols give it.
     pub(super) fn offset(&self, address: u64) -> Option<u64> {
         Some(address.wrapping_sub(self.loaded[self.position(address)?].bias))
     }
@@ -112,13 +112,14 @@ fn load(pid: Option<Pid>, line: &str) -> Option<Loaded> {
     let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
     let (start, end) = range.split_once('-')?;
     let (start, end, offset) = (hexadecimal(start)?, hexadecimal(end)?, hexadecimal(offset)?);
-    // By the process's path: it may live in a container.
+    // Opened through the process, which may be in a container.
     let inside = pid.and_then(|pid| File::open(format!("/proc/{pid}/root{path}")).ok());
     let file = inside.or_else(|| File::open(path).ok())?;
     if file.metadata().ok()?.ino() != inode.parse::<u64>().ok()? {
         return None;
     }
-    // SAFETY: whoever cuts a loaded library short kills the process that has it loaded, and this one, which is there for that.
+    // SAFETY: truncating a loaded library ends the process that has loaded it, and this one, which serves
+    // only that reading.
     let file = Arc::new(unsafe { Mmap::map(&file) }.ok()?);
     let parsed = object::File::parse(&file[..]).ok()?;
     // The page at which one segment ends and the next begins is mapped for both.

@@ -1,4 +1,4 @@
-//! The samples that were not sent yet: threads, frames and stacks are listed once, samples refer to them.
+//! The samples that were not sent yet. Threads, frames and stacks are listed once, and samples refer to them.
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -9,10 +9,10 @@ use xpu_wire::{
 
 use super::super::native;
 
-/// Replaces entries for which a full list has no space.
+/// Stands for entries that no longer fit into a list.
 const MORE: &str = "(more)";
 
-/// Values in order of their first use, and the number of each.
+/// Values in order of their first use, and the index of each.
 #[derive(Debug)]
 struct List<T> {
     all: Vec<T>,
@@ -47,7 +47,7 @@ struct Raw {
     thread: u32,
     /// Python's frames, and whether each was called from C.
     python: Vec<(u32, bool)>,
-    /// Addresses of native ones; they get their names later, all at once.
+    /// Addresses of native frames, whose names are found later, all at once.
     native: Vec<u64>,
 }
 
@@ -106,7 +106,7 @@ impl Part {
             || self.frames.len() * 2 > PythonSamples::FRAMES
     }
 
-    /// What goes out.
+    /// Takes the part that is sent next.
     pub(super) fn take(&mut self, names: &mut impl Names) -> PythonSamples {
         let Self { threads, mut frames, stacks, samples, since, .. } = std::mem::take(self);
         let mut addresses: Vec<_> = stacks.all.iter().flat_map(|raw| &raw.native).copied().collect();

@@ -1,4 +1,4 @@
-//! Sampling one rank: the work of a process of its own.
+//! Samples one rank, in a process of its own.
 
 use std::{
     collections::HashMap,
@@ -29,16 +29,16 @@ use super::{
     schedule::Schedule,
 };
 
-/// Interval of looks whether the first step begins.
+/// Interval of checks whether the first step begins.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How often the list of threads is read.
 const THREADS: Duration = Duration::from_millis(500);
 
-/// Beyond the capture's own limit.
+/// Time in addition to the capture's own limit.
 const SPARE: Duration = Duration::from_mins(1);
 
-/// The order's frame, at most.
+/// Largest frame of an order.
 const ORDER: usize = 4096;
 
 /// Takes an order from `from`, samples the process, and writes the parts to `to`. Ends when `from` is closed.
@@ -159,7 +159,7 @@ impl Sampling {
         Ok(())
     }
 
-    /// Reads all threads once. The first one is always kept; of the others those that run.
+    /// Reads all threads once. The first thread is always kept; the others are kept if they run.
     fn read(&mut self, spy: &mut PythonSpy) -> bool {
         if self.looked.elapsed() >= THREADS {
             (self.numbers, self.looked) = (kernel::threads(self.pid).0, Instant::now());
@@ -169,7 +169,7 @@ impl Sampling {
             self.account.failed += 1;
             return false;
         };
-        // The stacks are of some moment in between.
+        // The stacks are those of a moment between the two.
         let at = Moment(begun.0 + Moment::now().since(begun).as_nanos() as u64 / 2);
         self.account.readings += 1;
         for trace in traces {

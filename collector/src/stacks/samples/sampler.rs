@@ -24,7 +24,7 @@ use crate::address::Address;
 /// Bytes taken from one pipe before the others have their turn.
 const TURN: usize = 1 << 20;
 
-/// Beyond the capture's own limit: for attaching and for naming native frames.
+/// Time in addition to the capture's own limit, for attaching and for naming native frames.
 const SPARE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Sampler {
     order: SampleOrder,
     viewer: Address,
     child: Child,
-    /// Closed to end it.
+    /// Closing it ends the child.
     order_to: Option<PipeWriter>,
     pipe: PipeReader,
     /// At most one part that is not complete yet.
@@ -150,7 +150,7 @@ impl Sampler {
         parts
     }
 
-    /// The sampler does not know the rank; it is known here.
+    /// Adds the rank, which the sampler does not know.
     fn part(&mut self, part: PythonSamples) -> (Address, PythonSamples) {
         let number = self.number();
         let part = PythonSamples { number, job: self.job.clone(), rank: self.rank, part: self.next, ..part };
@@ -159,7 +159,7 @@ impl Sampler {
         (self.viewer.clone(), part)
     }
 
-    /// For one that ended without a last part.
+    /// The last part of a sampler that ended without sending one.
     pub(super) fn last(&mut self) -> Option<(Address, PythonSamples)> {
         let why = "the process that sampled it ended early".to_owned();
         let account = SampleAccount { why: Some(why), ..of_order(&self.order) };

@@ -1,4 +1,4 @@
-//! When to sample: from a moment before the first step, by the rank's own count of steps, or during a time.
+//! When to sample: from shortly before the first step, by the rank's own count of steps, or during a period.
 
 use std::time::Duration;
 
@@ -9,20 +9,21 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// For a time: samples that are too early are left out later.
+/// For a period, sampling begins this much earlier; samples that are too early are left out later.
 const EARLY: Duration = Duration::from_millis(5);
 
-/// Steps that detection may lag behind: those completed in this time.
+/// Detection of steps may lag behind by the steps completed in this time.
 const LAG: Duration = Duration::from_millis(50);
 
-/// After the last step, at most: until then the rank has sent what it recorded, which ends the sampling.
+/// Longest time of sampling after the last step. Before it has passed, the rank usually sends its recorded
+/// steps, which ends the sampling.
 const AFTER: Duration = Duration::from_secs(3);
 
-/// A rank's progress through the steps, or the time, that are captured.
+/// A rank's progress through the steps, or the period, of a capture.
 pub(super) struct Schedule {
     order: SampleOrder,
     ledger: Option<LedgerPage>,
-    /// Completed steps a moment ago.
+    /// The completed steps at the previous check.
     before: Option<(Step, Moment)>,
     lag: u64,
     begun: Moment,
@@ -35,7 +36,7 @@ impl Schedule {
         Self { order, ledger, before: None, lag: 0, begun: now, past: None }
     }
 
-    /// Whether the first step, or the time, begins.
+    /// Whether the first step, or the period, begins.
     pub(super) fn begins(&mut self, now: Moment) -> bool {
         if let Some(window) = self.order.window {
             return now.after(EARLY) >= window.at;
@@ -54,7 +55,7 @@ impl Schedule {
         completed.0.saturating_add(self.lag).saturating_add(1) >= self.order.capture.first.0
     }
 
-    /// Whether nobody waits for more: the last step was long ago, or the time limit has passed.
+    /// Whether sampling can end: the last step was long ago, or the time limit has passed.
     pub(super) fn ends(&mut self, now: Moment) -> bool {
         let is_past = match (self.order.window, &self.ledger) {
             (Some(window), _) => now > window.end(),

@@ -1,4 +1,4 @@
-//! Functions of workers that are unlike their peers or unlike expectation, ranked by what they cost.
+//! Functions that differ from those of the worker's peers, or from what is expected, ranked by their cost.
 
 use std::{
     cmp::Reverse,
@@ -17,18 +17,18 @@ use crate::capture::Per;
 /// A difference that costs less of a step is left out.
 const WORTH: f64 = 0.01;
 
-/// Executions that a worker must have of a function.
+/// Number of executions of a function that a worker must have.
 const EXECUTIONS: u64 = 3;
 
-/// Standard errors by which a sampled share must be above what it is compared with.
+/// Number of standard errors by which a sampled share must exceed the share with which it is compared.
 const ERRORS: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// Workers of the same role take less.
+    /// Workers of the same role spend less time in it.
     UnlikePeers,
-    /// No function of this class is expected to take as much.
+    /// No function of this class is expected to take this much.
     UnlikeExpectation,
 }
 
@@ -42,15 +42,15 @@ pub struct Abnormal {
     pub ranks: Vec<Rank>,
     pub least_share: f64,
     pub most_share: f64,
-    /// The median of the other workers of the role; `null` if no other has it.
+    /// The median of the other workers of the role; `null` if no other worker has the function.
     pub peers_share: Option<f64>,
-    /// The slowest of the ranks, and the median of the others.
+    /// The rate of the slowest of the ranks, and the median of the others.
     pub rate: Option<f64>,
     pub peers_rate: Option<f64>,
     pub unit: Option<Unit>,
     /// The largest distance to the peers.
     pub distance: f64,
-    /// Per step or second, of the rank where it is most.
+    /// The cost per step or second, on the rank where it is largest.
     pub cost_ns: u64,
     pub sentence: String,
 }
@@ -66,11 +66,12 @@ impl Abnormal {
 struct Found<'a> {
     worker: &'a Worker,
     vector: Vector,
-    /// Medians of its peers; `None` if it is like them.
+    /// Medians of its peers; `None` if it does not differ from them.
     peers_share: Option<f64>,
     peers_rate: Option<f64>,
     distance: f64,
-    /// Time beyond that of its peers, on the path and in all; its whole time if it is like them.
+    /// Time beyond that of its peers, on the path and in total; its whole time if it does not differ from
+    /// them.
     cost: f64,
 }
 
@@ -82,7 +83,7 @@ pub fn abnormal(functions: &[Function], workers: &[Worker], per: Per) -> Vec<Abn
     }
     let mut rows = Vec::new();
     for workers in roles.values() {
-        // For each function the workers that have it.
+        // For each function, the workers that have it.
         let mut having: Vec<Vec<(&Worker, Vector)>> = vec![Vec::new(); functions.len()];
         for worker in workers {
             for vector in &worker.vectors {
@@ -116,7 +117,7 @@ fn complete<'a>(all: &mut Vec<(&'a Worker, Vector)>, workers: &[&'a Worker], fun
     all.sort_by_key(|(worker, _)| worker.rank);
 }
 
-/// Those that are unlike their peers and lose time by it, and the rest.
+/// Workers that differ from their peers and lose time because of it, and the rest.
 fn unlike_peers<'a>(function: &Function, all: &[(&'a Worker, Vector)]) -> (Vec<Found<'a>>, Vec<Found<'a>>) {
     let cohort = Cohort::new(all.iter().map(|(_, vector)| vector).collect());
     let found = cohort.apart().into_iter().enumerate().map(|(number, apart)| {
@@ -127,7 +128,8 @@ fn unlike_peers<'a>(function: &Function, all: &[(&'a Worker, Vector)]) -> (Vec<F
         let (peers_share, peers_rate) =
             (of_peers(|vector| Some(vector.share)), of_peers(|vector| vector.rate));
         let peers = peers_share.unwrap_or(0.0);
-        // A rank on which less runs beside a function, or that waits less, has more of it on its path.
+        // If less work runs concurrently with a function, or the rank waits less, more of the function is on
+        // the path.
         let longer = vector.total - of_peers(|vector| Some(vector.total)).unwrap_or(0.0);
         let more = (vector.share - peers).min(longer);
         let cost = more * worker.path_ns as f64;
@@ -145,13 +147,13 @@ fn is_beyond(function: &Function, found: &Found<'_>) -> bool {
     let has_expectation = match function.class {
         Class::Compute | Class::Communication => false,
         Class::Memory => true,
-        // Kernels that were not recorded may run meanwhile.
+        // Kernels that were not recorded may run at the same time.
         Class::Runtime | Class::Python => found.worker.all_kernels,
     };
     has_expectation && found.vector.share - EXPECTED >= WORTH && is_enough(function, found, EXPECTED)
 }
 
-/// Whether there are enough executions, or readings for a sampled function to be above a share.
+/// Whether there are enough executions; for a sampled function, enough readings to exceed a share.
 fn is_enough(function: &Function, found: &Found<'_>, than: f64) -> bool {
     let Vector { share, executions, .. } = found.vector;
     if executions < EXECUTIONS {

@@ -1,15 +1,16 @@
-//! The critical path of one worker: to each moment of its steps belongs the work of the first layer that runs then.
+//! The critical path of one worker. At each moment of its steps, the path consists of the work in the first
+//! layer that runs.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// Layers in the order in which the path goes through them. The GPU's time is the scarcest; the host counts
-/// where the GPU does nothing.
+/// Layers in the order in which the path goes through them. The GPU comes first because its time is the
+/// scarcest; the host counts only while the GPU does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Layer {
     Compute,
     /// NCCL operations as the hook timed them.
     Operation,
-    /// NCCL kernels that belong to none of these.
+    /// NCCL kernels that belong to no operation.
     Communication,
     Memory,
     /// CUDA calls that wait.
@@ -33,20 +34,21 @@ pub(super) struct Interval {
     pub layer: Layer,
 }
 
-/// Largest number of functions that share a moment, the last begun first: a GPU runs no more kernels at a
-/// time.
+/// Largest number of functions that share a moment; those that began last are kept. A GPU runs no more
+/// kernels at a time.
 const SHARERS: usize = 128;
 
 /// Nanoseconds of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Time {
     pub critical: f64,
-    /// Of all its intervals, whatever runs beside them.
+    /// Time of all its intervals, whatever runs at the same time.
     pub total: f64,
 }
 
-/// The time of each function between two times. Functions of one layer that run at the same time share the path
-/// equally; of nested ones the innermost has it all. Intervals are in the order of their begin.
+/// The time of each function between two times. Functions of one layer that run at the same time share the
+/// path equally. If they are nested, the innermost one gets all of it. Intervals are in the order of their
+/// begin.
 pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize, Time> {
     let mut events = Vec::with_capacity(2 * intervals.len());
     let mut spent: HashMap<usize, Time> = HashMap::new();

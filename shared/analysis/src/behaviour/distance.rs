@@ -4,16 +4,16 @@ use xpu_model::job::median;
 
 use super::Vector;
 
-/// Peers that each worker is compared with at most.
+/// Largest number of peers with which each worker is compared.
 const PEERS: usize = 100;
 
 /// A smaller distance is no difference: a tenth of the largest share or rate.
 const LEAST: f64 = 0.1;
 
-/// A worker is unlike its peers if its distance is this many times that of the median worker.
+/// A worker differs from its peers if its distance is this many times that of the median worker.
 const TIMES: f64 = 5.0;
 
-/// Fewer workers have no majority: the distance alone decides.
+/// Fewer workers have no majority, so the distance alone decides.
 const MAJORITY: usize = 3;
 
 /// The vectors of one function on workers of one role.
@@ -21,11 +21,11 @@ pub(super) struct Cohort<'a> {
     vectors: Vec<&'a Vector>,
     most_share: f64,
     most_rate: f64,
-    /// The workers that all are compared with.
+    /// The workers with which all others are compared.
     sample: Vec<usize>,
 }
 
-/// A worker's distance, and whether that makes it unlike its peers.
+/// A worker's distance, and whether it is so large that the worker differs from its peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Apart {
     pub distance: f64,
@@ -38,7 +38,7 @@ impl<'a> Cohort<'a> {
         let (most_share, most_rate) =
             (most(|vector| vector.share), most(|vector| vector.rate.unwrap_or(0.0)));
         let mut sample: Vec<_> = (0..vectors.len()).collect();
-        // Neighbours share a host: a fixed shuffle takes workers of all hosts.
+        // Neighbours share a host, so a fixed shuffle takes workers of all hosts.
         sample.sort_by_key(|&worker| shuffled(worker as u64));
         sample.truncate(PEERS + 1);
         Self { vectors, most_share, most_rate, sample }
@@ -54,8 +54,8 @@ impl<'a> Cohort<'a> {
             + rated(one.variation, other.variation)
     }
 
-    /// The median over the sampled peers; the lower of the two middle ones, so that of three workers two that are
-    /// alike have a small one.
+    /// The median distance over the sampled peers. Of two middle values, the lower one is taken, so that two
+    /// equal workers of three have a small distance.
     fn distance(&self, worker: usize) -> f64 {
         let peers = self.sample.iter().filter(|&&peer| peer != worker).take(PEERS);
         let mut all: Vec<_> =

@@ -1,4 +1,4 @@
-//! Functions, which are compared over workers, and the units of their rates.
+//! Functions, which are compared between workers, and the units of their rates.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -67,9 +67,9 @@ pub struct Function {
     pub called_by: Option<String>,
     /// `null`: the capture has no rate for it.
     pub unit: Option<Unit>,
-    /// Its time is from readings of the main thread's stack.
+    /// Whether its time comes from readings of the main thread's stack.
     pub sampled: bool,
-    /// Its time includes waits for other ranks, so workers are not compared by it.
+    /// Whether its time includes waits for other ranks; if so, workers are not compared by it.
     pub waits: bool,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn cut(name: &str) -> String {
     name.chars().take(LONGEST).collect()
 }
 
-/// What makes two functions the same one.
+/// The identity of a function: two functions with equal keys are the same one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Named(Class, String, Option<Unit>),
@@ -94,7 +94,7 @@ pub(super) enum Key {
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub key: Key,
-    /// Readings of each line of a sampled function, and of the calling line.
+    /// Number of readings for each line of a sampled function and its calling line.
     pub lines: BTreeMap<(u32, u32), u64>,
 }
 

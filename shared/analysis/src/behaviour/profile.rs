@@ -1,4 +1,4 @@
-//! What one worker spent on each function: its time on the critical path, and its rate.
+//! The time that one worker spent in each function on the critical path, and the function's rate.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,7 +22,7 @@ use crate::capture::{Capture, Per, RankCapture, Sampled, Seen, Single, Spans, St
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     pub critical_ns: f64,
-    /// Of all executions, whatever runs beside them.
+    /// Time of all executions, whatever runs at the same time.
     pub total_ns: f64,
     pub executions: u64,
     unit: Option<Unit>,
@@ -45,7 +45,7 @@ impl Spent {
         }
     }
 
-    /// Mean and standard deviation of the rate, each moment of its time alike.
+    /// Mean and standard deviation of the rate, weighted by time.
     pub(super) fn rate(&self) -> Option<(f64, f64)> {
         let unit = self.unit.filter(|_| self.rated_ns > 0.0)?;
         let mean = self.amount / self.rated_ns;
@@ -53,13 +53,13 @@ impl Spent {
         Some((unit.of(mean), unit.of(variance.sqrt())))
     }
 
-    /// Of one execution.
+    /// Mean time of one execution.
     pub(super) fn mean_ns(&self) -> Option<f64> {
         (self.rated > 0).then(|| self.rated_ns / self.rated as f64)
     }
 }
 
-/// The kinds of data recorded of a worker: only equal kinds can be compared.
+/// The kinds of data that were recorded for a worker. Only workers with equal kinds can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Recorded {
     pub kernels: bool,
@@ -72,7 +72,7 @@ pub(super) struct Profile {
     pub rank: Rank,
     /// The time of all steps.
     whole_ns: u64,
-    /// Of one step, or one second.
+    /// The time of one step, or of one second.
     pub path_ns: u64,
     pub steps: usize,
     pub recorded: Recorded,
@@ -85,7 +85,7 @@ impl Profile {
         spent.critical_ns / (self.whole_ns as f64).max(1.0)
     }
 
-    /// The same of all its time.
+    /// The same for all its time.
     pub(super) fn total(&self, spent: &Spent) -> f64 {
         spent.total_ns / (self.whole_ns as f64).max(1.0)
     }
@@ -95,10 +95,10 @@ impl Profile {
     }
 }
 
-/// Of each collective, the time without waits.
+/// The time of each collective without waits.
 type Transfers = HashMap<(CommunicatorId, Sequence), u64>;
 
-/// The functions of a capture, and what each rank with whole steps spent on them.
+/// The functions of a capture, and the time that each rank with fully recorded steps spent in them.
 pub(super) fn of(capture: &Capture) -> (Vec<Known>, Vec<Profile>) {
     let steps: Vec<_> = capture.whole_steps().collect();
     let matched = capture.matched(&steps);
@@ -186,8 +186,8 @@ fn profile(
     Some(Profile { rank, whole_ns, path_ns, steps: steps.len(), recorded, samples, functions })
 }
 
-/// A reading counts for the time to the middle between it and its neighbours, but at most this many periods to
-/// each side: beyond, readings are missing.
+/// A reading counts for the time up to the middle between it and each neighbour, but for at most this many
+/// periods on each side: if a neighbour is farther away, readings are missing.
 const REACH: u64 = 2;
 
 /// Adds the readings of the main thread, and returns how many are in the steps.
@@ -222,7 +222,8 @@ fn sample(
     count
 }
 
-/// The innermost Python function, and who called it: of a library's function, the program's.
+/// The innermost Python function, and its caller; for a function of a library, the program's function that
+/// called it.
 fn python(stack: &Stack) -> Option<(Key, (u32, u32))> {
     let mut frames = stack.frames.iter().rev().filter(|frame| frame.is_python());
     let innermost = frames.next()?;
@@ -245,7 +246,7 @@ fn extent(single: &Single) -> Option<(Moment, Moment)> {
     }
 }
 
-/// What an operation does, in the unit of its function.
+/// The amount of work of an operation, in the unit of its function.
 fn amount(single: &Single) -> f64 {
     match &*single.label {
         CapturedLabel::Gemm(shape) => shape.flops(),

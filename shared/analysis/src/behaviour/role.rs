@@ -1,4 +1,4 @@
-//! Roles: workers that launch the same work are peers. Stages of a pipeline differ in theirs.
+//! Roles: workers that launch the same work are peers. Stages of a pipeline have different roles.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,14 +9,14 @@ use super::{
     profile::{Profile, Recorded},
 };
 
-/// Two workers are peers if what they launch is at least this similar.
+/// Two workers are peers if their launched work is at least this similar.
 const SIMILAR: f64 = 0.9;
 
-/// A job with more different workers has no roles: each has shapes of its own.
+/// A job with more different workers has no roles, because each worker has shapes of its own.
 const MOST_ROLES: usize = 64;
 
-/// For each function in order of its number: launches per step times its typical duration. A slow GPU launches
-/// the same as its peers.
+/// For each function, by number: launches per step times the function's typical duration over all workers. So
+/// a slow GPU launches the same as its peers.
 type Launched = Vec<(usize, f64)>;
 
 /// The role of each worker. If all workers launch different work, workers with the same kinds of data share
@@ -43,7 +43,7 @@ pub(super) fn of(profiles: &[Profile], functions: &[Known]) -> Vec<usize> {
     alike(&all, |one, other| similarity(one, other) >= SIMILAR).unwrap_or_else(|| by_records(&all))
 }
 
-/// Numbers of groups of like workers; `None` if there are too many.
+/// Numbers of the groups of similar workers; `None` if there are too many groups.
 fn alike(all: &[(Recorded, Launched)], is_like: impl Fn(&Launched, &Launched) -> bool) -> Option<Vec<usize>> {
     let mut firsts: Vec<&(Recorded, Launched)> = Vec::new();
     let mut roles = Vec::with_capacity(all.len());
@@ -66,7 +66,7 @@ fn by_records(all: &[(Recorded, Launched)]) -> Vec<usize> {
     all.iter().map(|(recorded, _)| kinds.partition_point(|kind| kind < recorded)).collect()
 }
 
-/// What both launch, as a share of what any of them does; 1 for two that launch nothing.
+/// The work that both launch, as a share of the work that either launches; 1 if neither launches anything.
 fn similarity(one: &Launched, other: &Launched) -> f64 {
     let (mut a, mut b) = (one.iter().peekable(), other.iter().peekable());
     let (mut both, mut any) = (0.0, 0.0);

@@ -1,4 +1,4 @@
-//! Captures put together from their frames, and workers made up.
+//! Captures assembled from frames, and invented workers.
 
 use xpu_wire::{
     frame::{
@@ -53,7 +53,7 @@ fn the_path_is_that_of_the_breakdown() {
     assert!((time(Class::Compute) - said(summary.compute_ns)).abs() < 1e-6, "{behaviour:#?}");
     assert!((time(Class::Communication) - said(summary.exposed_ns)).abs() < 1e-6, "{behaviour:#?}");
     assert!((time(Class::Memory) - said(summary.memory_ns)).abs() < 1e-6, "{behaviour:#?}");
-    // A collection is in a gap for a millisecond of each step. Samples have the rest of the gaps.
+    // A garbage collection takes a millisecond of a gap in each step. Samples take the rest of the gaps.
     let host = time(Class::Python) + time(Class::Runtime);
     assert!((host - said(summary.gap_ns)).abs() < 1e-6, "{host} of {}", said(summary.gap_ns));
     let collected = vector(behaviour, 0, "garbage collection").share * said(summary.took_ns);
@@ -73,7 +73,7 @@ fn waiting_for_others_is_no_transfer() {
         }
     }
     let behaviour = Behaviour::of(&capture(vec![part(0, 0), last], Vec::new()));
-    // Both transfer for 2 ms; rank 0 waits from the end of its GEMM at 11 to 14.
+    // Both transfer for 2 ms. Rank 0 waits from 11 ms, the end of its GEMM, to 14 ms.
     let path = behaviour.workers[0].path_ns as f64 / MS as f64;
     for rank in [0, 1] {
         assert!((vector(&behaviour, rank, "AllReduce").share * path - 2.0).abs() < 1e-6, "{behaviour:#?}");
@@ -87,7 +87,7 @@ fn a_gpu_that_takes_longer_for_the_same_is_named_with_its_rate() {
     let mut parts: Vec<_> = (0..4).map(|rank| part(rank, 0)).collect();
     takes_longer(&mut parts[2], 1.4);
     for part in &mut parts {
-        // Three steps' worth of executions.
+        // Executions of three steps.
         let again = part.operations.iter().filter(|one| one.label == 0).copied().collect::<Vec<_>>();
         part.operations.extend(again);
     }
@@ -129,7 +129,7 @@ fn function(class: Class, name: &str) -> Function {
     Function { class, name: name.to_owned(), called_by: None, unit, sampled, waits: false }
 }
 
-/// Workers that share a hundredth of variation; a step takes 100 ms.
+/// Workers that vary by one hundredth. A step takes 100 ms.
 fn workers(count: u32, functions: &[Function]) -> Vec<Worker> {
     let noise = |worker: u32, function: usize| {
         let mixed = worker.wrapping_mul(2_654_435_761).wrapping_add(function as u32 * 40_503);
@@ -186,7 +186,8 @@ fn of_many_workers_the_one_that_differs_is_named_with_what_it_costs() {
     assert!(kernel.ends_with("costs 1.7 ms a step"), "{kernel}");
 }
 
-/// As on two healthy H200s: while rank 0 launches its GPU is idle, and that of rank 1 waits in NCCL meanwhile.
+/// Behaviour of two healthy H200s: the GPU of rank 0 is idle while rank 0 launches, and the GPU of rank 1
+/// waits in NCCL.
 #[test]
 fn what_takes_as_long_on_its_peers_but_beside_other_work_is_like_them() {
     let functions = [function(Class::Python, "backward (graph.py:869)")];

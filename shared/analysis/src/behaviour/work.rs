@@ -15,7 +15,8 @@ use crate::capture::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     pub function: usize,
-    /// The function that has the time of waiting for other ranks, if it may contain such time.
+    /// The function to which the time of waiting for other ranks belongs, if the operation may contain such
+    /// time.
     pub waits: Option<usize>,
     pub layer: Layer,
 }

@@ -17,14 +17,14 @@ pub struct Clocks {
     /// Nanoseconds to add to a host's times to get those of the first host. A host without shared collectives
     /// is missing.
     offsets: BTreeMap<HostName, i64>,
-    /// Remaining distance of the collectives' ends from their median after alignment, for nineteen of twenty;
+    /// After alignment, the distance from the median within which nineteen of twenty ends of collectives lie;
     /// `None` without collectives.
     pub residual: Option<Nanoseconds>,
     /// Collectives that ended on several ranks.
     pub matched: usize,
 }
 
-/// In these no rank ends before all have entered.
+/// Whether no rank ends in this operation before all have entered.
 pub(super) fn ends_together(operation: Operation) -> bool {
     use Operation::{AllGather, AllReduce, AlltoAll, Fused, ReduceScatter};
     matches!(operation, AllReduce | AllGather | ReduceScatter | AlltoAll | Fused)
@@ -76,7 +76,7 @@ impl Clocks {
     }
 }
 
-/// When a collective ended on each host: the median of its ranks.
+/// When a collective ended on each host: the median over the host's ranks.
 fn middle_by_host<'a>(
     ends: &[(Rank, Moment)],
     host: impl Fn(Rank) -> Option<&'a HostName>,
@@ -90,12 +90,12 @@ fn middle_by_host<'a>(
     by_host.into_iter().filter_map(|(host, ends)| Some((host, median(ends)?))).collect()
 }
 
-/// From host to host, by the median difference of all collectives that both have.
+/// Offsets from host to host: the median difference of all collectives that both have.
 fn offsets(matched: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
     let mut pairs: BTreeMap<(&HostName, &HostName), Vec<i64>> = BTreeMap::new();
     for ends in matched {
-        // Against the first host of each collective, so that the number of pairs does not grow with the
-        // square of the hosts.
+        // Each host is compared with the first host of a collective, so that the number of pairs does not
+        // grow with the square of the number of hosts.
         let Some((&first, &theirs)) = ends.iter().next() else { continue };
         for (&host, &its) in ends.iter().skip(1) {
             pairs.entry((first, host)).or_default().push(theirs.saturating_sub(its));

@@ -1,5 +1,5 @@
-//! Two captures of the same work: what costs more in the second, and whether that exceeds the variation
-//! between steps.
+//! Two captures of the same work: what costs more in the second one, and whether the difference exceeds the
+//! variation between steps.
 
 mod cost;
 mod noise;
@@ -15,7 +15,7 @@ use xpu_wire::{frame::Tracing, id::Rank};
 use super::{Capture, Kind, Per, Seen};
 
 /// `xpu-top diff --json`. Times are per step of a rank, the mean over both; or per second, if both captures
-/// cover a time.
+/// cover a period.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     pub per: Per,
@@ -23,22 +23,22 @@ pub struct Diff {
     pub after: Side,
     /// The step and its parts, in the order of [`CostKind`]; then all other rows, the largest change first.
     pub rows: Vec<Change>,
-    /// The rank that the others wait for longer than before, if that made steps longer.
+    /// The rank for which the others wait longer than before, if this made steps longer.
     pub culprit: Option<Culprit>,
 }
 
-/// A rank that its victims wait for.
+/// A rank for which the others wait.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Culprit {
     pub rank: Rank,
-    /// Increase of the others' wait per step, beyond its own.
+    /// Increase of the others' wait per step, beyond the increase of its own wait.
     pub wait_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Side {
     pub ranks: usize,
-    /// Fully recorded steps, of all ranks; or times, one per rank.
+    /// Number of fully recorded steps of all ranks; or of periods, one per rank.
     pub steps: usize,
 }
 
@@ -51,7 +51,7 @@ pub enum CostKind {
     Memory,
     Gap,
     Gemm,
-    /// Of collectives, without waiting for other ranks.
+    /// Time of collectives, without waiting for other ranks.
     Transfer,
     Waiting,
     Kernel,
@@ -70,7 +70,7 @@ pub struct Change {
     pub relative: Option<f64>,
     /// The change that chance explains, in 99 of 100; `null` if there are too few steps and ranks.
     pub noise_ns: Option<f64>,
-    /// The change exceeds the noise, and a microsecond.
+    /// Whether the change exceeds the noise, and a microsecond.
     pub real: bool,
     pub before_count: f64,
     pub after_count: f64,
@@ -79,7 +79,7 @@ pub struct Change {
 }
 
 impl Capture {
-    /// Whether CUPTI recorded all kernels of any rank.
+    /// Whether CUPTI recorded all kernels of at least one rank.
     pub fn has_all_kernels(&self) -> bool {
         self.ranks.values().any(|rank| rank.seen() == Seen::Kernels)
     }
@@ -94,7 +94,8 @@ impl Capture {
 const LEAST_NS: f64 = 1000.0;
 
 impl Diff {
-    /// Compares what both were asked to record: data that only one of them has shows nothing about the job.
+    /// Compares the data that was requested for both captures: data that only one of them has shows nothing
+    /// about the job.
     pub fn of(before: &Capture, after: &Capture) -> Self {
         let (before, after) = (&*in_common(before, after), &*in_common(after, before));
         let (a, b) = (Costs::of(before), Costs::of(after));
@@ -120,7 +121,7 @@ impl Diff {
 /// A straggler that explains this share of longer steps is reported.
 const EXPLAINS: f64 = 0.35;
 
-/// A straggler waits for nobody: of all ranks it is the one whose waits grew least, or fell.
+/// Finds the straggler. It waits for no other rank, so its waits grew least of all, or fell.
 fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
     let step = rows.iter().find(|row| row.kind == CostKind::Step && row.real && row.change_ns > 0.0)?;
     let mut waits: BTreeMap<Rank, f64> = BTreeMap::new();
@@ -130,7 +131,8 @@ fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
         }
     }
     let (&rank, &least) = waits.iter().min_by(|one, other| one.1.total_cmp(other.1))?;
-    // Every other rank: if some of them wait for another, this one alone is not the cause.
+    // All other ranks must wait longer: if some of them wait for another rank, this one is not the only
+    // cause.
     let others = waits.iter().filter(|&(other, _)| *other != rank).map(|(_, wait)| wait - least);
     let wait_ns = others.min_by(f64::total_cmp)?;
     (wait_ns > EXPLAINS * step.change_ns).then_some(Culprit { rank, wait_ns })

@@ -1,5 +1,5 @@
-//! The position of a rank among tensor, context, data and pipeline parallel groups: `tp4-cp2-dp4-pp2`, the first the
-//! fastest, as Megatron numbers them.
+//! The position of a rank among tensor, context, data and pipeline parallel groups: `tp4-cp2-dp4-pp2`. The
+//! first axis varies fastest, as in Megatron.
 
 use std::str::FromStr;
 
@@ -66,14 +66,14 @@ impl Groups {
         self.0.iter().map(|&(_, size)| along(size)).collect()
     }
 
-    /// The group of a rank along an axis: its coordinates along all other axes that have several.
+    /// The group of a rank along an axis: its coordinates along all other axes with several coordinates.
     pub fn beside(&self, axis: &str, rank: Rank) -> String {
         let places = self.0.iter().zip(self.coordinates(rank));
         let others = places.filter(|((name, size), _)| name != axis && *size > 1);
         others.map(|((name, _), at)| format!("{name}{at}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// A rank's coordinates along every axis that has several: `tp1 pp0`.
+    /// A rank's coordinates along every axis with several coordinates: `tp1 pp0`.
     pub fn place(&self, rank: Rank) -> String {
         let places = self.0.iter().zip(self.coordinates(rank)).filter(|((_, size), _)| *size > 1);
         places.map(|((name, _), at)| format!("{name}{at}")).collect::<Vec<_>>().join(" ")

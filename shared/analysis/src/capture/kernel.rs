@@ -1,6 +1,7 @@
 //! Kernel names: mangled, demangled, and short enough for a table.
 
-/// Kernels of NCCL, which wait for other ranks and move data: `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`, also before 2.19.
+/// Kernels of NCCL, which wait for other ranks and move data:
+/// `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`, and the names before 2.19.
 pub fn communicates(name: &str) -> bool {
     let name =
         name.strip_prefix("_Z").map_or(name, |rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
@@ -9,14 +10,14 @@ pub fn communicates(name: &str) -> bool {
         .any(|known| name.starts_with(known))
 }
 
-/// The whole name, in C++ syntax; a name that is not mangled stays as it is.
+/// The whole name, in C++ syntax. A name that is not mangled is returned unchanged.
 pub fn demangled(name: &str) -> String {
     let options = cpp_demangle::DemangleOptions::new().no_return_type();
     let symbol = name.starts_with("_Z").then(|| cpp_demangle::Symbol::new(name).ok()).flatten();
     symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok()).unwrap_or_else(|| name.to_owned())
 }
 
-/// Without return type, parameters, name spaces, and arguments of arguments of templates:
+/// The name without return type, parameters, name spaces, and nested template arguments:
 /// `elementwise_kernel<128, 4, gpu_kernel_impl_nocast<..>>`.
 pub fn short(demangled: &str) -> String {
     let name = demangled.strip_prefix("void ").unwrap_or(demangled);
@@ -47,10 +48,10 @@ pub fn short(demangled: &str) -> String {
             }
             _ if depth > 1 => {}
             '(' if depth == 0 && !out.is_empty() => break,
-            // `(int)4`: the argument's type adds little.
+            // This is a cast such as `(int)4`, where the argument's type adds little.
             '(' => for _ in letters.by_ref().take_while(|&letter| letter != ')') {},
             ':' if letters.next_if_eq(&':').is_some() => {
-                // A template stays: `A<4>::kernel` is not any kernel.
+                // A template is kept, because `A<4>::kernel` differs from other kernels of this name.
                 if out[word..].contains('>') {
                     out.push_str("::");
                 } else {

@@ -20,7 +20,7 @@ pub struct MatchedCollective {
     pub sequence: Sequence,
     pub bytes: u64,
     pub bus_bytes: u64,
-    /// From the rank that was read first.
+    /// The plan of the rank that was read first.
     pub plan: Option<Plan>,
     /// The ranks that timed it, in order.
     pub ranks: Vec<Participation>,
@@ -31,13 +31,13 @@ pub struct MatchedCollective {
 pub struct Participation {
     pub rank: Rank,
     pub step: Step,
-    /// When it entered, by its host's clock, and for how long.
+    /// When it entered, by its host's clock, and its duration.
     pub from: Moment,
     pub took: u64,
 }
 
 impl MatchedCollective {
-    /// The shortest duration over its ranks: that of the last rank, which waited for nobody.
+    /// The shortest duration over its ranks: that of the last rank, which waited for no other.
     pub fn transfer(&self) -> Option<u64> {
         self.ranks.iter().map(|of| of.took).min()
     }
@@ -53,7 +53,7 @@ impl MatchedCollective {
 pub struct MatchedCollectives {
     /// In order of communicator and number.
     pub all: Vec<MatchedCollective>,
-    /// Sends and receives, which do not involve all ranks: one rank each.
+    /// Sends and receives, which do not involve all ranks; each has one rank.
     pub others: Vec<MatchedCollective>,
 }
 
@@ -79,8 +79,8 @@ impl MatchedCollectives {
         Self { all: all.into_values().collect(), others }
     }
 
-    /// A collective at the begin or end of a time may lack the ranks that launched it outside: then the last
-    /// rank is unknown.
+    /// A collective at the begin or end of a period may lack the ranks that launched it outside of the
+    /// period. Then the last rank is unknown.
     pub(super) fn without_partial(mut self) -> Self {
         let mut most: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
         for one in &self.all {
@@ -99,7 +99,8 @@ impl Capture {
     }
 }
 
-/// Operations launched by themselves: the members of a group have no time, the group has.
+/// Operations that are launched singly. The members of a group have no times of their own; only the group
+/// has.
 fn matched(single: &Single) -> Option<MatchedCollective> {
     let timed = single.on_gpu().is_some();
     let (communicator, operation, bytes, bus_bytes, plan) = match *single.label {

@@ -1,4 +1,4 @@
-//! The denominator of figures: a step, or a second of the recorded time.
+//! The denominator of figures: a step, or a second of the recorded period.
 
 use serde::Serialize;
 

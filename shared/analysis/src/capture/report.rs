@@ -47,14 +47,14 @@ use crate::behaviour::Behaviour;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub job: JobName,
-    /// The steps that every rank in the file has; none for a capture of a time.
+    /// The steps that every rank in the file has; none for a capture of a period.
     pub steps: Vec<Step>,
-    /// The time recorded instead of steps: each rank has one of [`RankReport::steps`], without a number.
-    /// `null` for steps.
+    /// The period recorded instead of steps: each rank has one entry in [`RankReport::steps`], without a
+    /// number. `null` for a capture of steps.
     pub window: Option<WindowReport>,
     /// The first and the last step requested; `null` if the file does not contain them.
     pub asked: Option<[Step; 2]>,
-    /// Why the job hung meanwhile, in which case the requested steps may not have been reached.
+    /// Why the job hung during the capture. If it did, the requested steps may not have been reached.
     #[serde(rename = "standstill")]
     pub stall: Option<String>,
     pub ranks: Vec<RankReport>,
@@ -75,7 +75,7 @@ pub struct Report {
     pub host: Vec<HostRow>,
     /// Ranks that take longer than the others for the same work; the costliest first.
     pub slower: Vec<SlowRow>,
-    /// What functions take of the critical path of each rank, and which rank is unlike its peers.
+    /// How much of the critical path of each rank functions take, and which rank differs from its peers.
     pub behaviour: Behaviour,
     /// Python's stacks, if they were sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ pub struct Report {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WindowReport {
-    /// By the requester's clock.
+    /// Time by the requester's clock.
     pub begin: Moment,
     pub length_ns: u64,
 }
@@ -99,11 +99,11 @@ pub struct Missing {
 pub struct Clock {
     /// Largest difference between the times of two ranks, nanoseconds; `null` if unknown.
     pub error_ns: Option<u64>,
-    /// Largest difference between a GPU's times and its host's, the worst of all.
+    /// Largest difference between the times of any GPU and those of its host.
     pub gpu_error_ns: Option<u64>,
     /// Nanoseconds added to each host's times; `null` if the host has no shared collective.
     pub offsets_ns: BTreeMap<HostName, Option<i64>>,
-    /// Collectives used for that.
+    /// Number of collectives used for this alignment.
     pub collectives: usize,
 }
 
@@ -123,12 +123,12 @@ pub struct RankReport {
     pub parts_missing: u32,
     /// The source of its GPU's times.
     pub seen: Seen,
-    /// Whether CUPTI's records and Python's functions arrived, and if not why.
+    /// Whether CUPTI's records and Python's functions arrived; if not, why.
     pub activity: Tracing,
     pub functions: Tracing,
-    /// Over all fully recorded steps.
+    /// The breakdown of all fully recorded steps.
     pub summary: Summary,
-    /// What the gaps in it were.
+    /// The kinds of gaps in these steps.
     pub gaps: Gaps,
 }
 
@@ -136,14 +136,14 @@ pub type Kinds = BTreeMap<Kind, u64>;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct StepReport {
-    /// `null`: the time recorded instead of steps.
+    /// `null` for the period recorded instead of steps.
     pub step: Option<Step>,
-    /// By the clock of the first host.
+    /// Time by the clock of the first host.
     pub begin: Moment,
     pub operations: Kinds,
-    /// Time of each kind on the GPU, one operation after another: more than the step where they overlap.
+    /// Sum of the operations' times on the GPU, by kind. If operations overlap, the sum exceeds the step.
     pub on_gpu_ns: Kinds,
-    /// Only sampled operations are present: its time is unknown.
+    /// Whether only sampled operations are present, so that the breakdown of the step is unknown.
     pub sampled: bool,
     pub took_ns: u64,
     /// `null` for a sampled step.

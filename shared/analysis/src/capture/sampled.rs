@@ -13,7 +13,7 @@ pub struct Sampled {
     /// `None` if its last part did not arrive.
     pub account: Option<SampleAccount>,
     pub stacks: Vec<Stack>,
-    /// In order of time, by the host's clock; the second is an index into the stacks.
+    /// In order of time, by the host's clock. The second value is an index into the stacks.
     pub samples: Vec<(Moment, usize)>,
     came: BTreeSet<u32>,
 }
@@ -43,7 +43,7 @@ impl Sampled {
         let threads: Vec<_> = part.threads.iter().cloned().map(Arc::new).collect();
         let frames: Vec<_> = part.frames.iter().cloned().map(Arc::new).collect();
         let first = self.stacks.len();
-        // Indices come from the wire: invalid ones are left out.
+        // Indices come from the wire, so invalid ones are left out.
         self.stacks.extend(part.stacks.iter().map(|stack| Stack {
             thread: threads.get(stack.thread as usize).cloned().unwrap_or_default(),
             frames: stack.frames.iter().filter_map(|&at| frames.get(at as usize).cloned()).collect(),

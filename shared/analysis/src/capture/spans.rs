@@ -34,7 +34,7 @@ impl Spans {
         Nanoseconds(self.0.iter().map(|(from, to)| to - from).sum())
     }
 
-    /// How long both last.
+    /// Total time in both.
     pub fn overlap(&self, other: &Self) -> Nanoseconds {
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut both = 0;
@@ -49,7 +49,7 @@ impl Spans {
         Nanoseconds(both)
     }
 
-    /// Their part between two times.
+    /// The parts of the intervals between two moments.
     pub fn within(&self, from: Moment, to: Moment) -> Self {
         let first = self.0.partition_point(|&(_, end)| end <= from.0);
         let all = self.0.iter().skip(first).take_while(|&&(begin, _)| begin < to.0);

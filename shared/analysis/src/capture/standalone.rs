@@ -1,4 +1,4 @@
-//! GEMM rates in a job, against those on an otherwise idle GPU.
+//! GEMM rates in a job, compared with those on an otherwise idle GPU.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::{
 /// A rank below this share of the others' rate stands out.
 const STANDS_OUT: f64 = 0.95;
 
-/// All GEMMs of one shape in a job's whole steps.
+/// All GEMMs of one shape in a job's fully recorded steps.
 #[derive(Clone, Debug)]
 pub struct ShapeGemms {
     pub shape: GemmShape,
@@ -29,7 +29,7 @@ pub struct ShapeGemms {
 }
 
 impl ShapeGemms {
-    /// The costliest first; untimed ones last.
+    /// The shapes, the costliest first; untimed ones last.
     pub fn of(capture: &Capture) -> Vec<Self> {
         let mut shapes: BTreeMap<GemmShape, (u64, BTreeMap<Rank, Vec<u64>>)> = BTreeMap::new();
         for step in capture.whole_steps() {
@@ -58,7 +58,7 @@ impl ShapeGemms {
     }
 }
 
-/// One GEMM by itself.
+/// One GEMM run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Alone {
     /// The median time.
@@ -70,7 +70,7 @@ pub struct Alone {
 /// The same GEMMs in the job and alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standalone {
-    /// The costliest in the job first.
+    /// The shapes that cost most in the job first.
     pub shapes: Vec<ShapeRow>,
     pub ranks: Vec<RankRow>,
     pub total: Total,
@@ -88,7 +88,7 @@ pub struct ShapeRow {
     pub compute: String,
     pub transposed: String,
     pub count: u64,
-    /// In the job, over all ranks.
+    /// Its times in the job, over all ranks.
     #[serde(flatten)]
     pub took: Spread,
     /// The median over the ranks.
@@ -137,8 +137,7 @@ pub struct Total {
     pub alone_ns: u64,
     /// The replayed share of `total_ns`.
     pub covered: Option<f64>,
-    /// Their time alone as a share of `replayed_ns`: 0.93 if the job's GEMMs run at 93 % of what this GPU
-    /// does.
+    /// Their time alone as a share of `replayed_ns`: 0.93 if the job's GEMMs run at 93 % of this GPU's rate.
     pub ratio: Option<f64>,
     pub stands_out: Option<StandsOut>,
 }
@@ -257,7 +256,7 @@ mod tests {
         assert_eq!(row.best.expect("timed").tflops, tflops(10.0));
         assert_eq!(row.stands_out, Some(StandsOut { rank: Rank(1), of_others: 0.5 }));
         assert!((row.ratio.expect("replayed") - 0.8).abs() < 1e-9, "{row:?}");
-        // 6 of 8 ms, of the 80 that they took.
+        // Alone they take 6 of 8 ms; in the job they took 80.
         assert_eq!((of.total.alone_ns, of.total.ratio, of.total.covered), (48 * MS, Some(0.6), Some(1.0)));
         assert_eq!(of.total.stands_out, row.stands_out);
         let ratios: Vec<_> = of.ranks.iter().map(|row| row.ratio).collect();

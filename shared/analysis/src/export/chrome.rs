@@ -51,7 +51,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
                     Part::Between => "t",
                     Part::Last => "f",
                 };
-                // As text: a number of 64 bits does not survive JavaScript.
+                // Written as text, because JavaScript cannot represent a number of 64 bits.
                 let id = format!("{:016x}", flow.id);
                 put(
                     out,
@@ -72,8 +72,8 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n]}\n")
 }
 
-/// A multiple of a power of two, of at most a nanosecond: then a begin plus a length is exact, and a slice
-/// right after another does not seem to overlap it.
+/// Rounds to a multiple of a power of two that is at most a nanosecond. Then a begin plus a length is exact,
+/// and a slice directly after another does not seem to overlap it.
 pub fn microseconds(nanoseconds: u64) -> f64 {
     const PARTS: u64 = 1024;
     (u128::from(nanoseconds) * u128::from(PARTS) / 1000) as f64 / PARTS as f64

@@ -1,4 +1,4 @@
-//! Rates over time, drawn as curves: of running GEMMs, and over the bus.
+//! Rates over time, drawn as curves: the rate of running GEMMs, and the bus bandwidth.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::capture::Single;
 pub struct Counter {
     pub name: &'static str,
     pub unit: &'static str,
-    /// In order of time; each holds until the next.
+    /// In order of time; each value holds until the next point.
     pub points: Vec<(u64, f64)>,
 }
 
-/// The rates that have data. A collective's rate counts its whole time there, waiting included.
+/// The curves that have data. The rate of a collective counts its whole time on the rank, including waiting.
 pub fn of(operations: &[Single], at: impl Fn(Moment) -> u64) -> Vec<Counter> {
     let gemm = |single: &Single, took| match &*single.label {
         CapturedLabel::Gemm(shape) => Tflops::from_work(shape.flops(), took).map(|rate| rate.0),
@@ -36,7 +36,7 @@ pub fn of(operations: &[Single], at: impl Fn(Moment) -> u64) -> Vec<Counter> {
     all.into_iter().filter(|counter| !counter.points.is_empty()).collect()
 }
 
-/// Rates at the same time are added. Operations on one stream do not overlap: an apparent overlap of half a
+/// Adds rates at the same time. Operations on one stream do not overlap: an apparent overlap of half a
 /// microsecond is the timer's resolution.
 fn points(
     operations: &[Single],

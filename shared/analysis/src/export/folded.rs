@@ -43,7 +43,7 @@ fn kind(single: &Single, seen: Seen) -> Option<(&'static str, u64)> {
     Some((kind, single.took_on_gpu()?))
 }
 
-/// Without the characters that would end a frame or a line.
+/// The name without characters that would end a frame or a line.
 fn name(single: &Single) -> String {
     words::name(single)
         .chars()

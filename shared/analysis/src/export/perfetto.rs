@@ -1,5 +1,5 @@
-//! Perfetto's own format: `perfetto.protos.Trace`, by its public field numbers. It writes only the messages
-//! it needs, of varints and strings.
+//! Perfetto's own format: `perfetto.protos.Trace`, by its public field numbers. Only the needed messages are
+//! written, with varints and strings.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use super::{
     timeline::{Process, Timeline, Track},
 };
 
-/// All that is written comes from one sequence of packets.
+/// All packets are written in one sequence.
 const SEQUENCE: u64 = 1;
 
 /// `TrackEvent.Type`
@@ -19,7 +19,7 @@ const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const COUNTER: u64 = 4;
 
-/// Numbers of counters in a process: above those of all tracks.
+/// First number of the counters in a process, above the numbers of all tracks.
 const FIRST_COUNTER: u64 = 1 << 31;
 
 pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {

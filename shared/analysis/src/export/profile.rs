@@ -1,5 +1,5 @@
 //! A trace by PyTorch's profiler (Kineto) as tracks of a rank: operators and functions by thread, kernels by
-//! stream, and which collectives belong together.
+//! stream, and the collectives that belong together.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::slice::{Flow, Part, Slice};
 
-/// Events kept of one rank: those of some steps with all functions.
+/// Number of events kept per rank: enough for some steps with all functions.
 const EVENTS: usize = 4_000_000;
 
 /// One rank's trace.
@@ -20,7 +20,7 @@ pub struct Profile {
     /// Operations by name, with times in nanoseconds since 1970 by the clock of the rank's host.
     pub(super) threads: BTreeMap<String, Vec<Slice>>,
     pub(super) streams: BTreeMap<u32, Vec<Slice>>,
-    /// Number of collectives of each name, if only their order relates those of two ranks.
+    /// Number of collectives of each name, if those of two ranks can only be matched by their order.
     pub(super) ordered: BTreeMap<String, u64>,
     /// Number of events that were not kept.
     pub left_out: u64,
@@ -100,10 +100,10 @@ fn category(name: &str) -> &'static str {
 }
 
 impl Profile {
-    /// From an uncompressed trace.
+    /// Reads an uncompressed trace.
     ///
     /// # Errors
-    /// Where it is no trace.
+    /// Fails if the input is not a trace.
     pub fn read(from: impl Read) -> serde_json::Result<Self> {
         let File { base, events } = serde_json::from_reader(from)?;
         let mut new = Self::default();
@@ -161,7 +161,7 @@ impl Profile {
         hash(&what) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// No arrows: order alone cannot relate ranks with different numbers of collectives.
+    /// Drops the arrows: order alone cannot match ranks with different numbers of collectives.
     pub(super) fn unconnected(&mut self) {
         let all = self.threads.values_mut().chain(self.streams.values_mut());
         all.flatten().for_each(|slice| slice.flow = None);

@@ -17,10 +17,10 @@ use crate::capture::{Capture, Sampled, python_place, role};
 /// Names of ranks and threads in a flame graph's title line.
 const TITLE: &str = "sampled Python stacks";
 
-/// A stack counts as unchanged between two readings at most this many periods apart.
+/// A stack counts as unchanged between two readings if they are at most this many periods apart.
 const SAME: u64 = 3;
 
-/// Samples of the recorded steps, or of the time, by rank, step and stack; the number of each.
+/// Number of samples in the recorded steps, or in the period, by rank, step and stack.
 fn counts(capture: &Capture) -> BTreeMap<(Rank, String, Vec<String>), u64> {
     let mut counts = BTreeMap::new();
     for (&rank, of) in &capture.ranks {
@@ -37,7 +37,7 @@ fn counts(capture: &Capture) -> BTreeMap<(Rank, String, Vec<String>), u64> {
     counts
 }
 
-/// Without the characters that would end a frame or a line.
+/// The name without characters that would end a frame or a line.
 fn name(frame: &StackFrame) -> String {
     let name = python_place(&frame.function, &frame.file, frame.line);
     name.chars().map(|letter| if letter == ';' || is_steering(letter) { '_' } else { letter }).collect()
@@ -53,11 +53,11 @@ pub(super) fn folded(capture: &Capture, out: &mut impl Write) -> io::Result<()> 
     Ok(())
 }
 
-/// All ranks' stacks as one flame graph: a frame's width is its share of the samples, and its title says on which
-/// ranks.
+/// The stacks of all ranks as one flame graph. A frame's width is its share of the samples, and its title
+/// names the ranks.
 ///
 /// # Errors
-/// Where nothing was sampled.
+/// Fails if nothing was sampled.
 pub fn flame(capture: &Capture) -> anyhow::Result<Vec<u8>> {
     let mut lines: BTreeMap<Vec<String>, (u64, Vec<u64>)> = BTreeMap::new();
     for ((rank, _, frames), count) in counts(capture) {
@@ -103,8 +103,8 @@ pub(super) struct Call {
     pub samples: u64,
 }
 
-/// The calls of each thread: frames that consecutive samples share from the outermost on last from the first
-/// sample to the one after the last.
+/// The calls of each thread. Frames that consecutive samples share, from the outermost on, last from the
+/// first of these samples to the sample after the last of them.
 pub(super) fn calls(sampled: &Sampled) -> BTreeMap<(bool, String), Vec<Call>> {
     let period = sampled.period().unwrap_or(1_000_000);
     let mut threads: BTreeMap<(bool, String), Vec<Reading<'_>>> = BTreeMap::new();

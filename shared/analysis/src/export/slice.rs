@@ -4,13 +4,13 @@ use serde_json::{Map, Value};
 
 #[derive(Debug)]
 pub struct Slice {
-    /// By the clock of the first host.
+    /// Time by the clock of the first host.
     pub begin: u64,
     pub end: u64,
     pub name: String,
     pub category: &'static str,
     pub details: Map<String, Value>,
-    /// The same for what all ranks of a communicator did together.
+    /// Equal for operations that all ranks of a communicator did together.
     pub flow: Option<Flow>,
 }
 
@@ -20,7 +20,7 @@ pub struct Flow {
     pub part: Part,
 }
 
-/// Which of those that belong together it is, by time.
+/// The position of a slice among those that belong together, by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     First,

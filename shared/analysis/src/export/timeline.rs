@@ -41,7 +41,8 @@ pub struct Process {
     pub counters: Vec<Counter>,
 }
 
-/// Its steps; a thread, and its Python functions; a stream, and CUPTI's records of it.
+/// The kind of a track: the rank's steps; a thread, and its Python functions; a stream, and CUPTI's records
+/// of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     Steps,
@@ -51,7 +52,7 @@ pub enum Place {
     Sampled(u32),
     Stream(u32),
     Activity(u32),
-    /// From PyTorch's profiler: a thread, in the order of their names, and a stream.
+    /// Tracks of PyTorch's profiler: a thread, in the order of their names, and a stream.
     Profiled(u32),
     ProfiledStream(u32),
 }
@@ -63,9 +64,9 @@ pub struct Track {
     pub place: Place,
     /// One of several lanes of a track, which show concurrent work side by side.
     lane: usize,
-    /// The name, if there is no number.
+    /// The name of the track, if it has no number.
     called: Option<String>,
-    /// In order of begin; each lies within the slice that it begins in, or after it.
+    /// In order of begin. Each slice lies within the slice in which it begins, or after it.
     pub slices: Vec<Slice>,
 }
 
@@ -109,7 +110,7 @@ impl Timeline {
         Self::with(capture, groups, BTreeMap::new())
     }
 
-    /// The same with traces by PyTorch's profiler of the same ranks beside it, on one clock.
+    /// The same, with additional traces of the same ranks by PyTorch's profiler, on one clock.
     pub fn with(capture: &Capture, groups: Option<&Groups>, mut profiles: BTreeMap<Rank, Profile>) -> Self {
         relate(&mut profiles);
         let clocks = Clocks::of(capture);
@@ -138,13 +139,13 @@ impl Timeline {
     }
 }
 
-/// A rank's data besides its operations.
+/// A rank's data in addition to its operations.
 struct Beside<'a> {
     sampled: Option<&'a Sampled>,
     profile: Option<Profile>,
 }
 
-/// Collectives without numbers belong together by order, if all ranks have equally many.
+/// Matches collectives without numbers by their order, if all ranks have equally many.
 fn relate(profiles: &mut BTreeMap<Rank, Profile>) {
     let mut counts = profiles.values().map(|profile| &profile.ordered);
     let first = counts.next();
@@ -240,7 +241,7 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
     });
     let category = match single.span {
         CapturedSpan::Gpu { .. } => match single.kind() {
-            // By torch.profiler's names.
+            // The category names are those of torch.profiler.
             Kind::ActivityKernel => "kernel",
             Kind::Copy => "gpu_memcpy",
             Kind::Set => "gpu_memset",
@@ -258,8 +259,8 @@ fn blur(place: Place) -> u64 {
     if matches!(place, Place::Activity(_)) { 10 } else { 1_000 }
 }
 
-/// In order; on each lane no slice crosses the end of another. Concurrent work of one stream, such as the
-/// branches of a graph, takes several lanes.
+/// Distributes slices over lanes. On each lane they are in order, and no slice crosses the end of another.
+/// Concurrent work of one stream, such as the branches of a graph, takes several lanes.
 fn lanes(mut slices: Vec<Slice>, blur: u64) -> Vec<Vec<Slice>> {
     slices.sort_by_key(|slice| (slice.begin, Reverse(slice.end)));
     let mut lanes: Vec<Lane> = vec![Lane::default()];
@@ -284,7 +285,7 @@ fn lanes(mut slices: Vec<Slice>, blur: u64) -> Vec<Vec<Slice>> {
 #[derive(Debug, Default)]
 struct Lane {
     slices: Vec<Slice>,
-    /// Ends of the last slice and of the slices around it, innermost first.
+    /// Ends of the last slice and of the slices that enclose it, innermost first.
     open: Vec<u64>,
 }
 

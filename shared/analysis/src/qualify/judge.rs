@@ -1,5 +1,5 @@
-//! The verdicts: each figure against its peak, its neighbours and its past; each GPU by its figures, each host by its
-//! GPUs and links.
+//! The verdicts. Each figure is compared with its peak, its neighbours and its past. Each GPU is judged by
+//! its figures, each host by its GPUs and links.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use xpu_model::figure::three;
 
 use super::{Figure, Host, Kind, Qualification, Verdict, limits::Limits};
 
-/// Number of a GPU's reasons that its host repeats; the GPU lists all.
+/// Number of a GPU's reasons that its host repeats; the GPU itself lists all.
 const SHOWN: usize = 2;
 
 pub(super) fn judge(of: &mut Qualification) {
@@ -27,7 +27,7 @@ pub(super) fn judge(of: &mut Qualification) {
     of.verdict = if between { Verdict::Fail } else { worst };
 }
 
-/// Every figure of a GPU with those of the same name on GPUs of the same model, wherever they are.
+/// Compares every figure of a GPU with figures of the same name on all GPUs of the same model.
 fn compare_gpus(hosts: &mut [Host]) {
     let mut groups: Groups<(Option<String>, String)> = Groups::default();
     for gpu in hosts.iter().flat_map(|host| &host.gpus) {
@@ -48,7 +48,7 @@ fn compare_gpus(hosts: &mut [Host]) {
     }
 }
 
-/// Pairs with the same kind of link, on GPUs of the same model.
+/// Compares pairs with the same kind of link, on GPUs of the same model.
 fn compare_pairs(hosts: &mut [Host]) {
     type Key = (Option<String>, bool, Option<i32>);
     let key = |host: &Host, place: usize| -> Key {
@@ -75,7 +75,7 @@ fn compare_pairs(hosts: &mut [Host]) {
     }
 }
 
-/// All-reduces over all GPUs of a host, with hosts of the same GPUs.
+/// Compares all-reduces over all GPUs of a host with those of hosts with the same GPUs.
 fn compare_hosts(hosts: &mut [Host]) {
     let key = |host: &Host| host.gpus.iter().map(|gpu| gpu.name.clone()).collect::<Vec<_>>();
     let mut groups: Groups<Vec<Option<String>>> = Groups::default();
@@ -103,7 +103,7 @@ fn compare_host_pairs(of: &mut Qualification) {
     }
 }
 
-/// The verdict of one figure: the reason if it fails.
+/// The verdict on one figure: the reason if it fails.
 fn hold(figure: &mut Figure, neighbours: Option<f64>, limits: Limits) -> Option<String> {
     figure.neighbours = neighbours;
     let share = |of: Option<f64>| of.filter(|of| *of > 0.0).map(|of| figure.median / of);
@@ -129,7 +129,8 @@ fn hold(figure: &mut Figure, neighbours: Option<f64>, limits: Limits) -> Option<
     why
 }
 
-/// A host fails if anything of it does. If several pairs fail, a GPU in all of them fails too.
+/// A host fails if any of its GPUs, pairs or other figures fails. If several pairs fail, a GPU in all of them
+/// fails too.
 fn conclude(host: &mut Host) {
     let failing: Vec<_> = host
         .pairs
@@ -178,7 +179,7 @@ fn blame_hosts(of: &mut Qualification) {
     }
 }
 
-/// Medians of similar figures, without the compared one.
+/// Groups of similar figures, for the median without the compared figure.
 #[derive(Debug)]
 struct Groups<Key>(BTreeMap<Key, Vec<f64>>);
 

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: no network, no script.
+//! The report as one self-contained page, without network or scripts.
 
 mod plot;
 

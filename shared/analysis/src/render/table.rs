@@ -1,4 +1,4 @@
-//! Columns of text: the first to the left, figures to the right, a hundred wide at most.
+//! Columns of text, at most a hundred characters wide: the first is left-aligned, figures are right-aligned.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The tables of a report: GEMMs, collectives, who came last, kernels, copies, the host.
+//! The tables of a report: GEMMs, collectives, ranks that enter last, kernels, copies, the host.
 
 use xpu_model::figure;
 
@@ -225,7 +225,7 @@ fn host(row: &HostRow) -> Vec<String> {
     ]
 }
 
-/// Letters of a caller's name.
+/// Number of letters shown of a caller's name.
 const CALLER: usize = 24;
 
 fn function(row: &FunctionRow) -> Vec<String> {

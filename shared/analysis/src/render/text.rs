@@ -25,7 +25,7 @@ pub fn text(report: &Report, top: usize) -> String {
     out
 }
 
-/// Its source, its reliability, and missing data.
+/// The report's source, its reliability, and missing data.
 pub fn preface(report: &Report) -> Vec<String> {
     let steps: Vec<_> = report.steps.iter().map(|step| step.0).collect();
     let mut lines = vec![format!(
@@ -156,7 +156,7 @@ fn unreached(report: &Report) -> Vec<String> {
     by_ranks(came)
 }
 
-/// Ranks that recorded less than the requested time.
+/// Ranks that recorded less than the requested period.
 fn cut_short(report: &Report) -> Vec<String> {
     let Some(window) = report.window else { return Vec::new() };
     let said = |took: u64| figure::span(Nanoseconds(took));
@@ -169,7 +169,7 @@ fn cut_short(report: &Report) -> Vec<String> {
     by_ranks(short)
 }
 
-/// No table includes work of an unfinished step.
+/// A note about work of an unfinished step, which no table includes.
 fn beyond(report: &Report) -> Vec<String> {
     by_ranks(report.ranks.iter().filter_map(|rank| {
         let in_steps = rank.steps.iter().flat_map(|step| step.operations.values()).sum::<u64>();
@@ -197,7 +197,7 @@ fn said<'a>(
     })
 }
 
-/// One line for all ranks with the same words.
+/// One line for all ranks with the same text.
 fn by_ranks(all: impl Iterator<Item = (Rank, String)>) -> Vec<String> {
     let mut texts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (rank, text) in all {
@@ -210,7 +210,7 @@ fn by_ranks(all: impl Iterator<Item = (Rank, String)>) -> Vec<String> {
     texts.into_iter().map(line).collect()
 }
 
-/// A line for each step of each rank; if these are many, one for each rank.
+/// A line for each step of each rank; if there are many, one line for each rank.
 pub(super) fn breakdown(report: &Report, top: usize) -> Table {
     const HEAD: [&str; 9] =
         ["rank step", "took ms", "compute", "exposed", "memory", "gap", "comm", "hidden", "held"];
@@ -236,7 +236,7 @@ pub(super) fn breakdown(report: &Report, top: usize) -> Table {
             None => format!("{} ({}){}", rank.rank, counted(whole, "step", "steps"), place(rank)),
         };
         if whole == 0 {
-            // Its time is unknown, not zero.
+            // The step's time is unknown, not zero.
             return vec![name + " not recorded completely"];
         }
         cells(name, &rank.summary, whole as f64)

@@ -1,6 +1,6 @@
 //! The GPU time that stragglers cost a job, from what-if estimates of a few steps each.
 //!
-//! Between two estimates each step counts as the mean of both, so steps count, not time: a pause between
+//! Each step between two estimates counts as the mean of both. So steps count, not time: a pause between
 //! captures, or a job that hangs, adds nothing.
 
 use std::collections::BTreeMap;
@@ -50,13 +50,13 @@ impl Estimate {
         })
     }
 
-    /// GPU-hours that this many steps take, per millisecond of a step.
+    /// GPU-hours of this many steps, per millisecond of a step.
     fn hours(&self, steps: f64) -> f64 {
         steps * self.ranks as f64 / 3.6e6
     }
 }
 
-/// What was lost since the first estimate.
+/// The losses since the first estimate.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     last: Option<Estimate>,
@@ -71,8 +71,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Adds the steps since the last estimate; for the first estimate, and if the job's step numbers
-    /// restarted, only its own steps.
+    /// Adds the steps since the last estimate. For the first estimate, and if the job's step numbers
+    /// restarted, adds only the steps of the estimate itself.
     pub fn add(&mut self, estimate: Estimate) {
         let before = self.last.take().filter(|before| estimate.last > before.last);
         let steps = match &before {
@@ -91,7 +91,7 @@ impl Account {
         self.last = Some(estimate);
     }
 
-    /// A capture that gave no estimate.
+    /// Counts a capture that gave no estimate.
     pub fn fail(&mut self) {
         self.failed += 1;
     }
@@ -115,7 +115,7 @@ impl Account {
         self.last.as_ref()
     }
 
-    /// All ranks, the largest loss first.
+    /// The total loss; ranks are sorted by loss, the largest first.
     pub fn total(&self, price: Option<Price>) -> Total {
         let lost = |gpu_hours: f64| Lost { gpu_hours, money: price.map(|price| price.of(gpu_hours)) };
         let mut ranks: Vec<_> = self.ranks.iter().map(|(&rank, &hours)| (rank, lost(hours))).collect();
@@ -134,7 +134,7 @@ impl Account {
     }
 }
 
-/// Ranks and hosts that a total names.
+/// Number of ranks and hosts that a total names.
 const NAMED: usize = 16;
 
 /// GPU-hours, and their price if one is set.
@@ -159,11 +159,11 @@ pub struct HostLost {
     pub lost: Lost,
 }
 
-/// What was lost since the first estimate. Causes overlap.
+/// The losses since the first estimate. Causes overlap.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Total {
     pub estimates: u64,
-    /// Captures that gave no estimate.
+    /// Number of captures that gave no estimate.
     pub failed: u64,
     /// Steps from the first estimate to the last.
     pub steps: u64,

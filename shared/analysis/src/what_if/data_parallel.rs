@@ -1,10 +1,10 @@
 //! A job from a capture, if it is purely data-parallel: every rank does the same work, and all take part in
 //! the same collectives.
 //!
-//! A step is cut where all ranks leave its last collective together. This way no host clocks are compared,
-//! and a rank's work after that collective belongs to the step that it delays. Between two collectives there
-//! is one operation, `compute`. It lasts from the end of what it waits for to the end of the last timed
-//! operation, and includes work that the hook does not see.
+//! A step ends where all ranks leave its last collective together. So no host clocks are compared, and a
+//! rank's work after that collective belongs to the step that it delays. Between two collectives there is one
+//! operation, `compute`. It lasts from the end of the operation for which it waits to the end of the last
+//! timed operation, and includes work that the hook does not see.
 
 mod track;
 
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::capture::Capture;
 
-/// A dependent operation may seem to begin this many seconds before the end of what it waits for: GPU times
-/// are no more accurate.
+/// A dependent operation may seem to begin this many seconds before the end of the operation for which it
+/// waits, because GPU times are no more accurate.
 const RESOLUTION: f64 = 10e-6;
 
 impl Job {

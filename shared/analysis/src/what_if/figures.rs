@@ -1,5 +1,5 @@
-//! Results of the simulations: by how much stragglers slow the job, which kinds, stages and workers do, and
-//! what a repair would gain.
+//! Results of the simulations: by how much stragglers slow the job down; the kinds, stages and workers that
+//! cause it; and what a repair would gain.
 
 use serde::Serialize;
 use xpu_wire::id::{Rank, Step};
@@ -31,27 +31,28 @@ pub struct WhatIf {
     pub slowest: Vec<Rank>,
     /// `M_S`: the same for the last stage; `null` without a pipeline.
     pub m_s: Option<f64>,
-    /// For traces with microbatches.
+    /// Present for traces with microbatches.
     pub sequence_length: Option<SequenceLength>,
     /// The costliest first.
     pub kinds: Vec<KindFigures>,
     /// The slowest first; empty without a pipeline.
     pub stage_figures: Vec<StageFigures>,
-    /// The best repair first; for captures of several hosts with several ranks.
+    /// The best repair first. Present for captures of several hosts with several ranks each.
     pub host_figures: Vec<HostFigures>,
     /// The smallest set of the slowest workers whose repair gains half of the lost time; `null` if it takes
     /// more than a few.
     pub culprits: Option<Culprits>,
-    /// The slowest first, but at the top the one whose repair gains most, if that is more than 1 % of a step.
+    /// The slowest first. If the best repair gains more than 1 % of a step, its worker comes before all
+    /// others.
     pub workers: Vec<Worker>,
     pub sentences: Vec<String>,
 }
 
-/// Means over the steps, milliseconds.
+/// Means over the steps, in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepTimes {
     pub measured_ms: f64,
-    /// Simulated, so without idle time in which an operation's dependencies were already done.
+    /// The simulated time does not include idle time in which an operation could already have started.
     pub simulated_ms: f64,
     pub ideal_ms: f64,
 }
@@ -60,9 +61,10 @@ pub struct StepTimes {
 /// backward.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SequenceLength {
-    /// Pearson's correlation of the forward and backward times of a worker's microbatches; the median worker.
+    /// Pearson's correlation of the forward and backward times of a worker's microbatches; the median over
+    /// workers.
     pub correlation: f64,
-    /// Standard deviation of a worker's forward times over their mean; the median worker.
+    /// Standard deviation of a worker's forward times over their mean; the median over workers.
     pub variation: f64,
     pub is_likely: bool,
 }
@@ -70,14 +72,14 @@ pub struct SequenceLength {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct KindFigures {
     pub kind: Kind,
-    /// `S_t`: with these operations as they were, and all others ideal.
+    /// `S_t`: the slowdown with these operations as they were, and all others ideal.
     pub slowdown: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StageFigures {
     pub stage: usize,
-    /// With this stage as it was, and all others ideal.
+    /// The slowdown with this stage as it was, and all others ideal.
     pub slowdown: f64,
     /// Step time if its operations took as long as those of the other stages.
     pub repaired_ms: f64,
@@ -88,7 +90,7 @@ pub struct Worker {
     pub rank: Rank,
     pub stage: usize,
     pub data_parallel: usize,
-    /// `S_w`: the lesser slowdown of its stage and its data-parallel rank.
+    /// `S_w`: the smaller of the slowdowns of its stage and of its data-parallel rank.
     pub slowdown: f64,
     /// Step time if its operations took as long as those of the other ranks of its stage; only for the first
     /// workers.
@@ -218,7 +220,7 @@ fn stages(job: &Job, alone: Alone<'_>) -> Vec<StageFigures> {
     all
 }
 
-/// One simulation per stage and per replica: one for each pair would be too many.
+/// Runs one simulation per stage and one per replica, because one for each pair would be too many.
 fn workers(job: &Job, alone: Alone<'_>) -> Vec<Worker> {
     let replicas = job.shape.replicas;
     let of_replica: Vec<f64> =
@@ -262,9 +264,9 @@ fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     1e3 * job.graph.mean_step(&durations, job.shape)
 }
 
-/// A repair suffices if a step takes at most `enough_ms`.
+/// The smallest sufficient set of workers. A repair suffices if a step then takes at most `enough_ms`.
 fn culprits(job: &Job, workers: &[Worker], enough_ms: f64) -> Option<Culprits> {
-    // Fewer than half of the workers, or one of two.
+    // At most half of the others, so fewer than half of the workers; or one of two.
     let others = workers.len().saturating_sub(1);
     let most = (others / 2).max(1).min(others).min(REPAIRED);
     (1..=most).find_map(|count| {

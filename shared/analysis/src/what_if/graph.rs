@@ -1,7 +1,7 @@
 //! Operations of one step, their dependencies, and the simulation of a timeline from their durations.
 //!
-//! The graph is of one step and one data-parallel replica. All replicas and steps share it: each operation
-//! has a row of durations, one for each replica in each step, and a row is computed at once.
+//! The graph describes one step of one data-parallel replica. All replicas and steps share it: each operation
+//! has a row of durations, one for each replica in each step, and a whole row is computed at once.
 
 use std::collections::VecDeque;
 
@@ -18,11 +18,11 @@ pub(crate) struct Operation {
     pub(crate) class: usize,
 }
 
-/// Operations that end together: when the last of them has begun and its transfer is done.
+/// Operations that end together, once the last of them has begun and the transfer is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) members: Vec<Index>,
-    /// Members of all replicas meet, not only those of one.
+    /// Whether members of all replicas take part, not only those of one.
     pub(crate) of_all_replicas: bool,
 }
 
@@ -58,7 +58,7 @@ enum Unit {
     Group(Group),
 }
 
-/// How long each operation takes in each place: seconds, row by row in the order of the operations.
+/// The duration of each operation in each place, in seconds, row by row in the order of the operations.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Durations {
     /// Time of the operation before its group meets; its whole time if it has no group.

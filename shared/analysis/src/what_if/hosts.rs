@@ -1,5 +1,5 @@
-//! What the repair of a whole host would gain: a slow network card, file system or power supply slows all its
-//! ranks, and then the repair of one rank gains nothing.
+//! What the repair of a whole host would gain. A slow network card, file system or power supply slows all its
+//! ranks down, and then the repair of one rank gains nothing.
 
 use serde::Serialize;
 use xpu_wire::id::HostName;

@@ -1,16 +1,16 @@
-//! Replacement durations: the ideal, and those of the other workers.
+//! Replacement durations: the ideal ones, and those of the other workers.
 
 use super::{
     Job,
     graph::{Durations, Index, mean},
 };
 
-/// The replaced operations: by operation and place.
+/// Whether an operation is replaced, by its index and place.
 type Chosen<'a> = &'a dyn Fn(Index, usize) -> bool;
 
 impl Job {
-    /// Duration of each operation without stragglers: compute the mean of its class, communication the
-    /// median, over all stages, replicas and steps.
+    /// Duration of each operation without stragglers: for compute the mean of its class, for communication
+    /// the median, over all stages, replicas and steps.
     pub(crate) fn ideal(&self) -> Durations {
         let mut ideal = self.actual.clone();
         for members in self.classes() {
@@ -112,7 +112,8 @@ mod tests {
         let mut new = actual;
         map_quantiles(&mut new, &actual, &[0, 1, 2], &[3, 4, 5]);
         assert_eq!(new, [2.0, 1.0, 3.0, 3.0, 1.0, 2.0]);
-        // With more values than durations it interpolates; with fewer it repeats each.
+        // If there are more values than durations, it interpolates; if there are fewer, it repeats each
+        // value.
         map_quantiles(&mut new, &actual, &[0], &[3, 4, 5]);
         assert_eq!(new[0], 2.0);
         map_quantiles(&mut new, &actual, &[0, 1, 2], &[3]);

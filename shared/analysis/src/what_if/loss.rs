@@ -1,5 +1,5 @@
-//! The time a step loses to each cause. Causes overlap: a slow rank on a slow host counts in both, so the
-//! losses do not add up to the whole.
+//! The time that a step loses to each cause. Causes overlap, because a slow rank on a slow host counts in
+//! both, so the losses do not add up to the whole.
 
 use serde::Serialize;
 use xpu_wire::id::{HostName, Rank};
@@ -16,10 +16,10 @@ use super::{
 pub enum Cause {
     /// Everything that is not ideal.
     All,
-    /// The few ranks whose repair gains half of that, or the one whose repair gains most. Several only if the
-    /// job counts as straggling: otherwise chance selects them.
+    /// The few ranks whose repair gains half of the whole loss, or the one rank whose repair gains most.
+    /// Several ranks are named only if the job counts as straggling; otherwise, chance would select them.
     Ranks,
-    /// The host whose repair gains half of that, if no few ranks do.
+    /// The host whose repair gains half of the whole loss, if no small group of ranks does.
     Host,
     /// The stage whose repair gains most.
     Stage,
@@ -56,7 +56,7 @@ pub struct Loss {
 }
 
 impl WhatIf {
-    /// The host that accounts for half of the loss, if no few ranks do.
+    /// The host that accounts for half of the loss, if no small group of ranks does.
     pub(super) fn slow_host(&self) -> Option<&HostFigures> {
         let lost = self.step.simulated_ms - self.step.ideal_ms;
         let accounts = |of: &&HostFigures| self.step.simulated_ms - of.repaired_ms >= ACCOUNTS * lost;

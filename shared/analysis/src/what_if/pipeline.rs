@@ -20,7 +20,7 @@ pub struct Row {
     pub rank: i64,
     pub step: i64,
     pub kind: Kind,
-    /// Its number among those of its kind in the step, on its rank.
+    /// Its number among the operations of its kind in the step, on its rank.
     pub number: i64,
     /// In an interleaved pipeline, the part of the model; otherwise 0 or negative.
     pub chunk: i64,
@@ -31,8 +31,8 @@ pub struct Row {
 /// Stage, kind and number: what identifies an operation in a step of a replica.
 type Name = (i64, Kind, i64);
 
-/// A transfer ends at most this long before it began, because clocks differ. A larger gap was not measured on
-/// one transfer.
+/// Because clocks differ, a transfer may seem to end up to this long before it began. A larger difference
+/// cannot come from one transfer.
 const CLOCKS_DIFFER: f64 = 0.01;
 
 impl Job {
@@ -56,7 +56,7 @@ impl Job {
         if names.len() < template.len() {
             return Err(Refusal::Trace(format!("step {} has an operation twice", steps[0])));
         }
-        // Otherwise a few rows could claim any number of cells.
+        // Otherwise, a few rows could claim any number of cells.
         if names.len().saturating_mul(shape.row()) > rows.len() {
             return Err(Refusal::Trace(format!(
                 "{} operations in {} steps of {} data-parallel ranks are {} rows, but it has {}: rows are missing",
@@ -173,8 +173,8 @@ impl Cells {
         Ok(Self { begin, end })
     }
 
-    /// A transfer lasts from the begin of the last member of its group; any other operation lasts its whole
-    /// time.
+    /// The duration of a transfer counts from the begin of the last member of its group; that of any other
+    /// operation is its whole time.
     fn durations(&self, groups: &[Group], shape: Shape) -> Durations {
         let row = shape.row();
         let mut durations = Durations::zero(self.begin.len() / row, shape);

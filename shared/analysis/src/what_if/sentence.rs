@@ -8,7 +8,7 @@ use super::{
 /// A job with at least this slowdown counts as straggling, as in the paper.
 pub(super) const STRAGGLES: f64 = 1.1;
 
-/// With a larger distance from the measured step the figures are rough, as in the paper.
+/// If the simulated step differs more from the measured one, the figures are rough, as in the paper.
 const OFF: f64 = 0.05;
 
 pub(super) fn sentences(of: &WhatIf) -> Vec<String> {
@@ -127,7 +127,7 @@ fn sequence_length(of: &WhatIf) -> Option<String> {
     ))
 }
 
-/// A repair may gain more than the ideal does, or lengthen a step.
+/// Bounded, because a repair may gain more than the ideal, or lengthen a step.
 fn part(share: f64) -> String {
     if share >= 0.995 { "all".to_owned() } else { format!("{:.0} %", 100.0 * share.max(0.0)) }
 }

@@ -2,7 +2,8 @@
 
 use super::{Job, Kind, SequenceLength, ideal::median};
 
-/// If both are exceeded, it is likely. The correlation alone misleads if all forward times are nearly equal.
+/// If both limits are exceeded, this is likely. The correlation alone misleads if all forward times are
+/// nearly equal.
 const CORRELATED: f64 = 0.9;
 const VARIED: f64 = 0.1;
 
@@ -15,7 +16,7 @@ pub(super) fn length(job: &Job) -> Option<SequenceLength> {
     };
     let (mut correlations, mut variations) = (Vec::new(), Vec::new());
     for stage in 0..job.stages {
-        // Both in the order of their numbers, as in the trace's names.
+        // Both lists are in the order of their numbers, as in the trace's names.
         let (forward, backward) = (of(Kind::ForwardCompute, stage), of(Kind::BackwardCompute, stage));
         for replica in 0..replicas {
             let times = |all: &[usize]| -> Vec<f64> {

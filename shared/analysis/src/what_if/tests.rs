@@ -1,4 +1,4 @@
-//! Small jobs whose steps are computed by hand.
+//! Small jobs with step times calculated manually.
 
 mod captures;
 mod refused;
@@ -95,7 +95,7 @@ fn replicas(slow: &[i64], count: i64, seconds: f64) -> Vec<Row> {
 #[test]
 fn two_slow_ranks_are_repaired_together() {
     let figures = figures(&replicas(&[2, 5], 8, 2.0));
-    // Each alone gains nothing: the other is as slow.
+    // The repair of either one gains nothing, because the other is as slow.
     near(figures.m_w.expect("something is lost"), 0.0);
     near(figures.workers[0].repaired_ms.expect("it is simulated"), 2250.0);
     let culprits = figures.culprits.expect("they are found");
@@ -182,11 +182,12 @@ fn a_slow_last_stage_is_named() {
     near(figures.step.simulated_ms, 15700.0);
     // 1.5 s and 3 s in both stages.
     near(figures.step.ideal_ms, 14200.0);
-    // With the last stage ideal and the first as it was: 12.7 s.
+    // If the last stage is ideal and the first as it was, a step takes 12.7 s.
     near(figures.m_s.expect("there is a last stage"), 3.0 / 1.5);
     let stage = figures.stage_figures[0];
     assert_eq!(stage.stage, 1);
-    // The first ideal, the last as it was: 1.6 + 2 + 4 + 2 + 4 s to its end, then 0.1, 3 and 0.5 s.
+    // If the first stage is ideal and the last as it was, it ends after 1.6 + 2 + 4 + 2 + 4 s; then follow
+    // 0.1, 3 and 0.5 s.
     near(stage.slowdown, 17.2 / 14.2);
     near(stage.repaired_ms, 9700.0);
     assert!(

@@ -26,7 +26,7 @@ const READINGS: usize = 256;
 /// Readings needed for a baseline.
 const LEAST: usize = 3;
 
-/// One reading: unknown is NaN.
+/// Figures of one reading; NaN for an unknown one.
 const FIGURES: usize = 7;
 
 #[derive(Debug, Default)]

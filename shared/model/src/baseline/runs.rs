@@ -10,7 +10,8 @@ use crate::job::{Job, RankView};
 /// Largest difference between the starts of one run's ranks.
 const TOGETHER: Duration = Duration::from_mins(2);
 
-/// A saved run lasted longer than this: one that began within this time before a job is an unseen part of it.
+/// A saved run lasted longer than this, so a run that began within this time before a job is an unseen part
+/// of that job.
 const APART: Duration = Duration::from_secs(30);
 
 /// Past runs, oldest first.
@@ -22,7 +23,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Each host writes a file of its own ranks: the files of one run are merged.
+    /// Merges the files of each run: every host writes a file of its own ranks.
     pub fn of(mut parts: Vec<Baseline>) -> Self {
         parts.sort_by(|a, b| (&a.job, a.world_size, a.began).cmp(&(&b.job, b.world_size, b.began)));
         let mut all: Vec<Baseline> = Vec::new();
@@ -55,7 +56,7 @@ impl Runs {
         Self { all: vec![run.unwrap_or_else(|| part.clone())], named: true }
     }
 
-    /// The last earlier run of the same job, with as many ranks on GPUs of the same model.
+    /// The last earlier run of the same job with the same number of ranks, on GPUs of the same model.
     pub fn before(&self, job: &Job) -> Option<&Baseline> {
         let began = began(job);
         let gpu = gpu(job);
@@ -67,7 +68,7 @@ impl Runs {
     }
 }
 
-/// Its GPUs, by the driver's library.
+/// The job's GPUs, by the driver's library.
 pub(super) fn gpu(job: &Job) -> Gpu {
     let reading = job.ranks().find_map(|(_, view)| view.device());
     Gpu {

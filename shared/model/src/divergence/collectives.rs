@@ -10,7 +10,7 @@ use super::{
     sequence::{Sequence, Signature},
 };
 
-/// Consecutive calls that a rank may have made additionally, or omitted.
+/// Number of consecutive calls that a rank may have made in addition, or omitted.
 const IN_A_ROW: u64 = 8;
 
 /// The first number with different calls; else the first that some have not reached.
@@ -29,7 +29,7 @@ pub(super) fn first(sequences: &[Sequence<'_>], is_stuck: bool) -> Option<Diverg
             }
         }
         if groups.len() > 1 {
-            // They already differ where the record begins: the cause is not in it.
+            // The calls already differ where the record begins, so the cause is not in the record.
             let earlier = number == from && from > 0;
             let found = differing(sequences, number, earlier, &groups);
             if !found.passed {
@@ -42,7 +42,7 @@ pub(super) fn first(sequences: &[Sequence<'_>], is_stuck: bool) -> Option<Diverg
     shifted(sequences, from).or(passed).or_else(behind)
 }
 
-/// They call different collectives as `number`.
+/// The ranks call different collectives as `number`.
 fn differing(
     sequences: &[Sequence<'_>],
     number: u64,
@@ -51,7 +51,7 @@ fn differing(
 ) -> Divergence {
     let Sides { minority, majority, by } = sides(number, groups);
     let (one, other) = (minority[0], majority[0]);
-    // They completed it together, and all went on to the next.
+    // All completed it together, and continued to the next one.
     let done = |one: &Sequence<'_>, at| one.at(at).is_some_and(|call| call.state == CallState::Done);
     let passed = sequences.iter().all(|one| {
         let next = number + 1;
@@ -63,7 +63,7 @@ fn differing(
     if by != By::Nothing || earlier {
         return deviation.describe();
     }
-    // Both have made both calls before: the rank that breaks its own pattern is the one that deviates.
+    // Both ranks have made both calls before, so the rank that breaks its own pattern deviates.
     match usual {
         (Some(false), Some(true)) => Deviation { by: By::Novelty, ..deviation }.describe(),
         (Some(true), Some(false)) => Deviation { by: By::Novelty, ..deviation.reversed() }.describe(),
@@ -101,7 +101,8 @@ fn sides<'a, 'b>(number: u64, groups: &BTreeMap<Signature, Vec<&'b Sequence<'a>>
     let mut all = groups.values();
     let (one, others) = (all.next().cloned().unwrap_or_default(), all.collect::<Vec<_>>());
     let others = flat(&others);
-    // If one side continues from the next call as the other does from this one, it has one extra call.
+    // If one side continues from its next call as the other side does from this one, the first side has one
+    // extra call.
     if others[0].goes_on_as(number + 1, one[0], number, 1)
         && !one[0].goes_on_as(number + 1, others[0], number, 1)
     {
@@ -117,7 +118,7 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (DivergenceKi
     };
     let same_site = one.is_from_site_of(number, other, number) == Some(true);
     if !one.goes_on_as(number + 1, other, number + 1, 1) {
-        // One call site may alternate between sizes, so a single call does not distinguish them.
+        // One call site may alternate between sizes, so a single equal call proves nothing.
         let least = if same_site { 2 } else { 1 };
         for count in 1..=IN_A_ROW {
             if one.goes_on_as(number + count, other, number, least) {
@@ -133,7 +134,7 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (DivergenceKi
     } else if signature.root != majority.root {
         DivergenceKind::Root
     } else if signature.datatype != majority.datatype {
-        // The same element count makes another size, too.
+        // With the same element count, another type also means another size.
         DivergenceKind::Type
     } else if signature.bytes != majority.bytes {
         DivergenceKind::Size
@@ -145,8 +146,8 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (DivergenceKi
     (kind, 1)
 }
 
-/// All calls are equal, but some ranks have made more: one of the equal calls came from another site. If the
-/// others have no calls at all, they may only be late.
+/// All calls are equal, but some ranks have made more, and one of the equal calls came from another site. If
+/// the other ranks have no calls at all, they may only be late.
 fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
     let (least, most) = ends(sequences)?;
     let ahead: Vec<_> = sequences.iter().filter(|one| one.end() == most).collect();
@@ -181,7 +182,7 @@ fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
     Some(if left_out { extra.reversed() } else { extra }.describe())
 }
 
-/// The first that some have not reached.
+/// The first number that some have not reached.
 fn behind(sequences: &[Sequence<'_>], from: u64, to: u64) -> Option<Divergence> {
     let (least, _) = ends(sequences)?;
     if least >= to || least < from {

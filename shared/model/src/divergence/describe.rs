@@ -17,22 +17,23 @@ use crate::phrase;
 /// How the collectives of one communicator's ranks differ from one number on.
 pub(super) struct Deviation<'a, 'b> {
     pub(super) kind: DivergenceKind,
-    /// The ranks that deviate; none of both sides is empty.
+    /// The ranks that deviate. Neither side is empty.
     pub(super) minority: Vec<&'b Sequence<'a>>,
     pub(super) majority: Vec<&'b Sequence<'a>>,
     /// How it is known which side deviates.
     pub(super) by: By,
-    /// The first collective that differs, and how many do.
+    /// The first collective that differs, and the number of collectives that do.
     pub(super) number: u64,
     pub(super) count: u64,
-    /// The job continued.
+    /// Whether the job continued.
     pub(super) passed: bool,
-    /// They already differed where the record begins.
+    /// Whether the calls already differed where the record begins.
     pub(super) earlier: bool,
 }
 
 impl Deviation<'_, '_> {
-    /// Seen from the other side: what one side left out, the other made in addition.
+    /// The deviation seen from the other side: calls that one side left out are additional calls of the
+    /// other.
     pub(super) fn reversed(self) -> Self {
         let kind = match self.kind {
             DivergenceKind::Extra => DivergenceKind::LeftOut,
@@ -209,7 +210,7 @@ pub(super) fn name(call: &RecordedCall) -> String {
     }
 }
 
-/// Exactly: slightly different sizes must look different.
+/// An exact size, because slightly different sizes must look different.
 fn size(bytes: u64) -> String {
     if bytes.is_multiple_of(if bytes < 1 << 20 { 1 << 8 } else { 1 << 16 }) || bytes < 1 << 10 {
         phrase::bytes(bytes)

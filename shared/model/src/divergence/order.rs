@@ -9,11 +9,11 @@ use xpu_wire::{
 
 use super::{By, Divergence, DivergenceKind, describe, sequence::Signature};
 
-/// Calls that are compared, and calls before them that show what a rank usually does next.
+/// Number of calls that are compared, and of the calls before them, which show the usual next call of a rank.
 const COMPARED: usize = 256;
 const CONTEXT: usize = 4;
 
-/// The calls of one rank on two communicators, in order: whether each is of the second.
+/// The calls of one rank on two communicators, in order; the flag is set for calls on the second.
 struct Line<'a> {
     record: &'a RankRecord,
     /// Calls that have not ended everywhere.
@@ -136,7 +136,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     };
     let calls = vec![call(here), call(there)];
     let words = |side: &[&Line<'_>]| crate::phrase::ranks(&ranks(side));
-    // It made a new call, and only for that reason the following calls are in another order.
+    // The rank made a new call, and only because of it the following calls are in another order.
     let extra = minority.is_some() && calls[0].new;
     let sentence = format!(
         "{} called {}{} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",

@@ -13,7 +13,7 @@ use xpu_wire::{
 use super::{By, Divergence, DivergenceKind, MOST_CALLS, describe};
 use crate::phrase;
 
-/// Calls after which a first send or receive does not belong to the usual pattern.
+/// Number of calls after which a first send or receive does not belong to the usual pattern.
 const WARM: u64 = 32;
 
 /// Sender and receiver, by ranks in the communicator.
@@ -25,7 +25,7 @@ struct Unmatched<'a> {
     call: &'a RecordedCall,
     /// The rank that called it.
     calls: &'a RankRecord,
-    /// The rank that has not called the other end, and its last call between the two.
+    /// The rank that has not made the matching call, and its last call between the two.
     lacks: &'a RankRecord,
     last: Option<&'a RecordedCall>,
 }
@@ -38,7 +38,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// The number after the last; `None` if the record may have lost calls of this pair.
+    /// The number after the last call's; `None` if the record may have lost calls of this pair.
     fn next(&self) -> Option<u64> {
         let record = self.of?;
         let whole = record.made as usize <= record.calls.len();
@@ -93,7 +93,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
         let [Some(sent), Some(received)] = [ends[0].next(), ends[1].next()] else { continue };
         let number = sent.min(received);
         if sent != received {
-            // The calling side, the silent side, and the first call without an answer.
+            // The side that called, the side that did not, and the first unmatched call.
             let (calls, lacks) = if sent > received { (0, 1) } else { (1, 0) };
             let Some(&call) = ends[calls].calls.get(&number) else { continue };
             let last = ends[lacks].last();
@@ -109,7 +109,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
     }
     let circle = cycle::of(&unmatched);
     match (&circle[..], cycle::begins(&circle)) {
-        // One process with both ranks.
+        // One process has both ranks.
         ([alone], _) => Some(without_partner(alone)),
         (_, Some((lacks, own))) => Some(waits_instead(lacks, own)),
         (_, None) => in_a_circle(circle),
@@ -136,7 +136,7 @@ fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
     Divergence { ranks, by, calls, sentence, ..found }
 }
 
-/// Ranks that wait for each other, and it is unknown which of them began.
+/// Ranks that wait for each other, where it is unknown which of them is the cause.
 fn in_a_circle(mut circle: Vec<&Unmatched<'_>>) -> Option<Divergence> {
     circle.sort_by_key(|one| one.calls.rank);
     let first = circle.first()?;

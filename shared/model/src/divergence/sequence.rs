@@ -9,16 +9,16 @@ use xpu_wire::{
     id::Rank,
 };
 
-/// Collectives in graphs that are distinguished; a communicator with more is not judged.
+/// Number of collectives in graphs that are distinguished. A communicator with more is not examined.
 const MOST: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Sequence<'a> {
     pub record: &'a RankRecord,
     pub place: u16,
-    /// The number of the first.
+    /// The number of the first call.
     pub first: u64,
-    /// A number is missing where the record was written while it was read.
+    /// Calls by number. A call is missing if the record was written while it was read.
     calls: Vec<Option<&'a RecordedCall>>,
 }
 
@@ -40,7 +40,7 @@ impl Signature {
     }
 }
 
-/// Those of one rank. A communicator is left out if the record has lost some of its calls.
+/// The sequences of one rank. A communicator is left out if the record has lost some of its calls.
 pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
     let mut of: BTreeMap<u16, BTreeMap<u64, &RecordedCall>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| call.operation.is_collective()) {
@@ -49,7 +49,7 @@ pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
         let known = of.entry(call.communicator).or_default();
         for number in number..number.saturating_add(u64::from(call.replays.max(1))) {
             if known.len() < MOST {
-                // A number that was taken back is reused.
+                // The number of a refused call is used again.
                 known.insert(number, call);
             }
         }
@@ -58,7 +58,7 @@ pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
     let all = (0..).zip(&record.communicators);
     all.filter_map(|(place, communicator)| {
         let Some(known) = of.get(&place).filter(|known| known.len() < MOST) else {
-            // A communicator that was created and not used yet.
+            // A communicator that was created but not used yet.
             let new = whole && !communicator.closed && communicator.size > 1;
             return new.then(|| Sequence { record, place, first: 0, calls: Vec::new() });
         };
@@ -98,7 +98,7 @@ impl<'a> Sequence<'a> {
         self.record.site(self.at(number)?)
     }
 
-    /// Its call site as text: the program's own frame, outside of Python the native code.
+    /// The call's site as text: the program's own frame, or the native code outside of Python.
     pub(super) fn site(&self, number: u64) -> Option<String> {
         self.call_site(number)?.place()
     }
@@ -108,8 +108,8 @@ impl<'a> Sequence<'a> {
         self.call_site(number)?.is_same_as(other.call_site(there)?)
     }
 
-    /// Whether the other would show the call's site if it had called from there. Native sites of different
-    /// builds of a library are never alike.
+    /// Whether the other's record would show the call's site if the other had called from there. Native sites
+    /// of different builds of a library are never equal.
     pub(super) fn is_comparable_with(&self, number: u64, other: &Self) -> bool {
         let natives = |of: &Self| of.record.sites.iter().map(|site| site.native.as_str());
         let natives_of_other: BTreeSet<_> = natives(other).filter(|native| !native.is_empty()).collect();
@@ -136,8 +136,8 @@ impl<'a> Sequence<'a> {
         Some(self.signature(last) == self.signature(number))
     }
 
-    /// Whether its calls from here on equal the other's from there on, up to the end of the shorter sequence,
-    /// which must have at least `least` calls.
+    /// Whether its calls from number `from` on equal the other's from `there` on, up to the end of the
+    /// shorter sequence, which must have at least `least` calls.
     pub(super) fn goes_on_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
         both >= least && (0..both).all(|at| alike(self.signature(from + at), other.signature(there + at)))

@@ -99,7 +99,7 @@ impl Calls {
     }
 }
 
-/// Ranks that do the same, with additions of some.
+/// Ranks that make the same calls; `with` adds calls of some ranks.
 fn ranks(world: u32, mut with: impl FnMut(u32, &mut Calls)) -> Vec<RankRecord> {
     (0..world)
         .map(|rank| {
@@ -127,7 +127,7 @@ fn ranks_that_do_the_same_do_not_diverge() {
     for world in [2, 3, 8] {
         let records = ranks(world, |_, _| ());
         assert_eq!(first(records.iter(), true), None);
-        // A call that left one record earlier is not missing there.
+        // A call that one record no longer contains is not missing there.
         let mut cut = records.clone();
         cut[0].calls.drain(..7);
         assert_eq!(first(cut.iter(), true), None);
@@ -152,7 +152,7 @@ fn one_call_too_many_is_the_rank_s_that_made_it() {
     }
 }
 
-/// Its rank waits for the result and reaches none of the others' calls, so the call may be extra, or replace
+/// The rank waits for the result and reaches none of the others' calls, so its call may be extra, or replace
 /// another one.
 #[test]
 fn a_call_too_many_is_reported_before_the_rank_goes_on() {
@@ -244,7 +244,7 @@ fn another_size_type_root_reduction_and_operation_are_reported() {
 }
 
 /// With equal numbers on both sides, the side with a new call is named; if both calls have precedents, both
-/// are.
+/// sides are named.
 #[test]
 fn of_two_ranks_the_one_is_named_that_did_something_new() {
     let mut records = ranks(2, |rank, calls| {
@@ -275,7 +275,7 @@ fn what_ended_everywhere_kept_nobody() {
     let passed = found(&records);
     is(&passed, DivergenceKind::Type, &[5]);
     assert!(passed.passed);
-    // The unfinished one comes first.
+    // The unfinished call comes first.
     for record in &mut records {
         let mut last = record.calls.iter().rev().find(|call| call.communicator == 0).unwrap().clone();
         last.number = last.number.map(|number| number + 1);
@@ -325,8 +325,8 @@ fn another_order_of_two_communicators_is_reported() {
     assert_eq!(first(grouped.iter(), true), None);
 }
 
-/// Two ranks that train, log and validate, as `tests/gpu/hangs.py` does, and rank 1's last call instead of
-/// the step or after it.
+/// Two ranks that train, log and validate as in `tests/gpu/hangs.py`. Rank 1 makes its last call instead of
+/// the step, or after it.
 fn two_that_log(wrong: impl Fn(&mut Calls) -> bool) -> Vec<RankRecord> {
     let steps = 12;
     let step = |calls: &mut Calls, wrong: &dyn Fn(&mut Calls) -> bool| {
@@ -353,7 +353,7 @@ fn two_that_log(wrong: impl Fn(&mut Calls) -> bool) -> Vec<RankRecord> {
         .collect()
 }
 
-/// On a GPU, rank 0 was named, although it went on to the other communicator as usual.
+/// On real GPUs, rank 0 was named, although it continued with the other communicator as usual.
 #[test]
 fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
     let records = two_that_log(|calls| {
@@ -369,7 +369,7 @@ fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
     );
 }
 
-/// On a GPU both were named.
+/// On real GPUs, both ranks were named.
 #[test]
 fn a_step_that_one_rank_skips_is_its_own() {
     let records: Vec<_> = [0, 1]
@@ -393,7 +393,7 @@ fn a_step_that_one_rank_skips_is_its_own() {
     assert!(found.sentence.contains("for the first time after those calls"), "{}", found.sentence);
 }
 
-/// On a GPU, rank 0 was named, although it has never received anything.
+/// On real GPUs, rank 0 was named, although it has never received anything.
 #[test]
 fn a_send_in_a_job_that_sends_nothing_is_its_senders() {
     let records = two_that_log(|calls| {
@@ -404,7 +404,7 @@ fn a_send_in_a_job_that_sends_nothing_is_its_senders() {
     is(&found, DivergenceKind::Unmatched, &[1]);
 }
 
-/// Outside of Python: calls of `train`, of which each rank has a build with other offsets.
+/// Calls outside of Python, from `train`: each rank has a build of it with other offsets.
 fn without_python(mut records: Vec<RankRecord>, build: impl Fn(Rank) -> u32) -> Vec<RankRecord> {
     for record in &mut records {
         let base = build(record.rank);
@@ -445,7 +445,7 @@ fn forward_and_backward(steps: u32, changes: impl Fn(u32) -> bool) -> Vec<RankRe
             if rank > 0 {
                 calls.with(0, Recv, Some(rank - 1), 512, 190);
             }
-            // The stages after rank 1 wait there for the message that it does not send.
+            // The stages after rank 1 wait for the message that it does not send.
             if last && rank > 1 {
                 return;
             }
@@ -529,7 +529,7 @@ fn a_rank_that_has_not_come_is_distinguished_from_a_call_too_many() {
         });
         let late = found(&records);
         is(&late, DivergenceKind::NotEntered, &[1]);
-        // While they run it may follow a moment later.
+        // While the ranks run, the call may follow a moment later.
         assert_eq!(first(records.iter(), false), None);
         assert!(late.sentence.contains("at train.py:131 train"), "{}", late.sentence);
     }
@@ -554,7 +554,7 @@ fn a_shift_from_before_the_record_is_not_given_a_place() {
     assert_eq!(found.ranks.len(), 2);
 }
 
-/// A CUDA graph counts as that many collectives of which nothing more is known.
+/// A CUDA graph counts as its number of collectives, about which nothing else is known.
 #[test]
 fn graphs_are_compared_as_wholes() {
     let with = |differing: u32| {

@@ -14,7 +14,7 @@ const EACH: u32 = 128;
 /// Ended findings that are listed, at most.
 const EPISODES: usize = 64;
 
-/// Of one job.
+/// The ended findings of one job.
 #[derive(Debug, Default)]
 pub struct Chronicle {
     examiner: Examiner,

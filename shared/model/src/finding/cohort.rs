@@ -1,4 +1,4 @@
-//! Ranks that do the same work. Only these can be compared: ranks of one pipeline stage, not of two.
+//! Ranks that do the same work. Only these can be compared, for example ranks of the same pipeline stage.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,28 +11,28 @@ use super::rank_profile::{Mix, RankProfile};
 use crate::job::{Job, RankView, median};
 
 /// Means of the ranks of one cohort differ by at most this share. It is less than the difference between
-/// unequal layers and stages, and more than that from steps which digests cut in two.
+/// unequal layers and stages, and more than the difference caused by steps that digests cut in two.
 pub(super) const ALIKE: f64 = 0.05;
 
-/// Digests that count as current: the median of as many is unmoved by two outliers.
+/// Number of digests that count as current: two outliers do not move the median of this many.
 pub(super) const RECENT: usize = 5;
 
-/// Number of these in which a condition must hold to be reported: most of them.
+/// Number of current digests in which a condition must hold to be reported: most of them.
 pub(super) const PERSISTENT: usize = 3;
 
-/// Digests over which lateness is searched if it affects few collectives of a step and few are timed: half of
-/// the time within which a slow rank must be named.
+/// Number of digests that are examined for arrival skew if it affects few collectives of a step and few are
+/// timed: half of the time within which a slow rank must be named.
 pub(super) const LONG: usize = 3 * RECENT;
 
-/// With this many ranks the median is the reference. With fewer, one slow rank moves the median, so the least
-/// conspicuous rank is.
+/// With this many ranks, the median is the reference. With fewer, one slow rank moves the median, so the
+/// least conspicuous rank is the reference.
 pub(super) const MANY: usize = 4;
 
-/// Standard errors that contain a value 19 times of 20.
+/// Number of standard errors within which a value lies 19 times out of 20.
 pub(super) const WIDTH: f64 = 2.0;
 
-/// A value is apart from the others if it differs by this many usual spreads: among normal values, a
-/// difference of four occurs once in 8,000 by chance.
+/// A value counts as different from the others if it differs by this many usual spreads: among normal values,
+/// a difference of four occurs once in 8,000 by chance.
 pub(super) const SPREADS: f64 = 4.0;
 
 /// The usual spread of values with these deviations: the median deviation, scaled to the standard deviation
@@ -41,7 +41,7 @@ pub(super) fn spread(deviations: impl Iterator<Item = f64>) -> f64 {
     1.4826 * median(deviations.map(f64::abs).collect()).unwrap_or(0.0)
 }
 
-/// The usual value of a rank's others.
+/// The usual value of the other ranks.
 pub(super) fn usual_of_others(others: Vec<f64>) -> Option<f64> {
     least_or_middle(others.len() + 1, others)
 }
@@ -77,7 +77,7 @@ pub(super) fn of<'a>(
 ) -> Vec<Vec<Member<'a>>> {
     let counting = ranks.filter(|(.., profile)| profile.counts);
     let members: Vec<_> = counting.map(|(rank, view, profile)| Member { rank, view, profile }).collect();
-    // There are few distinct sizes, so their indices are sorted, which are close together in memory.
+    // There are few distinct sizes, so their indices are sorted instead, which are close together in memory.
     let sizes: BTreeSet<&[u32]> = members.iter().map(|member| &member.profile.mix.sizes[..]).collect();
     let sizes: Vec<_> = sizes.into_iter().collect();
     let place = |member: &Member<'a>| sizes.binary_search(&&member.profile.mix.sizes[..]).unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn of<'a>(
     cohorts.map(|cohort| cohort.into_iter().map(|(_, member)| member).collect()).collect()
 }
 
-/// The ranks that do the same work as this one, itself included: those comparable with it.
+/// The ranks that do the same work as this one, including itself.
 pub fn peers(job: &Job, rank: Rank) -> Vec<Rank> {
     let Some(this) = job.rank(rank) else { return Vec::new() };
     let (mix, part) = (Mix::of(this), this.part());

@@ -7,17 +7,18 @@ use xpu_wire::id::Rank;
 use super::{cohort::usual_of_others, evidence::pace::LacksCpu};
 use crate::job::{CpuWait, Job, RankView};
 
-/// Least share of the time spent waiting: the share from which a cost is `critical`; and least multiple of
+/// Least share of the time spent waiting (the share from which a cost is `critical`), and least multiple of
 /// the others' share.
 const LEAST: f64 = 0.15;
 const TIMES_THEIRS: f64 = 2.0;
 
-/// Longest and shortest look-back, in seconds: the history that is kept, and a few readings, one a second.
+/// Longest and shortest look-back, in seconds: the history that is kept, and the time of a few readings, one
+/// a second.
 const LONGEST: f64 = 28.0;
 const SHORTEST: f64 = 4.0;
 
-/// Living ranks that have waited for the CPU for this many seconds, each far longer than the others do; or
-/// all, if most do.
+/// Living ranks that have waited for the CPU for this many seconds, each far longer than the others; or all
+/// ranks, if most wait.
 pub(super) fn ranks(job: &Job, since_s: f64) -> Option<LacksCpu> {
     let living = job.ranks().filter(|(_, view)| view.is_alive());
     let waits: Vec<(Rank, CpuWait)> = living.map(|(rank, view)| (rank, of(view, since_s))).collect();

@@ -17,7 +17,7 @@ const TOGETHER: Duration = Duration::from_secs(2);
 pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     let ended = |view: &RankView| view.life() == Life::Died || view.exit().is_some();
     let mut dead: Vec<_> = job.ranks().filter(|(_, view)| ended(view)).collect();
-    // A rank that was asked to end is not the first, whatever the hosts' clocks show.
+    // A rank that was asked to end did not end first, whatever the hosts' clocks show.
     let followed = |view: &RankView| view.exit().is_some_and(RankExit::was_asked_to_end);
     let gone = |view: &RankView| gone(job, view);
     dead.sort_by_key(|&(rank, view)| (followed(view), gone(view), rank));
@@ -61,7 +61,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     })
 }
 
-/// When its process ended, or if that is unknown, was last heard.
+/// When its process ended; if that is unknown, when the rank was last heard.
 fn gone(job: &Job, view: &RankView) -> Moment {
     let noted = view.exit().map(|exit| exit.at);
     job.common(view.host(), noted.or_else(|| view.gone()).unwrap_or_else(|| view.heard()))

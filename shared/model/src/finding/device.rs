@@ -14,14 +14,15 @@ use super::{
 };
 use crate::job::{Job, RankView, median};
 
-/// Below this share of the others' clock a GPU is held back: half of what makes its GEMMs slow.
+/// Below this share of the others' clock, a GPU's clock is too low: half of the deviation at which its GEMMs
+/// count as slow.
 const LOW: f64 = 0.95;
 
-/// Number of the last readings that must agree, as many as of digests.
+/// Number of last readings that must agree, the same as for digests.
 const READINGS: usize = cohort::RECENT;
 const PERSISTENT: usize = cohort::PERSISTENT;
 
-/// Above this share device memory is nearly full: an allocation of a few hundred megabytes fails.
+/// Above this share, device memory is nearly full: an allocation of a few hundred megabytes fails.
 const FULL: f64 = 0.98;
 
 /// Reasons that no healthy GPU has under load.
@@ -52,9 +53,9 @@ pub(super) fn usual_clock<'a>(ranks: impl Iterator<Item = &'a RankView>) -> Opti
 /// A rank's clocks compared with others', by the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Clocks {
-    /// They are held down.
+    /// The clocks are held down.
     Held(HeldClock),
-    /// They are as high as the others'.
+    /// The clocks are as high as the others'.
     Well {
         mhz: f64,
         usual_mhz: f64,
@@ -82,8 +83,9 @@ impl fmt::Display for HeldClock {
     }
 }
 
-/// A fact is reported as the cause if it accounts for this share of a cost, or a clock for this share of the
-/// GEMMs' slowdown. At most two facts can. GEMMs lose less than their clock where memory limits them.
+/// A fact is reported as the cause if it accounts for this share of a cost, or if a clock accounts for this
+/// share of the GEMMs' slowdown. At most two facts can reach this share. If memory limits GEMMs, they slow
+/// down less than their clock.
 pub(super) const EXPLAINS: f64 = 0.35;
 
 impl Clocks {
@@ -91,10 +93,10 @@ impl Clocks {
     pub(super) fn of(view: &RankView, usual: Option<f64>) -> Self {
         let known = || Some((view, clock(view)?, view.device()?, usual?));
         let Some((view, mhz, latest, usual_mhz)) = known() else { return Self::Unknown };
-        // A power cap that affects all alike is no reason.
+        // A power cap that affects all GPUs equally is no reason.
         let reasons = latest.throttle.filter(|reasons| reasons.is_held()).unwrap_or_default();
         let most = f64::from(latest.sm_clock_max.unwrap_or(0));
-        // If all are held alike, as in a hot room, only the reasons count.
+        // If all GPUs are throttled equally, as in a hot room, only the reasons count.
         let usual_mhz = if reasons.0 & HARD.0 != 0 { usual_mhz.max(most) } else { usual_mhz };
         let low = |reading: &&DeviceReading| {
             reading.sm_clock.is_some_and(|clock| f64::from(clock) < LOW * usual_mhz)
@@ -103,15 +105,15 @@ impl Clocks {
             let temperature_c = latest.temperature;
             return Self::Held(HeldClock { mhz, usual_mhz, reasons, temperature_c });
         }
-        // A GPU with a hard throttle may have a low clock at the next reading.
+        // A GPU with a hard throttle may have a low clock at the next reading, even if it has none now.
         if mhz < LOW * usual_mhz || reasons.0 & HARD.0 != 0 {
             return Self::Unknown;
         }
         Self::Well { mhz, usual_mhz }
     }
 
-    /// If all GPUs have become slower: the median GPU's clock against its highest, if most clocks are held
-    /// down.
+    /// If all GPUs have become slower: the median GPU's clock compared with its highest, if most clocks are
+    /// held down.
     pub(super) fn of_all(job: &Job) -> Self {
         let held = |view: &RankView| {
             let (mhz, latest) = (clock(view)?, view.device()?);
@@ -174,12 +176,12 @@ impl Clocks {
     }
 }
 
-/// Whether its clocks are known not to be held down now.
+/// Whether the driver shows that its clocks are not held down now.
 pub(super) fn is_unheld(view: &RankView) -> bool {
     readings(view).next().and_then(|reading| reading.throttle).is_some_and(|reasons| !reasons.is_held())
 }
 
-/// Whether the driver is known to have reported no error on its GPU.
+/// Whether the driver can report errors on its GPU, and has reported none.
 pub(super) fn is_without_xid(view: &RankView) -> bool {
     readings(view).next().is_some_and(|reading| reading.xids == Some(0))
 }
@@ -188,7 +190,7 @@ pub(super) fn troubles(job: &Job, now: Moment) -> Vec<Finding> {
     errors(job, now).into_iter().chain(full(job)).collect()
 }
 
-/// Failing programs leave errors too: those do not concern the GPU.
+/// Failing programs cause errors too, which do not concern the GPU.
 fn is_of_hardware(code: u32) -> bool {
     !matches!(code, 13 | 31 | 43 | 45)
 }

@@ -1,4 +1,5 @@
-//! The evidence of a finding: typed figures, from which JSON gets the numbers and people the sentence.
+//! The evidence of a finding: typed figures. JSON contains them as numbers, and people read them in the
+//! sentence.
 
 pub mod cost;
 mod details;
@@ -49,11 +50,11 @@ pub enum Evidence {
     Unmatched(hang::Unmatched),
     Exchanging(hang::Exchanging),
     Idle(hang::Idle),
-    /// Any of these, and where the main thread of a rank is.
+    /// Any of the above, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
-    /// Any of these about hosts that have not reported for this number of seconds.
+    /// Any of the above, about hosts that have not reported for this number of seconds.
     Aged(Box<Evidence>, f64),
-    /// That of a hang, and how far each rank's GPU has come.
+    /// The evidence of a hang, and how far each rank's GPU has come.
     OnGpus(Box<Evidence>, Vec<hang::GpusAt>),
 }
 
@@ -90,8 +91,8 @@ impl Evidence {
         }
     }
 
-    /// Whether the host of its rank launches too late for a reason within the program. The place of its main
-    /// thread then says more than general advice.
+    /// Whether the host of its rank launches too late for a reason within the program. Then the place of its
+    /// main thread is more useful than general advice.
     pub(super) fn launches_late(&self) -> bool {
         match self {
             Self::Straggler(straggler) => matches!(straggler.cause, cost::Cause::WaitsLess { .. }),
@@ -112,7 +113,7 @@ impl Evidence {
         }
     }
 
-    /// For how many seconds its hosts have not reported, if that is long.
+    /// Seconds since its hosts last reported, if that is long ago.
     pub fn age_s(&self) -> Option<f64> {
         match self {
             Self::Aged(_, age) => Some(*age),
@@ -154,7 +155,7 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// In documents, a sentence, its figures and where the main thread is are side by side.
+/// In documents, the sentence, its figures and the place of the main thread are at the same level.
 impl Serialize for Evidence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -202,7 +203,7 @@ impl Figures {
     }
 }
 
-/// Four significant digits, and never fewer than the whole part.
+/// Rounds to four significant digits, but never within the whole part.
 fn rounded(value: f64) -> f64 {
     let before = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 + 1 };
     let scale = 10_f64.powi((DIGITS - before).clamp(0, 9));
@@ -213,7 +214,7 @@ impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in self.iter() {
-            // Whole numbers have no point.
+            // Whole numbers have no decimal point.
             let whole = value as i64;
             if whole as f64 == value {
                 map.serialize_entry(name, &whole)?;

@@ -1,5 +1,5 @@
-//! Computes findings repeatedly: the inputs of one rank when it has reported, the combination of all ranks on
-//! request.
+//! Computes findings repeatedly. The inputs of a rank are computed once it has reported, the combination of
+//! all ranks on request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,10 +17,10 @@ use crate::{
     job::{Job, MainThreadSeen},
 };
 
-/// For one job; another job starts afresh.
+/// Computes the findings of one job; another job needs another examiner.
 #[derive(Debug, Default)]
 pub struct Examiner {
-    /// Each with the revision of its inputs.
+    /// The profile of each rank, with the revision of its inputs.
     profiles: BTreeMap<Rank, (u64, RankProfile)>,
     /// Past runs that the job is compared with.
     runs: Option<Arc<Runs>>,
@@ -32,7 +32,7 @@ impl Examiner {
         self.runs = runs.cloned();
     }
 
-    /// A new one for another job.
+    /// A new examiner for another job.
     pub fn anew(&self) -> Self {
         Self { runs: self.runs.clone(), ..Self::default() }
     }
@@ -63,7 +63,7 @@ impl Examiner {
         let mut link = link::slow(job).filter(|_| !is_stuck && lacks_cpu.is_none());
         let mut slow = slow::ranks(&cohorts, is_stuck || link.is_some(), growth.as_ref());
         if slow.len() > 1 {
-            // The shares of several ranks in it are unknown.
+            // How much each of several ranks contributes is unknown.
             slow = slow::ranks(&cohorts, is_stuck || link.is_some(), None);
         }
         if let (Some(link), Some(growth)) = (&mut link, growth)
@@ -114,7 +114,7 @@ impl Examiner {
     }
 }
 
-/// A finding about hosts, with where the main thread of its worst rank is.
+/// Adds the place of the main thread of the worst rank to a finding about hosts.
 fn sampled(job: &Job, finding: Finding) -> Finding {
     if !matches!(finding.class, Class::Host | Class::Step | Class::Pauses) {
         return finding;
@@ -145,7 +145,7 @@ fn heard(job: &Job) -> BTreeMap<&HostName, Moment> {
     heard
 }
 
-/// A finding about ranks of hosts that no longer report, with the age of its figures.
+/// Adds the age of the figures to a finding about ranks of hosts that no longer report.
 fn aged(job: &Job, heard: &BTreeMap<&HostName, Moment>, finding: Finding) -> Finding {
     let hosts = finding.ranks.iter().filter_map(|&rank| heard.get(job.rank(rank)?.host()));
     let age = heard.values().max().zip(hosts.max()).map(|(newest, latest)| newest.since(*latest));
@@ -174,7 +174,7 @@ mod tests {
         job::Jobs,
     };
 
-    /// Whatever was prepared, and whenever, the findings equal those of a new examiner.
+    /// The findings equal those of a new examiner, whatever was prepared, and whenever.
     #[test]
     fn who_prepares_finds_what_who_does_not_finds() {
         let mut simulation = Simulation::new(3, 2, 8);
@@ -187,7 +187,7 @@ mod tests {
             for frame in simulation.digests(second) {
                 jobs.fold(&frame);
                 let Body::Digest(digest) = &frame.body else { unreachable!() };
-                // Of some hosts in some seconds, so that all branches run.
+                // Prepares for some hosts in some seconds, so that all branches run.
                 if !(second + u64::from(digest.ranks[0].rank.0)).is_multiple_of(3) {
                     examiner.prepare(jobs.foremost().unwrap(), digest.ranks.iter().map(|rank| rank.rank));
                 }
@@ -200,7 +200,7 @@ mod tests {
         assert!(found.iter().any(|finding| finding.kind == Kind::SlowRank && finding.ranks == [Rank(5)]));
     }
 
-    /// The second host is not heard any more from second 125 on.
+    /// The second host no longer reports from second 125 on.
     #[test]
     fn figures_of_a_host_that_is_not_heard_have_an_age() {
         let mut simulation = Simulation::new(3, 2, 8);

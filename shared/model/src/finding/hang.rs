@@ -35,27 +35,27 @@ use crate::job::{Job, RankView};
 /// No job counts as hung earlier. A little less than ten seconds: digests come once a second.
 const PATIENCE: Duration = Duration::from_millis(9_500);
 
-/// A multiple of its usual step.
+/// And not before this multiple of its usual step.
 const STEPS: u32 = 5;
 
-/// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches
-/// works.
+/// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches is
+/// working.
 const LONG_PATIENCE: Duration = Duration::from_mins(1);
 
-/// A rank that others wait for, and that works: it launches, or computes on its CPU, or reads or writes files. A checkpoint may take
-/// a minute and more.
+/// The time for a rank that others wait for and that works: it launches, computes on its CPU, or reads or
+/// writes files. A checkpoint may take a minute or more.
 const WORKING_PATIENCE: Duration = Duration::from_mins(2);
 
-/// Once each rank has done a whole step it has loaded and compiled most of what it needs.
+/// The time once each rank has done a whole step: it has then loaded and compiled most of what it needs.
 pub const EARLY_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Calls in which a thread waits for its GPU.
 pub const GPU_WAITS: [Call; 3] = [Call::StreamSynchronize, Call::DeviceSynchronize, Call::EventSynchronize];
 
-/// How long some of a job's ranks may run on while others hang.
+/// How long some of a job's ranks may continue while others hang.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// A rank that moved this recently may have been awaited.
+/// The others may have waited for a rank that moved this recently.
 const RESUMED: Duration = Duration::from_millis(2_500);
 
 /// Steps after which a rank counts as training, if none are marked.
@@ -81,8 +81,8 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     Some(standing::with_gpus(job, &still, found))
 }
 
-/// Before the first step is done: where all ranks wait for their GPUs, none of them loads or compiles. If their
-/// calls diverge, none will go on.
+/// A hang before the first step is done. If all ranks wait for their GPUs, none of them loads or compiles. If
+/// their calls also diverge, none will continue.
 fn early(job: &Job, deadline: Duration) -> Option<Finding> {
     let is_whole = job.is_whole();
     if deadline <= EARLY_PATIENCE
@@ -98,8 +98,8 @@ fn early(job: &Job, deadline: Duration) -> Option<Finding> {
     Some(standing::with_gpus(job, &still, recorded::divergence(job, &still)?))
 }
 
-/// Whether a partly seen job hangs, as far as that part shows: all its living ranks do. The dependencies and
-/// the other ranks' work are unknown; a rank in no waiting call gets more time.
+/// Whether the visible part of a job hangs: all its living ranks do. The dependencies and the work of the
+/// other ranks are unknown, so a rank that is in no waiting call gets more time.
 pub(super) fn part(job: &Job) -> bool {
     let deadline = deadline(job);
     let still = wait::still(job, deadline);
@@ -128,13 +128,13 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         .or_else(|| unmatched::exchanging(job, still))
 }
 
-/// Dependencies are known once all ranks hang; they stop one after another, and hosts report it at different
-/// times.
+/// Whether all ranks hang, so that dependencies are known. Ranks stop one after another, and hosts report it
+/// at different times.
 fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
     let Some(longest) = still.iter().map(|still| still.stalled_for).max() else { return true };
     let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
     let stand = alive().filter(|(_, view)| view.stalled_for() >= deadline).count();
-    // If one rank has just moved, the others may not have reported theirs yet.
+    // If one rank has just moved, the others may not have reported their progress yet.
     let resumed = longest < LONG_PATIENCE && alive().any(|(_, view)| view.stalled_for() < RESUMED);
     stand == alive().count() || (longest >= deadline + SETTLING && !resumed)
 }
@@ -148,7 +148,8 @@ fn slowest(job: &Job) -> Option<Nanoseconds> {
     job.ranks().filter_map(|(_, view)| view.pace()).max()
 }
 
-/// How long a job may pause, by whether its first step is done and by its slowest rank's step.
+/// How long a job may pause. This depends on whether its first step is done, and on the step time of its
+/// slowest rank.
 pub fn patience(begun: bool, slowest: Option<Nanoseconds>) -> Duration {
     if !begun {
         return LONG_PATIENCE;
@@ -156,7 +157,7 @@ pub fn patience(begun: bool, slowest: Option<Nanoseconds>) -> Duration {
     slowest.map_or(PATIENCE, |pace| PATIENCE.max(Duration::from_nanos(pace.0) * STEPS))
 }
 
-/// Steps that compile kernels and set up connections.
+/// Number of first steps, which compile kernels and set up connections.
 const FIRST: u64 = 2;
 
 /// Whether the first steps are done.

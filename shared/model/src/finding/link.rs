@@ -14,24 +14,24 @@ use crate::{
     phrase,
 };
 
-/// Below this share of its usual bandwidth, and by [`SPREADS`], a communicator is slow: by twice as much as a
-/// GPU, because bandwidths vary more. Tuned.
+/// A communicator is slow below this share of its usual bandwidth, if the deviation also exceeds [`SPREADS`].
+/// The limit is twice as far as for a GPU, because bandwidths vary more. Tuned.
 const SLOW: f64 = 0.8;
 
-/// Usual spreads for single windows, which vary more. All of [`RECENT`] windows in a row exceed it by chance
-/// only once in three million times.
+/// Number of usual spreads for single windows, which vary more. By chance, [`RECENT`] windows in a row exceed
+/// it only once in three million times.
 const WINDOWS: f64 = 2.0;
 
-/// The least spread that is assumed, even if the windows seem equal. Tuned.
+/// The smallest spread that is assumed, even if the windows seem equal. Tuned.
 const LEAST_SPREAD: f64 = 0.03;
 
-/// Consecutive windows that must be slow, eight seconds; and the number after which it is reported although
-/// others may follow: half of the time within which it must be named.
+/// Number of consecutive windows that must be slow, eight seconds; and the number after which a slow link is
+/// reported even if others may follow: half of the time within which it must be named.
 const RECENT: usize = 4;
 const SETTLED: usize = 7;
 
-/// Past windows that suffice for comparison, one more than the recent ones; or similar groups, as many as for
-/// ranks.
+/// Number of past windows that suffice for comparison, one more than the recent ones; or of similar groups,
+/// the same as for ranks.
 const PAST: usize = 5;
 const GROUPS: usize = 4;
 
@@ -41,7 +41,7 @@ struct Slow {
     traffic: Traffic,
     rate: f64,
     usual: f64,
-    /// Compared with similar groups, rather than with its past.
+    /// The number of similar groups with which it is compared; `None` if it is compared with its own past.
     among: Option<usize>,
     run: usize,
 }
@@ -50,7 +50,7 @@ fn recent(track: &Track) -> Option<f64> {
     (track.windows().len() >= RECENT).then(|| median(track.windows().take(RECENT).collect())).flatten()
 }
 
-/// The newest consecutive slow windows.
+/// Number of newest consecutive slow windows.
 fn low_run(track: &Track, usual: f64, spread: f64) -> usize {
     let bound = (SLOW * usual).min(usual - SPREADS * spread.max(LEAST_SPREAD * usual));
     track.windows().take_while(|&rate| rate < bound).count()
@@ -103,7 +103,8 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
             }
         }
     }
-    // One window may be slow by chance, or be the first of many: slow communicators are reported together.
+    // A single window may be slow by chance, or be the first of many. Slow communicators are reported
+    // together.
     let longest = slow.values().map(|slow| slow.run).max()?;
     let undecided = slow.values().filter(|slow| slow.run < RECENT).count();
     slow.retain(|_, slow| slow.run >= RECENT);
@@ -139,7 +140,8 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
     let hosts = |id: &CommunicatorId| -> BTreeSet<&HostName> {
         members.get(id).into_iter().flatten().map(|&(_, host)| host).collect()
     };
-    // The hosts common to all slow ones, if those that also span other hosts are slow only there.
+    // The hosts that all slow communicators include, if communicators that also span other hosts are slow
+    // only there.
     let mut common = hosts(&worst.id);
     for id in slow.keys() {
         common = common.intersection(&hosts(id)).copied().collect();

@@ -1,4 +1,4 @@
-//! Findings that came and went, with their times.
+//! Findings that began and ended, with their times.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -45,7 +45,7 @@ pub struct Episode {
     /// When it was first and last found, in seconds since 1970.
     pub came_at: f64,
     pub went_at: f64,
-    /// As last found.
+    /// The evidence when it was last found.
     pub evidence: String,
 }
 

@@ -10,7 +10,7 @@ use crate::job::{Job, RankView};
 /// If the free memory lasts longer than this, growth is not a finding: few jobs run unchanged for that long.
 const SOON: Duration = Duration::from_hours(24);
 
-/// A rank that grows.
+/// A rank whose memory grows.
 struct Growing<'a> {
     rank: Rank,
     view: &'a RankView,
@@ -78,7 +78,7 @@ mod tests {
         MemoryGrowth { per_step: mib(12.0), least: mib(11.0), most: mib(13.0), steps: 600, over }
     }
 
-    /// The finding of four ranks, of which rank 3 has this much left on its GPU.
+    /// The finding of a job of four ranks; rank 3 has this much memory left on its GPU.
     fn found(left: u64, change: impl Fn(&mut RankDigest)) -> Option<Finding> {
         let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 4));
         for second in 1..4 {

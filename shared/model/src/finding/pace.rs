@@ -1,4 +1,4 @@
-//! Steps that take longer than before, whichever rank causes it.
+//! Steps that take longer than before, regardless of the causing rank.
 
 mod late;
 mod pauses;
@@ -18,47 +18,48 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Ranks that are examined, to limit the time for ten thousand: in a job that trains together, all ranks have
-/// the same pace.
+/// Number of ranks that are examined, to limit the time for ten thousand: in a job that trains together, all
+/// ranks have the same pace.
 const ASKED: usize = 32;
 
-/// Digests after a change that prove it, and as many before it for comparison: independent digests change in
-/// one direction by chance once in 2^8 times. Before it, half as many more, because some may be of the first
-/// steps.
+/// Number of digests after a change that prove it, and of digests before it for comparison: by chance,
+/// independent digests change in one direction once in 2^8 times. Half as many more are used before it,
+/// because some may belong to the first steps.
 const AFTER: usize = 8;
 const BEFORE: usize = 12;
 
-/// Fewer digests prove a change by which steps take at least twice as long: most of the current ones, and one
-/// more.
+/// A change after which steps take at least twice as long needs fewer digests: most of the current ones, and
+/// one more.
 const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;
 
-/// Two digests prove a change by which steps take ten times as long, because such steps end in few digests.
-/// In any case the change must have lasted for this many seconds, the least that four digests cover.
+/// Two digests prove a change after which steps take ten times as long, because such steps end in few
+/// digests. In any case the change must have lasted for this many seconds, the least that four digests cover.
 const FEWEST_AFTER: usize = 2;
 const TIMES_LONGER: f64 = 9.0;
 const LEAST_S: f32 = 3.5;
 
-/// The share by which steps must take longer, besides [`SPREADS`], and the least spread: the same as for GEMM
-/// rates.
+/// The share by which steps must take longer, in addition to [`SPREADS`], and the smallest spread that is
+/// assumed: the same as for GEMM rates.
 const LONGER: f64 = 0.1;
 const LEAST_SPREAD: f64 = 0.01;
 
-/// A step counts as long from this share of [`LONGER`], or of the change. Tuned.
+/// A step counts as long if it exceeds the usual step by this share of [`LONGER`], or of the change. Tuned.
 const LONG_FROM: f64 = 0.7;
 const LONG_OF: f64 = 0.25;
 
-/// Seconds, and usual steps, without a completed one after which a rank is not examined: programs wait for their
-/// GPU every ten steps, and as many again may be launched ahead.
+/// A rank is not examined if it has completed no step for this many seconds and this many usual steps:
+/// programs wait for their GPU every ten steps, and may launch ten more ahead.
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
-/// Pauses explain a late rank if its arrival skew beside them costs less than this share of what they cost: most of
-/// the loss is in them.
+/// Pauses explain a late rank if its arrival skew outside of the pauses costs less than this share of the
+/// cost of the pauses: then most of the loss is in the pauses.
 const MOST: f64 = 0.5;
 
-/// A finding may be the cause of an increase if their durations differ by at most this factor, plus seconds:
-/// begins are known to half of the time, and to the [`super::cohort::LONG`] digests of a cost. Tuned.
+/// A finding may be the cause of an increase in step time if their durations differ by at most this factor,
+/// plus some seconds. The reason is the limited precision of a begin: half of the elapsed time for a step
+/// time, and [`super::cohort::LONG`] digests for a cost. Tuned.
 const EARLIER: f64 = 1.5;
 const EARLIER_S: f64 = 10.0;
 const LATER: f64 = 2.0;
@@ -70,23 +71,23 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     if let Some(growth) = Growth::find(&asked, Measure::Median) {
         return growth.matters().then(|| regression(job, &growth));
     }
-    // Pauses in every digest leave the median step as it was.
+    // If every digest has pauses, the median step does not change, but the mean does.
     let mean = || Growth::find(&asked, Measure::Mean).filter(Growth::matters);
     pauses::found(job, &asked).or_else(|| Some(regression(job, &mean()?)))
 }
 
-/// Pauses of other ranks, in a job in which these ranks are slow: the time that steps lose beside their usual
-/// time.
+/// Pauses of other ranks in a job in which these ranks are slow: the time that steps lose beyond their usual
+/// length.
 pub(super) fn pauses_beside(job: &Job, slow: &[Finding]) -> Option<Finding> {
     let found = pauses::found(job, &asked(job)).filter(|found| found.kind == Kind::SlowRank)?;
     let is_named = |rank: &Rank| slow.iter().any(|finding| finding.ranks.contains(rank));
-    // A slow rank may wait for its own GPU. A rank that waits less than only that one is not late.
+    // A slow rank may wait for its own GPU, so a rank that waits less than that rank alone is not late.
     let others = job.ranks().filter(|(rank, _)| !is_named(rank) && !found.ranks.contains(rank)).count();
     (others > 0 && !found.ranks.iter().any(is_named)).then_some(found)
 }
 
-/// Pauses of the one rank that is late, if they began after the job's first steps and cost more than its arrival
-/// skew beside them. Then they are the finding, and their cost includes that skew.
+/// Pauses of the only late rank, if they began after the job's first steps and cost more than the rank's
+/// arrival skew outside of them. Then the pauses are the finding, and their cost includes that skew.
 pub(super) fn pauses_in_place(job: &Job, slow: &[Finding]) -> Option<Finding> {
     let [late] = slow else { return None };
     let is_host = matches!(late.class, Class::Host | Class::Step);
@@ -99,15 +100,15 @@ pub(super) fn pauses_in_place(job: &Job, slow: &[Finding]) -> Option<Finding> {
     (pct(&found) * MOST > pct(late)).then_some(found)
 }
 
-/// Whether, and by how much, steps take longer permanently, whichever rank is the cause.
+/// The permanent increase of step times, if there is one, regardless of the causing rank.
 pub(super) fn growth(job: &Job) -> Option<Growth> {
     let asked = asked(job);
     let growth = [Measure::Median, Measure::Mean].into_iter().find_map(|of| Growth::find(&asked, of));
     growth.filter(Growth::matters)
 }
 
-/// How much longer steps take on most ranks: seconds before and after, since when, and what else changed
-/// then.
+/// How much longer steps take on most ranks: seconds before and after, since when, and the other figures that
+/// changed then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
     measure: Measure,
@@ -122,8 +123,8 @@ pub(super) struct Growth {
 
 impl Growth {
     fn find(asked: &[(Rank, &RankView)], measure: Measure) -> Option<Self> {
-        // A rank that has completed no step for long does not contradict it: it may be blocked until many of
-        // them are done.
+        // A rank that has completed no step for long does not contradict the change: it may be blocked until
+        // many steps are done.
         let known = asked.iter().map(|(_, view)| (change(view, measure), view));
         let heard: Vec<_> = known.filter(|(change, view)| change.is_some() || !ends_no_step(view)).collect();
         let changes: Vec<Change> = heard.iter().filter_map(|(change, _)| *change).collect();
@@ -146,18 +147,18 @@ impl Growth {
         self.after / self.before - 1.0
     }
 
-    /// More work takes longer: longer sequences, a larger batch.
+    /// Whether more work does not explain the change: longer sequences or a larger batch take longer.
     fn matters(&self) -> bool {
         self.work <= 0.5 * self.longer()
     }
 
-    /// Whether a finding of this duration may be the cause: both began together, as far as known. How long a
-    /// rank has been slow is known to half of that, and to some seconds.
+    /// Whether a finding of this duration may be the cause: as far as known, both began together. How long a
+    /// rank has been slow is known only to half of that time, and to some seconds.
     pub(super) fn began_with(&self, since_s: f64) -> bool {
         since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
     }
 
-    /// Whether most steps are longer, and not a few much longer.
+    /// Whether most steps are longer, rather than a few much longer.
     pub(super) fn is_of_most_steps(&self) -> bool {
         self.measure == Measure::Median
     }
@@ -180,7 +181,7 @@ impl Late {
     }
 }
 
-/// The step of a digest that is used.
+/// Which step time of a digest is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     Median,
@@ -194,32 +195,32 @@ pub(super) fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
     living.into_iter().step_by(every).collect()
 }
 
-/// The GEMM rate, over digests in which one was timed: of a few long steps none may be.
+/// The GEMM rate, over digests with a timed GEMM: a few long steps may have none.
 fn rate(samples: &[PaceSample]) -> Option<f64> {
     let known: Vec<f64> =
         samples.iter().map(|sample| f64::from(sample.rate)).filter(|rate| *rate > 0.0).collect();
     if known.len() < FEW_AFTER { None } else { median(known) }
 }
 
-/// Seconds, over all of their steps.
+/// Mean step in seconds, over all steps of these digests.
 fn mean_step(samples: &[PaceSample]) -> f64 {
     let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
     sum(|sample| sample.span) / sum(|sample| sample.steps).max(1.0)
 }
 
-/// FLOPs a second: digests cut steps in two, but not seconds.
+/// FLOPs per second, because digests cut steps in two, but not seconds.
 fn throughput(samples: &[PaceSample]) -> Option<f64> {
     let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
     Some(sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)).filter(|work| *work > 0.0)
 }
 
-/// Whether it has completed no step for so long that steps must have become longer.
+/// Whether the rank has completed no step for so long that steps must have become longer.
 fn ends_no_step(view: &RankView) -> bool {
     let quiet: f64 = view.ahead().take_while(|one| one.steps < 1.0).map(|one| f64::from(one.passed)).sum();
     quiet > QUIET_S.max(QUIET_STEPS * view.pace().map_or(0.0, Nanoseconds::seconds))
 }
 
-/// A permanent change of a rank's pace: paces before and after, and how long ago.
+/// A permanent change of a rank's step time: the times before and after, and how long ago it changed.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     before: f64,
@@ -228,7 +229,7 @@ struct Change {
     work: f64,
     rate: f64,
     since_s: f64,
-    /// Error of the mean after it, as a share.
+    /// Error of the mean after the change, as a share.
     error: f64,
 }
 
@@ -263,7 +264,7 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
         let long = usual + f64::max(LONG_FROM * LONGER * usual, LONG_OF * (now - usual));
         let count = |paces: &[f64]| paces.iter().filter(|pace| **pace > long).count();
         let lasts = count(&paces[cut..]) * 10 >= after.len() * 9 && count(&paces[..cut]) * 5 <= before.len();
-        // The digest in which it began has steps of both kinds, mostly short ones.
+        // The digest in which the change began has steps of both kinds, mostly short ones.
         let is_long = |sample: &&PaceSample| f64::from(of(sample)) > long;
         let after_it: Vec<PaceSample> = after.iter().filter(is_long).copied().collect();
         let ratio = |figure: fn(&[PaceSample]) -> Option<f64>| {
@@ -279,11 +280,11 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
             error: WIDTH * spread / (after.len() as f64).sqrt() / now,
         })
     };
-    // The cut that separates best: the longest after which all are slow.
+    // The best cut has the most digests after it, and all of them are slow.
     (FEWEST_AFTER..=most).rev().find_map(at)
 }
 
-/// The median of the first of them, of the first two, and so on.
+/// The median of the first value, of the first two, and so on.
 fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
     let mut sorted: Vec<f64> = Vec::new();
     let grown = values.map(|&value| {
@@ -354,8 +355,8 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
 mod tests {
     use super::*;
 
-    /// If steps became longer ten minutes ago, that is not the cost of a fault that began just now, and the
-    /// other way round.
+    /// An increase of step times ten minutes ago is not the cost of a fault that began just now, and a
+    /// present increase is not the cost of an old fault.
     #[test]
     fn only_what_began_together_costs_what_steps_are_longer_by() {
         let growth = |since_s| Growth {

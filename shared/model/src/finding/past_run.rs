@@ -1,4 +1,4 @@
-//! Steps that take longer than in an earlier run, whether or not they ever took less in this one.
+//! Steps that take longer than in an earlier run, whether or not they were ever shorter in this run.
 
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
@@ -13,28 +13,30 @@ use crate::{
 };
 
 /// The share by which steps must take longer, which is the difference between equal GPUs; and the multiple of
-/// that run's variation between half minutes, exceeded by chance once in 700 times.
+/// that run's variation between half minutes, which is exceeded by chance once in 700 times.
 const LONGER: f64 = 0.03;
 const SPREADS: f64 = 3.0;
 
-/// If FLOPs per step differ by more than the least reported difference of steps, the work differs, and the
+/// If FLOPs per step differ by more than the smallest reported difference of steps, the work differs, and the
 /// two runs are not comparable.
 const SAME_WORK: f64 = LONGER;
 
-/// Steps that compile and warm up, and seconds of later ones that suffice.
+/// Number of steps that compile and warm up, and seconds of later steps that suffice.
 const FIRST: f64 = 10.0;
 const ENOUGH: f64 = 20.0;
 
-/// Seconds of steps before a rank's first digests with any.
+/// Seconds of steps that a rank may have done before its first digest with steps.
 const UNHEARD: f64 = 3.0;
 
 /// Relative precision with which a begin is known.
 const BLUR: f64 = 0.02;
 
-/// Ranks whose change explains [`EXPLAINS`] of the loss are named if no more than one in this many differ.
+/// Ranks whose change explains [`EXPLAINS`] of the loss are named if at most one rank in this many has
+/// changed.
 const FEW: usize = 5;
 
-/// The finding of `job` against `run`; `others` are the existing findings, each with a part of the cost.
+/// The finding of `job`, compared with `run`; `others` are the existing findings, each with a part of the
+/// cost.
 pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Finding> {
     let then = run.median(|normal| normal.step_ms_mean)?;
     let asked = asked(job);
@@ -94,10 +96,10 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
     })
 }
 
-/// Since when steps take longer than that.
+/// The time for which steps have taken longer than in that run.
 struct Since {
     seconds: f64,
-    /// For as long as the job has had steps, or as they are known, without the first steps.
+    /// Whether steps have been longer since the job's first steps, or for as long as steps are known.
     from_first: bool,
     throughout: bool,
 }
@@ -119,7 +121,7 @@ fn since(view: &RankView, than_ms: f64) -> Option<Since> {
     Some(Since { seconds: since, from_first: nearly(completed), throughout: nearly(steps) })
 }
 
-/// The cause, by comparison with the same ranks of that run.
+/// The cause, from a comparison with the same ranks of that run.
 fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
     let pairs: Vec<_> = job.ranks().filter_map(|(rank, view)| Some((rank, view, run.rank(rank)?))).collect();
     let changes = |of: &dyn Fn(&RankView, &Normal) -> Option<f64>| -> Vec<(Rank, f64)> {
@@ -198,7 +200,7 @@ mod tests {
         simulation: Simulation,
         ms: f64,
         from: u64,
-        /// FLOPs of a step, relative to the usual.
+        /// FLOPs of a step, relative to the usual step.
         work: f64,
         /// Rank 3's GEMMs take this multiple, and the others wait for it.
         slow: f64,
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(Run::on(4, 120.0).found(Baseline { world_size: 16, ..baseline() }), []);
     }
 
-    /// Its cost is the slow rank's, and reported once.
+    /// The cost belongs to the slow rank, and is reported once.
     #[test]
     fn the_rank_that_is_slower_than_then_is_named_and_not_its_victims() {
         let baseline = Run::on(0, 100.0).baseline();
@@ -301,7 +303,7 @@ mod tests {
         let sum = Cost::sum(&found).unwrap().pct;
         assert!(sum < lost + 5.0, "{sum} of {lost}: {found:#?}");
         assert!(past.evidence.to_string().contains("20 % more"), "{}", past.evidence);
-        // If no rule names it, that run does.
+        // If no rule names the rank, the comparison with that run does.
         let jobs = Run { slow: 1.3, ..Run::on(4, 120.0) }.watched(90, |_| {});
         let alone = slower(jobs.foremost().unwrap(), &baseline, &[]).unwrap();
         assert_eq!(alone.ranks, [Rank(3)], "{}", alone.evidence);

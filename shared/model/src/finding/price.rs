@@ -82,7 +82,7 @@ impl std::ops::Add for Money {
     }
 }
 
-/// As it is written: `2.5 EUR`
+/// Writes the price in its input format: `2.5 EUR`
 impl fmt::Display for Price {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.per_hour)?;

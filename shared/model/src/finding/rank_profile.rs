@@ -1,5 +1,5 @@
-//! The inputs of findings from a rank's own digests. They change only when the rank reports, so they need not
-//! be computed when all ranks are examined.
+//! The inputs of findings that come from a rank's own digests. They change only when the rank reports, so
+//! they need not be computed again when all ranks are examined.
 
 use xpu_wire::{collective::Operation, id::CommunicatorId, unit::Nanoseconds};
 
@@ -9,69 +9,69 @@ use super::{
 };
 use crate::job::{Arrivals, RankView, StragglerDelay, mean, median};
 
-/// Digests whose FLOPs count as current.
+/// Number of digests whose FLOPs count as current.
 const LATELY: usize = RECENT;
 
-/// The digests from which its cost is computed: [`LONG`] matched ones, and those whose collectives the others
-/// have yet to report.
+/// Number of digests from which its cost is computed: [`LONG`] matched ones, and those whose collectives the
+/// other ranks have not reported yet.
 const COST: usize = LONG + 3;
 
-/// A rank counts as always last if it is last into this share of its collectives in this many of the recent
-/// digests: into most of them, in all digests but one. Tuned.
+/// A rank counts as always last if it enters this share of its collectives last, in this many of the recent
+/// digests: most collectives, in all digests but one. Tuned.
 const MOST: f64 = 0.6;
 const ALWAYS: usize = RECENT - 1;
 
-/// Digests of a rank's past that suffice for comparison: twice as many as are compared with it.
+/// Number of digests of a rank's past that suffice for comparison: twice the number that is compared with it.
 const PAST: usize = 2 * RECENT;
 
-/// Digests with steps after which none of the first steps, which compile, is among [`RECENT`] of them.
+/// After this many digests with steps, the last [`RECENT`] no longer contain the first steps, which compile.
 pub(super) const BEGUN: usize = RECENT + 3;
 
 /// One rank's figures over the last digests.
 #[derive(Debug)]
 pub(super) struct RankProfile {
-    /// Whether it is compared. A living rank whose hook is off is not; an ended rank reports its hook as off
-    /// in its last message.
+    /// Whether the rank is compared with others. A living rank whose hook is off is not. An ended rank
+    /// reports its hook as off in its last message.
     pub counts: bool,
     pub mix: Mix,
     pub part: Option<CommunicatorId>,
     /// TFLOPS, newest first.
     pub rates: Vec<f64>,
     pub rate: Option<f64>,
-    /// The mean over all digests of its cost.
+    /// The mean rate over all digests from which its cost is computed.
     pub rate_longer: Option<f64>,
-    /// Its earlier value, over minutes; `None` while too little is known.
+    /// Its earlier rate, over minutes; `None` while too little is known.
     pub past: Option<f64>,
     /// The GEMMs' share of its steps, by FLOPs.
     pub busy: Option<f64>,
-    /// Their share of the latest seconds.
+    /// The GEMMs' share of the latest seconds.
     pub busy_lately: Option<f64>,
-    /// Its lateness in each of [`LONG`] digests, as a share of the time, newest first.
+    /// Its arrival skew in each of [`LONG`] digests, as a share of the time, newest first.
     pub late: Vec<f64>,
-    /// That of most digests; `None` while too few collectives matched.
+    /// The arrival skew in most digests; `None` while too few collectives matched.
     lateness: Option<f64>,
-    /// Its lateness over all of these except the worst, as its cost in time.
+    /// Its arrival skew over all of these digests except the worst, as its cost in time.
     pub late_pooled: f64,
     /// Whether it is always last.
     pub always_last: bool,
-    /// Seconds, a digest each, since it became the last.
+    /// Seconds since it became the last; each digest counts as one.
     pub since_last: f64,
-    /// Its own waiting, likewise, over all of them.
+    /// Its own waiting over all of these digests, as a share of the time.
     pub waited: f64,
-    /// Share of the collectives that it was last into.
+    /// Share of the collectives that it entered last.
     pub last: f64,
-    /// FLOPs a second and the seconds covered, for each of [`work::spans`].
+    /// FLOPs per second and the seconds covered, for each of [`work::spans`].
     pub arithmetic: [[Option<(f64, f64)>; 3]; work::DIGESTS.len()],
-    /// Communicators it uses, in order; `None` if it sends to one rank alone, or distributes tokens.
+    /// The communicators that it uses, in order; `None` if it sends to one rank alone, or distributes tokens.
     pub shared: Option<Vec<CommunicatorId>>,
     /// Whether it sends to one rank alone.
     pub sends: bool,
     /// Share of the time its threads waited for the GPU, over [`LONG`] digests and over [`BEGUN`].
     pub blocked: Option<f64>,
     pub blocked_lately: Option<f64>,
-    /// Whether its first steps are past.
+    /// Whether its first steps are over.
     pub begun: bool,
-    /// The others' wait for it alone, and the share of time in which communication held up its GEMMs.
+    /// How long the others wait for it alone, and the share of time in which communication held up its GEMMs.
     pub delay: Option<StragglerDelay>,
     pub exposed: Option<f64>,
     pub pace: Option<Nanoseconds>,
@@ -137,14 +137,14 @@ impl RankProfile {
         }
     }
 
-    /// Its lateness in most digests, as a share of the time; `None` while too few collectives matched.
+    /// Its arrival skew in most digests, as a share of the time; `None` while too few collectives matched.
     pub(super) fn lateness(&self) -> Option<f64> {
         self.lateness
     }
 }
 
-/// Whether its first steps, which compile, are over, or were no longer than the others as far as they were
-/// observed.
+/// Whether its first steps, which compile, are over; also true if they were no longer than the others, as far
+/// as observed.
 fn has_begun(view: &RankView) -> bool {
     if view.pace_samples().nth(BEGUN - 1).is_some() {
         return true;
@@ -156,7 +156,7 @@ fn has_begun(view: &RankView) -> bool {
     steps.len() >= PERSISTENT && longest < 2.0 * usual && latest < usual
 }
 
-/// Several digests together. The worst is left out: an occasional pause may have been timed.
+/// Several digests together. The worst one is left out, because an occasional pause may have been timed.
 fn pooled<'a>(windows: impl Iterator<Item = &'a Arrivals>) -> Arrivals {
     let mut windows: Vec<_> = windows.collect();
     let total = |window: &Arrivals| window.late * f64::from(window.joined);
@@ -174,17 +174,19 @@ fn busy(view: &RankView, rate: Option<f64>) -> Option<f64> {
     Some(digest.gemm_flops / step / (rate? * 1e12) / view.pace()?.seconds())
 }
 
-/// Overlapping collectives, such as gradients in the backward pass, wait for the same lateness several times. Tuned.
+/// Overlapping collectives, such as gradients in the backward pass, wait for the same late rank several
+/// times. Tuned.
 const OVERLAP: f64 = 3.0;
 
-/// Its lateness as time lost: at least the longest wait, once a step; for many short waits, their sum, with
-/// an allowance for overlap.
+/// Its arrival skew as time lost: at least the longest wait, once a step. For many short waits, their sum,
+/// with an allowance for overlap.
 fn lost(arrivals: &Arrivals, per_second: f64, pace: Option<Nanoseconds>) -> f64 {
     let summed = arrivals.late * per_second;
     pace.map_or(summed, |pace| summed.min(arrivals.latest / pace.0.max(1) as f64).max(summed / OVERLAP))
 }
 
-/// Per step if steps are known, because a job that hangs or has ended has few per second.
+/// Frequency per step if steps are known, because a job that hangs or has ended has few collectives per
+/// second.
 fn frequency(view: &RankView) -> Option<f64> {
     let by_steps = || {
         let digest = view.latest()?;
@@ -219,7 +221,7 @@ pub(super) struct Mix {
     pub gemm_flops: f64,
     /// GEMMs per collective.
     pub gemms_per_collective: f64,
-    /// The error of that: a digest is taken in the middle of a step.
+    /// The error of that figure, because a digest is taken in the middle of a step.
     pub blur: f64,
 }
 

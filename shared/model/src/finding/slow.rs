@@ -1,4 +1,4 @@
-//! Ranks that the others wait for, and whether the cause is their GPU or their host.
+//! Ranks for which the others wait, and whether the cause is their GPU or their host.
 
 mod compute;
 mod cost;
@@ -19,28 +19,28 @@ use super::{
 };
 use crate::job::median;
 
-/// With fewer ranks that do the same work there is no reference: with one slow rank among three, the median
-/// of the others is one of two.
+/// With fewer ranks that do the same work, there is no reference: if one rank of three is slow, the median of
+/// the others comes from only two.
 const COHORT: usize = MANY;
 
-/// Below this share of its cohort's rate a GPU is slow, even if the others are almost equal: three times the
+/// Below this share of its cohort's rate, a GPU is slow, even if the others are almost equal: three times the
 /// difference between equal GPUs ([`cost::APART`]).
 const SLOW: f64 = 0.9;
 
-/// For a slow GPU, this lateness suffices: as much as is reported without a cause.
+/// For a slow GPU, this arrival skew suffices: the share that is reported without a cause.
 const LATE_BY_COMPUTE: f64 = cost::REPORTED;
 
-/// Seconds after which a slow GPU is reported although others may follow: [`PERSISTENT`] digests of each,
-/// which come at different times, and one that is lost. Tuned.
+/// Seconds after which a slow GPU is reported although others may follow: the time of [`PERSISTENT`] digests
+/// of each rank, which arrive at different times, and of one lost digest. Tuned.
 const FOLLOWED: f64 = 8.0;
 
-/// `explained`: their cost has another reason, which is reported. `growth`: steps take longer permanently,
-/// and one of them accounts for it.
+/// `explained`: their cost has another reason, which is reported. `growth`: the permanent increase of step
+/// times, which one of them may cause.
 pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option<&Growth>) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
     let mut fell: Vec<_> = by_own_past(cohorts, &slow);
-    // If a single rank became slower, this costs nothing if steps are no longer than before and no rank waits
-    // for it: its GPU may be shared, or mostly idle.
+    // A single rank that became slower costs nothing if steps are no longer than before and no rank waits for
+    // it: its GPU may be shared, or mostly idle.
     if let [one] = &fell[..]
         && (cost::nobody_waits(one.member.rank, one.since_s, cohorts)
             || growth.is_none() && !cost::is_awaited(one.member.rank, cohorts))
@@ -77,7 +77,8 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     // Longer steps are reported without waiting for further ranks.
     if findings.is_empty() && (!awaited || growth.is_some()) && !explained {
         let is_late = |rank: &Rank| late.iter().any(|suspect| suspect.member.rank == *rank);
-        // For a rank whose GPU is as fast as many others with the same work, the rule knows more than that.
+        // A rule by arrival is more specific about a rank whose GPU is as fast as those of many others with
+        // the same work.
         let found = cost::finding(cohorts, growth)
             .filter(|found| found.class != Class::Step || !found.ranks.iter().all(is_late));
         if let Some(found) = found {
@@ -88,7 +89,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     findings
 }
 
-/// A rank under suspicion.
+/// A rank that may be slow.
 struct Suspect<'a> {
     member: &'a Member<'a>,
     /// Its rate, and the expected one.
@@ -103,7 +104,7 @@ struct Suspect<'a> {
     clocks: Clocks,
 }
 
-/// Whether others have just become slow too: slow ranks are reported together, after some seconds in any
+/// Whether others have just become slow too. Slow ranks are reported together, but after some seconds in any
 /// case.
 fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
     let is_undecided = |member: &&Member<'_>| {

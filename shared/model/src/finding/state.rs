@@ -12,7 +12,7 @@ use crate::job::RankView;
 #[serde(rename_all = "snake_case")]
 pub enum RankState {
     Ok,
-    /// For a rank that hangs or is gone: it is not the cause.
+    /// It waits for a rank that hangs or is gone, and is not the cause.
     Waiting,
     Slow,
     Hung,
@@ -21,7 +21,7 @@ pub enum RankState {
 }
 
 impl RankState {
-    /// As in documents.
+    /// The word that documents use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -35,7 +35,7 @@ impl RankState {
 }
 
 impl From<Life> for RankState {
-    /// By the rank's own state alone: what the others show about it is a [`Finding`].
+    /// The state by the rank's own data alone. What the other ranks show about it is a [`Finding`].
     fn from(life: Life) -> Self {
         match life {
             Life::Alive => Self::Ok,
@@ -45,7 +45,7 @@ impl From<Life> for RankState {
     }
 }
 
-/// A rank of a hung job waits once it has not moved for this long, and for twice its usual step.
+/// A rank of a hung job counts as waiting if it has not moved for this long, and for twice its usual step.
 const WAITS: Duration = Duration::from_secs(5);
 
 /// A rank's state, given the findings.

@@ -1,4 +1,4 @@
-//! Communicators without progress, and the ranks that wait in them for others.
+//! Communicators without progress, and the ranks in them that wait for others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,19 +27,20 @@ impl Place<'_> {
         self.view.life() == Life::Alive
     }
 
-    /// Whether all timed collectives of this communicator are of one kind: then so is the missed one.
+    /// Whether all timed collectives of this communicator are of one kind; then the missed one is of this
+    /// kind too.
     fn always_alike(&self) -> bool {
         let mut known = self.view.samples().filter(|sample| sample.communicator == self.state.id);
         known.all(|sample| Some(sample.operation) == self.state.last_operation)
     }
 }
 
-/// A communicator whose ranks have all not moved for long.
+/// A communicator none of whose ranks has moved for long.
 #[derive(Debug)]
 pub(super) struct Still<'a> {
     pub id: CommunicatorId,
     pub places: Vec<Place<'a>>,
-    /// How long at least.
+    /// The shortest time for which its ranks have not moved.
     pub stalled_for: Duration,
 }
 
@@ -48,7 +49,8 @@ impl<'a> Still<'a> {
         self.places.iter().map(|place| place.state.entered)
     }
 
-    /// The collective that not all have entered, or the one after the last that all have.
+    /// The number of the collective that not all ranks have entered, or of the one after the last that all
+    /// have entered.
     pub(super) fn least(&self) -> u64 {
         self.entered().min().unwrap_or(0)
     }
@@ -57,19 +59,20 @@ impl<'a> Still<'a> {
         self.entered().max().unwrap_or(0)
     }
 
-    /// Ranks that entered fewer collectives than others: all of them are before the same one.
+    /// Ranks that entered fewer collectives than others. All of them are before the same collective.
     pub(super) fn laggards(&self) -> impl Iterator<Item = &Place<'a>> {
         let (least, most) = (self.least(), self.most());
         self.places.iter().filter(move |place| place.state.entered == least && least < most)
     }
 
-    /// Ranks that entered what the laggards did not.
+    /// Ranks that entered the collective that the laggards did not enter.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Place<'a>> {
         let least = self.least();
         self.places.iter().filter(move |place| place.state.entered > least)
     }
 
-    /// Whether its ranks waited there for as long before, and went on: a checkpoint, an evaluation.
+    /// Whether its ranks have waited there for as long before and then continued: a checkpoint, an
+    /// evaluation.
     fn is_usual(&self) -> bool {
         let living = self.places.iter().filter(|place| place.is_alive());
         let usual = living.map(|place| place.view.usual_stall(self.id, place.state.last_operation)).max();
@@ -82,7 +85,7 @@ impl<'a> Still<'a> {
         self.places.len() >= size as usize
     }
 
-    /// Collective `number`, as reported by the rank among `of` that went least far beyond it.
+    /// Collective `number`, as reported by the rank in `of` that is least far beyond it.
     pub(super) fn collective<'b>(
         &self,
         number: u64,
@@ -95,7 +98,7 @@ impl<'a> Still<'a> {
             name: teller.map(|place| place.state.name.clone()).unwrap_or_default(),
             number,
             operation: reported.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
-            // Of the same kind, but of any size: only the last one's is known.
+            // The kind is the same, but the size may differ: only that of the last one is known.
             bytes: reported
                 .filter(|place| place.state.entered <= number + 1)
                 .map(|place| place.state.last_bytes),
@@ -103,8 +106,8 @@ impl<'a> Still<'a> {
     }
 }
 
-/// The communicators whose living ranks have not moved for `deadline`. Those with a rank whose hook is off,
-/// or without living ranks, are not judged.
+/// The communicators whose living ranks have not moved for `deadline`. Communicators with a rank whose hook
+/// is off, or without living ranks, are not examined.
 pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
     // A communicator hangs only if one of its ranks does.
     let is_stuck = |view: &RankView| view.life() == Life::Alive && view.stalled_for() >= deadline;
@@ -131,8 +134,8 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
     if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(still) } else { still }
 }
 
-/// Leaves out communicators that paused for as long before and went on, and those that pause with them: a
-/// rank that waits for a rank at a checkpoint waits for the checkpoint.
+/// Leaves out communicators that have paused for as long before and continued, and those that pause with
+/// them: a rank that waits for a rank at a checkpoint waits for the checkpoint.
 fn without_habits(mut still: Vec<Still<'_>>) -> Vec<Still<'_>> {
     let mut excused: BTreeSet<Rank> = BTreeSet::new();
     loop {
@@ -153,7 +156,7 @@ pub(super) fn held(view: &RankView) -> Option<(Call, f64)> {
     Some((inside.call, inside.waited.seconds()))
 }
 
-/// Laggards, each with the ranks that it waits for itself.
+/// Laggards, each with the ranks for which it waits itself.
 #[derive(Debug)]
 pub(super) struct Waits {
     edges: BTreeMap<Rank, BTreeSet<Rank>>,
@@ -161,7 +164,7 @@ pub(super) struct Waits {
 
 impl Waits {
     pub(super) fn among(still: &[Still<'_>]) -> Self {
-        // If no thread is seen inside a call, calls are not observed at all: every rank may be blocked.
+        // If no thread is seen inside a call, calls are not observed at all, so every rank may be blocked.
         let reported = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
         let mut edges: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
         for place in still.iter().flat_map(Still::laggards) {

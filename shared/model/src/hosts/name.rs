@@ -1,4 +1,4 @@
-//! One name, with its ranges and its port, to its endpoints.
+//! Turns one name, with its ranges and its port, into its endpoints.
 
 use std::net::Ipv6Addr;
 

@@ -1,4 +1,4 @@
-//! `node[001-128,200]` to names. Counts them before it makes any.
+//! Turns `node[001-128,200]` into names. Counts the names before it makes any.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RangeError {
@@ -94,6 +94,6 @@ fn numbers(item: &str) -> Result<Numbers, RangeError> {
     if from > to {
         return Err(RangeError::Down { from: first.to_owned(), to: last.to_owned() });
     }
-    // As in Slurm: the first number's digits are the minimum width.
+    // The first number's digits are the minimum width, as in Slurm.
     Ok(Numbers { from, to, width: first.len() })
 }

@@ -1,11 +1,11 @@
-//! The pods of a headless Kubernetes service: its name has an address for each.
+//! The pods of a headless Kubernetes service: its name resolves to one address per pod.
 
 use std::{collections::BTreeSet, net::ToSocketAddrs as _};
 
 use xpu_wire::endpoint::BasePort;
 
-/// All addresses of a name, as a list for `--hosts`; or the remedy. Looked up once: later pods are not
-/// included.
+/// All addresses of a name, as a list for `--hosts`; or the error with its remedy. The name is looked up
+/// once, so later pods are not included.
 pub fn addresses(name: &str, base: BasePort) -> Result<String, String> {
     let found = (name, base.control()).to_socket_addrs().map_err(|error| {
         format!(

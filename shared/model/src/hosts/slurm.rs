@@ -1,8 +1,8 @@
-//! The hosts of a Slurm job: from `squeue`, whose ranges are those of a hosts file.
+//! The hosts of a Slurm job, from `squeue`, which writes ranges as a hosts file does.
 
 use std::{io, process::Command};
 
-/// A job's nodes, as a list for `--hosts`; or the remedy.
+/// A job's nodes, as a list for `--hosts`; or the error with its remedy.
 pub fn nodes(id: &str) -> Result<String, String> {
     let is_id = |c: char| c.is_ascii_digit() || matches!(c, '_' | '+');
     if id.is_empty() || !id.chars().all(is_id) {
@@ -27,7 +27,7 @@ pub fn nodes(id: &str) -> Result<String, String> {
     listed(id, &String::from_utf8_lossy(&said.stdout))
 }
 
-/// Lines of `STATE|nodes`; for a job of several parts (arrays, heterogeneous jobs) one each.
+/// Parses lines of `STATE|nodes`. A job of several parts (arrays, heterogeneous jobs) has one line per part.
 fn listed(id: &str, text: &str) -> Result<String, String> {
     let lines: Vec<_> = text.lines().filter_map(|line| line.trim().split_once('|')).collect();
     let nodes: Vec<_> =

@@ -8,7 +8,7 @@ use xpu_wire::{
 
 use super::*;
 
-/// A viewer that was connected before.
+/// A viewer that was already connected.
 #[test]
 fn ranks_of_a_run_that_had_more_of_them_are_forgotten() {
     let (before, mut jobs) = (Simulation::new(7, 2, 4), Jobs::default());
@@ -43,7 +43,7 @@ fn ranks_of_a_run_that_had_more_of_them_are_forgotten() {
     assert_eq!(jobs.get(&before.job).unwrap().ranks().len(), 4);
 }
 
-/// It is missing, and its former end is not why. Its host still reports that end.
+/// The rank is missing, but its former end is not the reason. Its host still reports that end.
 #[test]
 fn a_rank_that_does_not_come_up_again_has_no_end() {
     let (simulation, mut jobs) = (Simulation::new(7, 2, 1), Jobs::default());
@@ -75,7 +75,7 @@ fn a_rank_that_does_not_come_up_again_has_no_end() {
     assert_eq!(jobs.get(&simulation.job).unwrap().world_size(), 2, "and one of two is missing");
 }
 
-/// The host of the others was taken away: nobody reports their end.
+/// The host of the other ranks was removed, so their end is not reported.
 #[test]
 fn ranks_of_a_host_that_went_without_a_word_are_forgotten_in_a_smaller_run() {
     let (before, mut jobs) = (Simulation::new(7, 2, 4), Jobs::default());
@@ -158,7 +158,7 @@ fn when_a_rank_ended_is_reckoned_by_its_own_hosts_clock() {
     assert!((4.0..7.0).contains(&dead.since_s), "{dead:?}");
 }
 
-/// Its first digest has nothing about ranks that it has not heard.
+/// The first digest of a restarted collector contains nothing about ranks that it has not heard.
 #[test]
 fn what_is_known_of_ranks_stays_known_when_their_collector_is_restarted() {
     let mut simulation = Simulation::new(7, 2, 4);

@@ -1,5 +1,5 @@
-//! Arrival skew: how late a rank enters its collectives, or how long it waits in them. A digest's collectives
-//! are judged once the other ranks had time to report them.
+//! Arrival skew: how late a rank enters its collectives, or how long it waits in them. The collectives of a
+//! digest are evaluated once the other ranks had time to report them.
 
 use std::{collections::VecDeque, mem};
 
@@ -17,25 +17,25 @@ use super::{
 /// Digests kept.
 const REMEMBERED: usize = 30;
 
-/// Digests after which the other ranks have reported the same collectives.
+/// Number of digests after which the other ranks have reported the same collectives.
 const OTHERS: usize = 2;
 
-/// The matched collectives of one digest, in mean nanoseconds, because one of a step's collectives may carry
-/// the whole loss.
+/// The matched collectives of one digest. Times are means in nanoseconds, because one of a step's collectives
+/// may carry the whole loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrivals {
-    /// After the first rank.
+    /// How long after the first rank it entered.
     pub late: f64,
-    /// Until the last rank came.
+    /// How long it waited until the last rank entered.
     pub waited: f64,
-    /// The most it was late.
+    /// The largest arrival skew.
     pub latest: f64,
-    /// Collectives it was last into, of the matched ones.
+    /// Number of matched collectives that it entered last.
     pub last: u32,
     pub joined: u32,
 }
 
-/// A digest whose collectives are not judged yet.
+/// A digest whose collectives are not evaluated yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Noted {
     samples: usize,
@@ -45,10 +45,10 @@ struct Noted {
 
 #[derive(Debug, Default)]
 pub(super) struct ArrivalSkew {
-    /// From the last digests, and the number in each.
+    /// Samples of the last digests, and their number in each.
     samples: VecDeque<Sample>,
     digests: VecDeque<Noted>,
-    /// Noted since the last of them.
+    /// Samples noted since the last digest.
     noted: usize,
     arrivals: VecDeque<Arrivals>,
     window: Window,
@@ -60,7 +60,7 @@ impl ArrivalSkew {
         self.noted += 1;
     }
 
-    /// Ends a digest, and judges the collectives of an earlier one.
+    /// Ends a digest, and evaluates the collectives of an earlier one.
     pub(super) fn judge(&mut self, joins: &Joins, at: Moment, step: Option<Step>) {
         self.digests.push_back(Noted { samples: mem::take(&mut self.noted), at, step });
         if self.digests.len() <= OTHERS {

@@ -1,4 +1,4 @@
-//! What limits a job as a whole, from its ranks' digests: shares of the time that add up to all of it.
+//! What limits a job as a whole, from its ranks' digests: shares of the time that add up to 100 %.
 
 mod gemm_time;
 mod main_thread;
@@ -14,10 +14,11 @@ use xpu_wire::id::Rank;
 
 use super::{Breakdown, Job};
 
-/// Ranks that are examined; in a job that trains together all spend their time alike.
+/// Number of ranks that are examined: in a job that trains together, all ranks spend their time in the same
+/// way.
 const ASKED: usize = 64;
 
-/// Threads that wait for the GPU for less than this share of the time leave it idle.
+/// If threads wait for the GPU for less than this share of the time, they leave it idle.
 const RUNS_AHEAD: f64 = 0.1;
 
 /// Where the time of the last half minute went, in percent, for the median rank. The four shares add up to
@@ -27,16 +28,16 @@ pub struct Bound {
     pub by: BoundBy,
     /// The GPU in GEMMs.
     pub gemms_pct: f64,
-    /// Its three parts add up to it.
+    /// The three parts of the GEMM share, which add up to it.
     #[serde(flatten)]
     pub gemms: Option<GemmTime>,
-    /// Exposed communication, without the next figure.
+    /// Exposed communication, without waiting for other ranks.
     pub transfers_pct: f64,
     /// Exposed communication in which the rank waited for other ranks.
     pub waiting_pct: f64,
     /// Everything else: other kernels, copies, and an idle GPU.
     pub other_pct: f64,
-    /// Its parts add up to it.
+    /// The parts of that share, which add up to it.
     #[serde(flatten)]
     pub other: OtherTime,
     /// Time that threads waited for the GPU, in addition; `None` if it is unknown.
@@ -52,7 +53,7 @@ pub enum BoundBy {
     Communication,
     /// Late ranks.
     Stragglers,
-    /// Batches that are not there yet.
+    /// Waiting for batches that are not ready.
     DataLoading,
     /// Python's garbage collections.
     GarbageCollection,
@@ -67,9 +68,8 @@ pub enum BoundBy {
 }
 
 impl Job {
-    /// `None` until GEMMs and exposed communication are known; a single rank without NCCL has none of the
-    /// latter.
-    /// `live`: the ranks with current figures.
+    /// `None` until GEMMs and exposed communication are known. A single rank without NCCL has no exposed
+    /// communication. `live`: the ranks with current figures.
     pub fn bound(&self, live: impl Iterator<Item = Rank>) -> Option<Bound> {
         let live: Vec<Rank> = live.collect();
         let every = live.len().div_ceil(ASKED).max(1);
@@ -80,7 +80,7 @@ impl Job {
         if let Some(gemms) = &mut bound.gemms {
             gemms.take_reasons(views().filter_map(|view| view.device()));
         }
-        // One rank of a host at a time is sampled.
+        // Only one rank of a host is sampled at a time.
         bound.main_thread = live
             .iter()
             .filter_map(|&rank| MainThreadSeen::of(rank, self.rank(rank)?.times()?.main.as_ref()?))

@@ -10,24 +10,25 @@ use xpu_wire::{
 
 use super::{Job, RankView, Sample, median};
 
-/// Shares of the last half minute; `None` if unknown. They overlap: communication may run beside GEMMs.
+/// Shares of the last half minute; `None` if unknown. They overlap, because communication may run at the same
+/// time as GEMMs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Breakdown {
-    /// The GPU in GEMMs: their FLOPs, at the rate of the timed ones.
+    /// The GPU in GEMMs: the FLOPs of all GEMMs, at the rate of the timed ones.
     pub gemms: Option<f64>,
-    /// The time they would take at the GPU's peak, at its highest clock.
+    /// The time that the GEMMs would take at the GPU's peak, at its highest clock.
     pub at_peak: Option<f64>,
-    /// Its clock, as a share of that.
+    /// The GPU's clock, as a share of its highest clock.
     pub clock: Option<f64>,
     /// The GPU in collectives: all of them, each as long as the timed ones. Waiting for others is included.
     pub collectives: Option<f64>,
-    /// The part in which the rank waited for others; if all ranks' times are known.
+    /// The part in which the rank waited for others, if the times of all ranks are known.
     pub waiting: Option<f64>,
     /// GEMMs held up by communication: the part that nothing hides.
     pub exposed: Option<f64>,
-    /// Threads of the program blocked until the GPU was done; several may make it more than one.
+    /// Threads of the program blocked until the GPU was done. With several threads, it may exceed one.
     pub blocked: Option<f64>,
-    /// The parts of it in calls that synchronize, and in copies that are not asynchronous.
+    /// The parts of `blocked` in calls that synchronize, and in copies that are not asynchronous.
     pub synchronizing: Option<f64>,
     pub copying: Option<f64>,
     /// Waiting for the next batch; Python's garbage collections.
@@ -38,7 +39,7 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// Each share by itself: the median rank's.
+    /// For each share, the median over ranks.
     pub fn middle(known: &[Self]) -> Self {
         let of = |share: fn(&Self) -> Option<f64>| median(known.iter().filter_map(share).collect());
         Self {
@@ -100,7 +101,7 @@ impl Job {
     }
 }
 
-/// Each communicator has its own sampling rate: its mean counts as often as it was used.
+/// Each communicator has its own sampling rate, so its mean is weighted by its number of collectives.
 fn collectives(view: &RankView) -> Option<f64> {
     let mut means: BTreeMap<CommunicatorId, (u64, u64)> = BTreeMap::new();
     for sample in view.samples() {
@@ -133,7 +134,7 @@ mod tests {
         }
         let job = jobs.foremost().unwrap();
         let [slow, other] = [Rank(3), Rank(0)].map(|rank| job.breakdown(rank).unwrap());
-        // A simulated second has whole steps only: a share of 0.71 of their time.
+        // A simulated second has only whole steps, and GEMMs take a share of 0.71 of them.
         assert!((0.4..0.7).contains(&other.gemms.unwrap()), "{other:?}");
         assert!(slow.gemms.unwrap() > 1.3 * other.gemms.unwrap(), "{slow:?} {other:?}");
         assert!(other.collectives.unwrap() > 5.0 * slow.collectives.unwrap(), "{slow:?} {other:?}");

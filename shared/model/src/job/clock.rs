@@ -12,14 +12,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Takes the hosts' clocks, as received at that moment.
+    /// Takes the hosts' clocks, as received at the moment `at`.
     pub fn hear(&mut self, jobs: &Jobs, at: Moment) {
         if jobs.clock() > self.reported {
             *self = Self { reported: jobs.clock(), at };
         }
     }
 
-    /// The time there; the local time before any report.
+    /// The time at the job; the local time before any report.
     pub fn there(&self, now: Moment) -> Moment {
         if *self == Self::default() { now } else { self.reported.after(now.since(self.at)) }
     }

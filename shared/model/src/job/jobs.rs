@@ -34,14 +34,14 @@ pub struct Collector {
 pub struct Stream {
     /// The host's clock in its last frame.
     pub now: Moment,
-    /// Frames the host reported as dropped.
+    /// Number of frames that the host reported as dropped.
     pub lost: u64,
 }
 
 impl Jobs {
     pub fn fold(&mut self, frame: &Frame) {
         if let Body::History(history) = &frame.body {
-            // Each has its own host and time.
+            // Each frame of the history has its own host and time.
             return history.frames.frames().for_each(|frame| self.fold(&frame));
         }
         let stream = self.streams.entry(frame.host.clone()).or_default();
@@ -160,7 +160,7 @@ impl Jobs {
         self.known.retain(|_, job| !job.ranks.is_empty());
     }
 
-    /// It repeats this every two seconds, mostly unchanged.
+    /// A host repeats this every two seconds, mostly unchanged.
     fn introduce(&mut self, host: &HostName, snapshot: &HostSnapshot) {
         let known = self.collectors.get(host);
         if known.is_none_or(|known| (&known.version, known.started) != (&snapshot.version, snapshot.started))
@@ -202,7 +202,7 @@ impl Jobs {
         self.streams.get(host).copied()
     }
 
-    /// Frames all hosts reported as dropped.
+    /// Number of frames that all hosts reported as dropped.
     pub fn lost_frames(&self) -> u64 {
         self.streams.values().map(|stream| stream.lost).sum()
     }

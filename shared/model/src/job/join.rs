@@ -1,4 +1,4 @@
-//! The same collective as its ranks saw it, matched by sequence number: no clock is compared.
+//! One collective as all its ranks saw it, matched by sequence number. No clocks are compared.
 
 use foldhash::HashMap;
 
@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Collectives kept: half a minute of a job with thousands of communicators.
+/// Number of collectives kept: half a minute of a job with thousands of communicators.
 const REMEMBERED: usize = 1 << 16;
 
 /// One collective.
@@ -19,19 +19,19 @@ pub struct Join {
     /// The coarsest recent sampling rate of any of its ranks.
     rate: Rate,
     shortest: Nanoseconds,
-    /// The second shortest.
+    /// The second shortest duration.
     second: Nanoseconds,
     longest: Nanoseconds,
 }
 
 impl Join {
-    /// The shortest duration: the last rank waited for nobody, so this is the transfer.
+    /// The shortest duration: the last rank waited for no other, so its duration is the transfer.
     pub fn transfer(&self) -> Nanoseconds {
         self.shortest
     }
 
-    /// The shortest wait of the others for the last rank: the gain if it came together with the rank before
-    /// it.
+    /// The shortest wait of the others for the last rank: the time saved if it entered together with the rank
+    /// before it.
     pub fn gap(&self) -> Nanoseconds {
         if self.reported < 2 { Nanoseconds(0) } else { Nanoseconds(self.second.0 - self.shortest.0) }
     }
@@ -41,7 +41,7 @@ impl Join {
         self.longest
     }
 
-    /// Ranks that have reported, and those of the communicator.
+    /// Number of ranks that have reported, and of all ranks of the communicator.
     pub fn seen(&self) -> (u32, u32) {
         (self.reported, self.size)
     }
@@ -62,7 +62,7 @@ impl Join {
 pub struct Joins {
     /// The index of each in the ring.
     places: HashMap<Key, u32>,
-    /// Once it is full, the oldest is replaced by the next.
+    /// Once it is full, the next collective replaces the oldest.
     ring: Vec<(Key, Join)>,
     oldest: usize,
 }
@@ -74,8 +74,8 @@ type Key = (CommunicatorId, Sequence);
 pub struct Place(u32);
 
 impl Joins {
-    /// Adds one rank's duration, and its coarsest recent sampling rate; returns the whole if it was the last
-    /// to report. Each rank must report a collective once.
+    /// Adds one rank's duration, and its coarsest recent sampling rate. Returns the complete collective if
+    /// this rank was the last to report. Each rank must report a collective once.
     pub fn report(
         &mut self,
         id: CommunicatorId,
@@ -111,7 +111,7 @@ impl Joins {
         (Place(place), None)
     }
 
-    /// The collective at that position, if it is still there.
+    /// The collective at that position, if it is still kept.
     pub fn get(&self, place: Place, id: CommunicatorId, sequence: Sequence) -> Option<&Join> {
         let (key, join) = self.ring.get(place.0 as usize)?;
         (*key == (id, sequence)).then_some(join)
@@ -149,7 +149,7 @@ mod tests {
         }
         assert!(joins.get(first, id, Sequence(0)).is_none());
         assert!(joins.get(first, id, Sequence(REMEMBERED as u64)).is_some());
-        // A repeated report starts a new one.
+        // A repeated report starts a new collective.
         assert!(joins.report(id, Sequence(0), 1, Rate::EVERY, Nanoseconds(1)).1.is_none());
     }
 }

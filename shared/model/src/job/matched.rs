@@ -15,11 +15,12 @@ pub struct PartlySeen {
 }
 
 impl Job {
-    /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
-    /// the transfer, the shortest duration any rank saw. `None` until all ranks of a communicator have reported one.
+    /// Bus bandwidth of the collectives in which this rank took part: the median over its latest timed ones.
+    /// Each is computed from the transfer, the shortest duration of any rank. `None` until all ranks of a
+    /// communicator have reported one.
     ///
     /// If a rank sends and receives more bytes than its collectives move, this is the bandwidth of its
-    /// messages; the shorter of the durations at both ends is the transfer.
+    /// messages. Their transfer is the shorter of the durations at the two ends.
     pub fn bus_bandwidth(&self, rank: Rank) -> Option<GigabytesPerSecond> {
         let view = self.ranks.get(&rank)?;
         if sends_most(view) {
@@ -37,9 +38,9 @@ impl Job {
         median(rates.collect()).map(GigabytesPerSecond)
     }
 
-    /// The most ranks seen of a communicator that is only partly seen.
+    /// The communicator with the most ranks seen, among those that are only partly seen.
     ///
-    /// A new rank is left out: the other hosts' reports may be on their way.
+    /// A new rank is left out, because the reports of the other hosts may still be on their way.
     pub fn partly_seen(&self) -> Option<PartlySeen> {
         self.ranks.values().filter(|view| view.is_settled()).find_map(|view| {
             let mut most = None;
@@ -68,7 +69,7 @@ impl Job {
         self.lateness_of(self.ranks.get(&rank)?.samples())
     }
 
-    /// Bus bandwidth and lateness of a rank of this job: both concern the same collectives, which are looked
+    /// Bus bandwidth and arrival skew of a rank of this job. Both use the same collectives, which are looked
     /// up once.
     pub fn bus_and_skew(&self, view: &RankView) -> (Option<GigabytesPerSecond>, Option<Nanoseconds>) {
         let (mut rates, mut late) = (Vec::with_capacity(SAMPLES), Vec::with_capacity(SAMPLES));
@@ -94,20 +95,20 @@ impl Job {
         self.joins.get(sample.place, sample.participants, sample.sequence)
     }
 
-    /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last rank,
-    /// the shortest duration includes waiting, and is no transfer.
+    /// The collective as all its ranks saw it; `None` while a rank is missing. Without the last rank, the
+    /// shortest duration includes waiting, so it is no transfer.
     pub(super) fn complete(&self, sample: &Sample) -> Option<&Join> {
         self.join(sample).filter(|join| join.is_complete())
     }
 }
 
-/// Whether most of the bytes that it had timed lately were in sends and receives.
+/// Whether most of its recently timed bytes were in sends and receives.
 fn sends_most(view: &RankView) -> bool {
     let messages: u64 = view.messages().map(|sample| sample.bus_bytes).sum();
     messages > 0 && messages > view.samples().map(|sample| sample.bus_bytes).sum()
 }
 
-/// GB/s over the bus, once all had entered.
+/// Bus bandwidth in GB/s, once all ranks had entered.
 fn rate(sample: &Sample, join: &Join) -> Option<f64> {
     GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| rate.0)
 }

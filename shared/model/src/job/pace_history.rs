@@ -1,4 +1,4 @@
-//! A rank's step times over minutes: the input of regressions.
+//! A rank's step times over minutes, from which regressions are found.
 
 use std::collections::VecDeque;
 
@@ -10,19 +10,20 @@ use xpu_wire::{
 
 use super::rank::push_bounded;
 
-/// Digests with steps that are kept: four minutes of short ones.
+/// Number of digests with steps that are kept: four minutes if steps are short.
 const REMEMBERED: usize = 240;
 
-/// Older ones are kept in spans of this length, and this many of them: four hours.
+/// Older digests are merged into spans of this length; this many spans are kept: four hours.
 const COARSE_SPAN: f32 = 60.0;
 const COARSE_KEPT: usize = 240;
 
 /// The steps of one digest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaceSample {
-    /// Their median by the GPU's clock, in seconds; by the host's, whose median may be that of a burst of launches, their mean.
+    /// Step time in seconds: the median by the GPU's clock; by the host's clock the mean, because the median
+    /// may be that of a burst of launches.
     pub pace: f32,
-    /// Their number, and the seconds from the last one before them to the last of them.
+    /// Number of steps, and the seconds from the end of the step before them to the end of the last one.
     pub steps: f32,
     pub span: f32,
     /// FLOPs, in TFLOP.
@@ -32,7 +33,7 @@ pub struct PaceSample {
 }
 
 impl PaceSample {
-    /// Merges two successive samples; each pace is weighted by its time.
+    /// Merges two successive samples; each step time is weighted by its duration.
     fn and(self, next: Self) -> Self {
         let span = self.span + next.span;
         let mean = |of: fn(&Self) -> f32| (of(&self) * self.span + of(&next) * next.span) / span;
@@ -50,7 +51,7 @@ impl PaceSample {
 pub(super) struct PaceHistory {
     former: VecDeque<PaceSample>,
     samples: VecDeque<PaceSample>,
-    /// Where the last sample ended.
+    /// The point at which the last sample ended.
     from: Option<Mark>,
     timed_by: TimedBy,
 }
@@ -147,7 +148,8 @@ mod tests {
         assert_eq!(samples, [(4.0, 1.0), (8.0, 3.0)]);
     }
 
-    /// Ten steps are launched at once: by the host's clock each takes a millisecond, and the tenth waits for all.
+    /// Ten steps are launched at once. By the host's clock each takes a millisecond, and the tenth waits for
+    /// all.
     #[test]
     fn a_burst_by_the_hosts_clock_is_no_short_step_and_another_clock_is_no_change() {
         let mut digest = Simulation::new(1, 1, 1).digests(1).remove(0);

@@ -55,7 +55,7 @@ pub struct RankView {
     exit: Option<Box<RankExit>>,
     intervals: Intervals,
     samples: VecDeque<Sample>,
-    /// Sends and receives.
+    /// Timed sends and receives.
     messages: VecDeque<Sample>,
     arrival_skew: ArrivalSkew,
     /// Sampling rates of collectives in its last digests.
@@ -64,19 +64,20 @@ pub struct RankView {
     ahead: VecDeque<Ahead>,
     stalls: Stalls,
     advance: Advance,
-    /// When it was first heard, if no snapshot had come before: the begin of its pause was an estimate then.
+    /// When it was first heard, if no snapshot had arrived before; then the begin of its pause is an
+    /// estimate.
     guessed: Option<Moment>,
-    /// The median of the paces in there.
+    /// The median of the step times in `advance`.
     pace: Option<Nanoseconds>,
     devices: VecDeque<DeviceReading>,
     cpu_waits: CpuWaits,
-    /// What its host did, and when that was said.
+    /// How its threads spent their time, and when that was reported.
     times: Option<Box<(Moment, RankTimes)>>,
     load: Option<Box<Load>>,
     /// When it last worked on its CPU instead of making progress.
     busy_at: Moment,
     history: VecDeque<f32>,
-    /// For a watched rank.
+    /// The details of a watched rank.
     detail: Option<Box<Detail>>,
     /// The job's revision at the last change of the findings' inputs.
     pub(super) changed: u64,
@@ -86,17 +87,17 @@ pub struct RankView {
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub communicator: CommunicatorId,
-    /// Its ranks, for the match: the communicator itself, or the two ends of a send or receive.
+    /// The ranks among which it is matched: the communicator, or the two ends of a send or receive.
     pub participants: CommunicatorId,
     pub sequence: Sequence,
     pub operation: Operation,
-    /// Position of the others' durations of it.
+    /// Position of the joined collective with the others' durations.
     pub place: Place,
     pub bus_bytes: u64,
     pub duration: Nanoseconds,
 }
 
-/// What a rank's processes, its GPU and its host last moved and computed, and when that was said by the host's clock.
+/// The last load of a rank's processes, its GPU and its host, and the time of the report by the host's clock.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub at: Moment,
@@ -137,14 +138,14 @@ impl RankView {
         }
     }
 
-    /// Another process took the rank's place: nothing of the old one applies.
+    /// Another process took the rank's place, so nothing of the old one applies.
     fn restart_if_other(&mut self, host: &HostName, pid: Pid) {
         if (&self.host, self.pid) != (host, pid) {
             *self = Self::new(host.clone(), pid);
         }
     }
 
-    /// It is repeated every two seconds, mostly unchanged.
+    /// A snapshot repeats this every two seconds, mostly unchanged.
     pub(super) fn introduce(&mut self, host: &HostName, info: &RankInfo, revision: u64) {
         self.restart_if_other(host, info.pid);
         if self.info.as_ref() != Some(info) {
@@ -166,7 +167,7 @@ impl RankView {
         is_new | self.correct(advance)
     }
 
-    /// A digest before any snapshot cannot show since when the rank has paused: the snapshot after it does.
+    /// A digest before any snapshot cannot show since when the rank has paused. The snapshot after it does.
     fn correct(&mut self, reported: &Advance) -> bool {
         let Some(guessed) = self.guessed.filter(|_| *reported != Advance::default()) else { return false };
         self.guessed = None;
@@ -194,15 +195,15 @@ impl RankView {
     ) {
         self.restart_if_other(host, digest.pid);
         let before = self.latest.as_ref();
-        // Snapshots and digests come by two sockets: one may have overtaken the other.
+        // Snapshots and digests arrive by two sockets, so one may have overtaken the other.
         if before.is_some_and(|before| digest.heard < before.heard) {
             return;
         }
-        // A restarted collector has not heard from the rank yet: the known state stays.
+        // A restarted collector has not heard from the rank yet, so the known state is kept.
         if digest.is_blank() && before.is_some_and(|before| !before.is_blank()) {
             return self.live(digest.life, now);
         }
-        // A snapshot repeats the last digest: its interval must not count twice.
+        // A snapshot repeats the last digest, whose interval must not count twice.
         let fresh = before.is_none_or(|before| digest.heard > before.heard);
         if fresh || before.is_some_and(|before| has_more(before, digest)) {
             self.changed = revision;
@@ -212,7 +213,7 @@ impl RankView {
                 push_bounded(&mut self.ahead, ahead, ahead::REMEMBERED);
             }
             let mut interval = Interval::between(before, digest);
-            // Timings from before the first report are not current if the rank has paused since.
+            // Timings in the first report are not current if the rank has paused since then.
             if before.is_none() && self.was_stalled_before(digest) {
                 interval = interval.without_figures();
             }
@@ -234,7 +235,7 @@ impl RankView {
         self.take_device(digest.device.as_ref());
     }
 
-    /// A reading is repeated until there is a newer one: only its age has grown.
+    /// A reading is repeated until there is a newer one, with only its age increased.
     fn take_device(&mut self, reading: Option<&DeviceReading>) {
         let Some(reading) = reading else { return self.devices.clear() };
         match self.devices.back_mut() {
@@ -271,7 +272,7 @@ impl RankView {
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins, transfers: &mut Transfers) {
         let part = part(digest);
-        // Collectives reported now were launched before, at the rate of then.
+        // Collectives reported now were launched earlier, at the rate of that time.
         push_bounded(&mut self.collective_rates, digest.collective_rate, WINDOW);
         let rate = self.collective_rates.iter().max().copied().unwrap_or_default();
         for sample in &digest.samples {
@@ -300,7 +301,8 @@ impl RankView {
                 continue;
             }
             push_bounded(&mut self.samples, taken, SAMPLES);
-            // The stages of a pipeline end one after the other: lateness there is the stage's.
+            // The stages of a pipeline end one after the other, so arrival skew between stages belongs to the
+            // stage, not to a rank.
             if part.is_none_or(|part| part == taken.communicator) {
                 self.arrival_skew.note(taken);
             }
@@ -308,20 +310,20 @@ impl RankView {
         self.arrival_skew.judge(joins, digest.heard, digest.step);
     }
 
-    /// A rank that was alive at the last report, and is not at `now`, ended then. One that was never alive
+    /// A rank that was alive at the last report but is not at `now` ended at `now`. One that was never alive
     /// may have ended long ago.
     fn live(&mut self, life: Life, now: Moment) {
         let is_over = |life| matches!(life, Life::Ended | Life::Died);
         match is_over(life) {
             true if self.latest.is_some() && !is_over(self.life) => self.gone = Some(now),
             true => {}
-            // It counted as dead, but reports again.
+            // The rank counted as dead, but reports again.
             false => (self.gone, self.exit) = (None, None),
         }
         self.life = life;
     }
 
-    /// Its wait for the CPU. It explains other findings, and is only read then.
+    /// Its wait for the CPU, which is read only to explain other findings.
     pub(super) fn take_cpu(&mut self, cpu: &RankCpu, at: Moment) -> bool {
         if self.pid == cpu.pid {
             self.cpu_waits.take(cpu, at);
@@ -329,7 +331,7 @@ impl RankView {
         false
     }
 
-    /// What its host did: no finding depends on it.
+    /// How its threads spent their time; no finding depends on it.
     pub(super) fn take_times(&mut self, times: &RankTimes, at: Moment) -> bool {
         let is_newer = self.times.as_ref().is_none_or(|known| known.0 < at);
         if self.pid == times.pid && is_newer {
@@ -338,7 +340,7 @@ impl RankView {
         false
     }
 
-    /// What it, its GPU and its host moved: no finding depends on it.
+    /// What it, its GPU and its host moved; no finding depends on it.
     pub(super) fn take_load(&mut self, load: &HostLoad, rank: &RankLoad, at: Moment) -> bool {
         if self.pid == rank.pid && self.load.as_ref().is_none_or(|known| known.at < at) {
             let (interval, host) = (load.interval, load.host);
@@ -347,7 +349,7 @@ impl RankView {
         false
     }
 
-    /// It worked on its CPU. It only matters if others wait for it.
+    /// The rank worked on its CPU, which matters only if others wait for it.
     pub(super) fn take_work(&mut self, pid: Pid, at: Moment) -> bool {
         if self.pid == pid {
             self.busy_at = self.busy_at.max(at);
@@ -383,7 +385,7 @@ impl RankView {
     }
 }
 
-/// Whether a repeated digest has more than before: the data may have come by two paths.
+/// Whether a repeated digest has more data than before, because it may have arrived by two paths.
 fn has_more(before: &RankDigest, again: &RankDigest) -> bool {
     let said = |digest: &RankDigest| {
         let RankDigest { life, enabled, step, gemm_flops, launches, world_size, .. } = *digest;
@@ -392,7 +394,7 @@ fn has_more(before: &RankDigest, again: &RankDigest) -> bool {
     said(before) != said(again) || before.communicators != again.communicators
 }
 
-/// The largest communicator that is not of all; `None` if no rank sends.
+/// The largest communicator that does not include all ranks; `None` if the rank sends nothing.
 fn part(digest: &RankDigest) -> Option<CommunicatorId> {
     let some =
         digest.communicators.iter().filter(|state| state.entered > 0 && state.size < digest.world_size);
@@ -404,7 +406,7 @@ pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
     if queue.len() == most {
         queue.pop_front();
     } else if queue.len() == queue.capacity() {
-        // It grows as vectors do, but never beyond its limit, which matters with thousands of ranks.
+        // The queue grows as vectors do, but never beyond its limit, which matters with thousands of ranks.
         queue.reserve_exact(queue.len().max(4).min(most - queue.len()));
     }
     queue.push_back(value);

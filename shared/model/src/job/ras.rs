@@ -1,4 +1,4 @@
-//! What NCCL's RAS service last said of the job.
+//! The last answer of NCCL's RAS service about the job.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use xpu_wire::{frame::RasReport, id::Pid};
 use super::Job;
 
 impl Job {
-    /// The newest stays; a question without an answer does not displace an answer.
+    /// Keeps the newest report. A report without an answer does not replace one with an answer.
     pub(super) fn keep_ras(&mut self, report: &RasReport) {
         let displaces = self.ras.as_deref().is_none_or(|known| {
             (report.is_answered() || !known.is_answered()) && known.asked_at <= report.asked_at
@@ -18,7 +18,7 @@ impl Job {
         }
     }
 
-    /// `None` if it was about processes that are no longer the job's.
+    /// `None` if it was about processes that no longer belong to the job.
     pub fn ras(&self) -> Option<&RasReport> {
         let report = self.ras.as_deref()?;
         let of_ranks = report.communicators.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.pid);

@@ -7,21 +7,21 @@ use xpu_wire::{frame::RankRecord, id::Rank};
 use super::Job;
 use crate::divergence::{self, Divergence};
 
-/// A rank without calls for this long has not reached what others have called.
+/// A rank that has made no call for this long has not reached the later calls of others.
 const STALLED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
 pub(super) struct Records {
     of: BTreeMap<Rank, RankRecord>,
     revision: u64,
-    /// Their common result, once computed: for a running job, and for a hung one.
+    /// The divergence of all records, once computed: for a running job, and for a hung one.
     divergence: [OnceLock<Option<Divergence>>; 2],
 }
 
 impl Job {
     pub(super) fn keep_record(&mut self, record: &RankRecord) {
         let fresh = self.records.of.get(&record.rank).is_none_or(|known| {
-            // A record for a request for fewer calls, of the same moment, has less.
+            // A record of the same moment from a request for fewer calls has less data.
             known.pid != record.pid
                 || known.read_at < record.read_at
                 || known.calls.len() < record.calls.len()
@@ -34,12 +34,12 @@ impl Job {
         }
     }
 
-    /// Each rank's last one, if it is of the present process.
+    /// Each rank's last record, if it belongs to the present process.
     pub fn records(&self) -> impl Iterator<Item = &RankRecord> {
         self.records.of.values().filter(|record| self.is_of_present(record))
     }
 
-    /// Counts up with each one.
+    /// Counts up with each record.
     pub fn records_revision(&self) -> u64 {
         self.records.revision
     }
@@ -65,7 +65,7 @@ impl Job {
 
     /// The first divergence between the ranks' calls, by the received records.
     pub fn divergence(&self) -> Option<&Divergence> {
-        // A rank that continues just now has made calls since it was last heard.
+        // A rank that is just continuing has made calls since it was last heard.
         let quiet = self.records().all(|record| record.quiet_for() >= STALLED);
         let is_stuck =
             quiet && self.ranks().all(|(rank, view)| !view.is_alive() || self.has_fresh_record(rank));

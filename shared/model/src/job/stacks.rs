@@ -26,13 +26,13 @@ impl Job {
         }
     }
 
-    /// Each rank's last ones, if they are of the present process.
+    /// Each rank's last stacks, if they belong to the present process.
     pub fn stacks(&self) -> impl Iterator<Item = &RankStacks> {
         let known = |stacks: &&RankStacks| self.rank(stacks.rank).is_some_and(|v| v.pid() == stacks.pid);
         self.stacks.of.values().filter(known)
     }
 
-    /// Counts up whenever stacks arrive: a tree made of them is valid until then.
+    /// Counts up whenever stacks arrive; a tree made of them is valid until then.
     pub fn stacks_revision(&self) -> u64 {
         self.stacks.revision
     }
@@ -49,8 +49,9 @@ impl Job {
         self.stacks().map(|stacks| stacks.read_at).min()
     }
 
-    /// Ranks without stacks with native frames since they last moved, and since another rank's process ended:
-    /// a second fault in a hang changes what the others wait for. A rank that ended in an orderly way has none.
+    /// Ranks whose last stacks with native frames are missing, or older than their last movement or the end
+    /// of another rank's process: a second fault in a hang changes what the others wait for. Ranks that ended
+    /// in an orderly way are left out.
     pub fn without_stacks(&self) -> impl Iterator<Item = Rank> {
         let common = |view: &RankView, moment| self.common(view.host(), moment);
         let gone = self.ranks().filter_map(|(_, view)| Some(common(view, view.gone()?))).max();
@@ -113,7 +114,7 @@ mod tests {
         assert_eq!((tree.ranks.to_string(), tree.roots[0].here.to_string()), ("0-2".into(), "0-1".into()));
     }
 
-    /// The second fault of a hang: no other rank has moved.
+    /// The second fault of a hang; no other rank has moved.
     #[test]
     fn stacks_from_before_a_rank_was_gone_are_missing_of_those_that_are_there() {
         let mut jobs = jobs();
@@ -136,7 +137,7 @@ mod tests {
         assert!(missing(&jobs).is_empty());
     }
 
-    /// As if a viewer had asked before the job was known to hang.
+    /// A viewer requested stacks before the job was known to hang.
     #[test]
     fn stacks_without_native_frames_do_not_stand_for_those_with() {
         let mut jobs = jobs();

@@ -1,9 +1,9 @@
-//! What a rank costs the others by being last: estimated from the timed collectives.
+//! The cost of a rank that enters collectives last, estimated from the timed collectives.
 //!
-//! A collective's selection for timing depends only on a hash of its number, so its probability is known, and
-//! each timed one stands for as many as its probability implies; if ranks changed their rates meanwhile, for
-//! the actual number. The sum over them is unbiased, and its variance is that of a sample of independent
-//! draws (Horvitz and Thompson): `sum(gap / p)`, `sum(gap^2 * (1 - p) / p^2)`.
+//! Only a hash of its number decides whether a collective is timed, so the probability is known: one timed
+//! collective in N represents N of them, or the actual number if ranks changed their rates meanwhile. The sum
+//! is unbiased, and its variance is that of a sample of independent draws (Horvitz and Thompson): `sum(gap /
+//! p)`, `sum(gap^2 * (1 - p) / p^2)`.
 
 mod average;
 mod losses;
@@ -20,50 +20,51 @@ use xpu_wire::{
 
 use super::rank::push_bounded;
 
-/// Digests of an estimate: half of the time within which a slow rank is to be named.
+/// Number of digests of an estimate: half of the time within which a slow rank must be named.
 const DIGESTS: usize = 15;
 
-/// Digests with matched collectives that it needs, so that a single one is no more than a fifth. With steps of many
-/// seconds it looks back further for them, over this many digests at most: five steps of 24 s.
+/// Number of digests with matched collectives that an estimate needs, so that a single one is at most a
+/// fifth. With steps of many seconds it looks back further, over at most this many digests: five steps of 24
+/// s.
 const LEAST: usize = 5;
 const MOST: usize = 120;
 
 /// Steps that compile and warm up: their loss does not recur.
 pub(super) const FIRST: u64 = 10;
 
-/// This many collectives of a digest reveal their sampling rate: that all lie in the lower half of the hash
-/// by chance happens once in 2^8.
+/// This many collectives of a digest reveal their sampling rate: the chance that all of them lie in the lower
+/// half of the hash is one in 2^8.
 const REVEALING: u32 = 8;
 
 /// Shares of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StragglerDelay {
-    /// The others' wait for this rank alone, and its standard error.
+    /// How long the others wait for this rank alone, and the standard error.
     pub cost: f64,
     pub error: f64,
-    /// If it comes in few digests, the same over the time since it began, two minutes at most: of pauses every five
-    /// seconds three or four are in the last 15.
+    /// If few digests have a loss, the same over the time since the loss began, at most two minutes: with a
+    /// pause every five seconds, only three or four are in the last 15 digests.
     pub average: Option<f64>,
-    /// The same without the digest of the largest loss: a single event leaves nothing.
+    /// The same without the digest of the largest loss, so that nothing is left of a single event.
     pub steady: f64,
-    /// When it began, a day ago at most.
+    /// When it began, at most a day ago.
     pub since: Moment,
     /// Its own wait for others.
     pub waited: f64,
-    /// Step time meanwhile; `None` if unknown.
+    /// Step time in the same period; `None` if unknown.
     pub step: Option<Nanoseconds>,
-    /// Collectives timed and matched, and those it was last into.
+    /// Number of timed and matched collectives, and of those it entered last.
     pub joined: u32,
     pub last: u32,
-    /// Relative standard error of the sum of its lateness after the first rank.
+    /// Relative standard error of the sum of its arrival skew.
     pub late_error: f64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// Each with matched collectives, but the last.
+    /// Digests with matched collectives; only the last may have none.
     digests: VecDeque<Tally>,
-    /// Before the first of them, and its step then.
+    /// The moment before the first digest, and the rank's step then.
     from: Moment,
     from_step: Option<Step>,
     former: Losses,
@@ -71,25 +72,25 @@ pub(super) struct Window {
     retired: VecDeque<Segment>,
 }
 
-/// The matched collectives of one digest, which followed some without.
+/// The matched collectives of one digest, and of the preceding digests without any.
 #[derive(Debug, Default)]
 struct Tally {
-    /// With those before it.
+    /// Number of digests, including the preceding ones without matched collectives.
     digests: usize,
     at: Moment,
     step: Option<Step>,
     communicators: Vec<Counts>,
 }
 
-/// Those of one communicator. Nanoseconds.
+/// The matched collectives of one communicator. Times in nanoseconds.
 #[derive(Debug)]
 struct Counts {
     id: CommunicatorId,
     joined: u32,
     last: u32,
-    /// At least one in 2^k was timed, by the hashes of those that were.
+    /// At least one in 2^k was timed, according to the hashes of the timed ones.
     rate: u32,
-    /// At most one in 2^k, by their ranks' reports.
+    /// At most one in 2^k was timed, according to the ranks' reports.
     coarsest: u32,
     /// Numbers of the first and the last of them.
     first: Sequence,
@@ -108,11 +109,11 @@ pub(super) struct Entry {
     pub(super) sequence: Sequence,
     /// The coarsest rate at which its ranks were timed.
     pub(super) coarsest: Rate,
-    /// The least that the others waited for it, if it was the last.
+    /// The shortest wait of the others for it, if it was the last.
     pub(super) gap: Nanoseconds,
     /// Its wait for the last rank.
     pub(super) waited: Nanoseconds,
-    /// Its lateness after the first rank.
+    /// Its arrival skew: the time after the first rank.
     pub(super) late: Nanoseconds,
 }
 
@@ -127,7 +128,7 @@ impl Window {
             (self.from, self.from_step) = (at, step);
         }
         if let Some(last) = self.digests.back_mut().filter(|last| last.communicators.is_empty()) {
-            // The first only begins it.
+            // The first digest only sets the begin.
             let before = if last.at == self.from { 0 } else { last.digests };
             (last.digests, last.at, last.step) = (before + 1, at, step);
         } else {
@@ -149,7 +150,7 @@ impl Window {
         self.digests.iter().filter(|tally| !tally.communicators.is_empty()).count()
     }
 
-    /// The oldest digest counts towards a segment from now on.
+    /// Moves the oldest digest into a segment.
     fn retire(&mut self) {
         let Some(gone) = self.digests.front() else { return };
         let (lost, at, step) = (self.lost(gone), gone.at, gone.step);
@@ -165,7 +166,7 @@ impl Window {
         tally.communicators.iter().map(|counts| counts.gaps * self.weight(counts)).sum()
     }
 
-    /// Collectives per timed one.
+    /// Number of collectives that each timed one represents.
     fn weight(&self, counts: &Counts) -> f64 {
         if counts.joined >= REVEALING { one_in(counts.rate) } else { self.weight_of_few(counts.id) }
     }
@@ -229,7 +230,7 @@ impl Window {
         Some(StragglerDelay { cost, error, steady, waited, late_error, ..delay })
     }
 
-    /// The same since it began, if it comes in few digests.
+    /// The same since it began, if few digests have a loss.
     fn average(&self, lost: &[f64], share: f64) -> Option<f64> {
         let mut parts = Vec::new();
         let mut begin = 0.0;
@@ -257,7 +258,7 @@ impl Window {
         for counts in self.digests.iter().flat_map(|tally| &tally.communicators).filter(|one| one.id == id) {
             if counts.joined < REVEALING {
                 joined += u64::from(counts.joined);
-                // One digest's may be reported in the next.
+                // Collectives of one digest may be reported in the next.
                 launched += counts
                     .latest
                     .0
@@ -270,7 +271,7 @@ impl Window {
         if finest >= coarsest {
             return one_in(finest);
         }
-        // Some were timed at a finer rate. A group has several numbers, and is timed once: the rate is the
+        // Some were timed at a finer rate. A group has several numbers but is timed once, so the rate is the
         // limit.
         (launched as f64 / joined.max(1) as f64).clamp(1.0, one_in(coarsest))
     }

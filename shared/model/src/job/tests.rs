@@ -46,8 +46,8 @@ fn a_healthy_job_reads_as_it_is() {
     }
 }
 
-/// The victims wait for rank 5: their long durations must not lower the bandwidth shown, and rank 5 is the
-/// late one.
+/// The other ranks wait for rank 5. Their long durations must not lower the bandwidth shown, and rank 5 is
+/// the late one.
 #[test]
 fn waiting_is_not_bandwidth_and_the_last_to_come_is_the_late_one() {
     let mut simulation = Simulation::new(1, 2, 4);
@@ -83,7 +83,7 @@ fn frames_of_a_host_that_never_spoke_leave_its_ranks_unknown() {
     assert_eq!(status.exit_code(), ExitCode::NoData);
 }
 
-/// A viewer that sees only the victims' half of a communicator sees their waiting, and no transfer.
+/// A viewer that sees only the waiting half of a communicator sees waiting, and no transfer.
 #[test]
 fn half_a_communicator_gives_no_bandwidth_and_says_so() {
     let mut simulation = Simulation::new(1, 2, 4);
@@ -188,12 +188,12 @@ fn the_median_of_an_even_number_is_between() {
     assert_eq!(median(vec![]), None);
 }
 
-/// A viewer opened in the night, on a job that has hung for hours, must not wait for the finding.
+/// A viewer that connects to a job that has hung for hours must not have to wait for the finding.
 #[test]
 fn who_comes_late_knows_since_when_a_rank_stands() {
     let simulation = Simulation::new(3, 1, 2);
     let moved = Moment(simulation.snapshots(60)[0].now.0 - 40_000_000_000);
-    // Digests come by another socket than snapshots, and may be first.
+    // Digests arrive by another socket than snapshots, and may arrive first.
     for digests in [vec![], simulation.digests(60)] {
         let mut jobs = Jobs::default();
         let is_first = digests.is_empty();
@@ -215,8 +215,8 @@ fn who_comes_late_knows_since_when_a_rank_stands() {
     }
 }
 
-/// One step a second until its collector was asked, ten from then on: half a minute is 17 seconds of one and
-/// 13 of the other.
+/// One step a second until its collector was asked, ten a second from then on: half a minute has 17 seconds
+/// of the first and 13 of the second.
 #[test]
 fn who_comes_late_means_the_same_half_minute() {
     let simulation = Simulation::new(3, 1, 1);
@@ -245,7 +245,7 @@ fn who_comes_late_means_the_same_half_minute() {
     assert_eq!(view.step_time(), Some(Nanoseconds(30_000_000_000 / (17 + 130))));
 }
 
-/// A digest may repeat the last sum while the ledger went on: its steps are the next sample.
+/// A digest may repeat the last sum although the ledger has advanced. Its steps belong to the next sample.
 #[test]
 fn steps_counted_between_two_summaries_are_not_lost() {
     let simulation = Simulation::new(3, 1, 1);
@@ -347,7 +347,7 @@ proptest! {
     }
 }
 
-/// Two stages of a pipeline: rank 0 sends, and rank 1 is late to receive by turns.
+/// Two stages of a pipeline: rank 0 sends, and rank 1 receives late every other time.
 #[test]
 fn a_message_has_the_bandwidth_of_the_end_that_came_last() {
     let simulation = Simulation::new(3, 1, 2);

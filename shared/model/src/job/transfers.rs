@@ -1,4 +1,4 @@
-//! Transfer rates of each communicator over minutes: the input of slow links.
+//! Transfer rates of each communicator over minutes, from which slow links are found.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use xpu_wire::{
 
 use super::{Join, Sample, median, rank::push_bounded};
 
-/// One window, and the number kept: two minutes.
+/// Length of one window; and the number of windows kept: two minutes.
 const WINDOW: u64 = 2_000_000_000;
 const REMEMBERED: usize = 60;
 
@@ -22,7 +22,7 @@ const RATES: usize = 32;
 /// Communicators and sizes kept.
 const TRACKS: usize = 16_384;
 
-/// Smaller messages wait longer than they transfer.
+/// Smaller messages spend more time waiting than transferring.
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// Comparable collectives of one communicator: the same operation of about the same bytes.
@@ -59,17 +59,17 @@ impl Track {
         }
     }
 
-    /// The median of each window of two seconds with timed ones, newest first.
+    /// The median of each window of two seconds with timed collectives, newest first.
     pub fn windows(&self) -> impl ExactSizeIterator<Item = f64> {
         self.closed.iter().rev().copied()
     }
 }
 
-/// Of all communicators of a job.
+/// The rates of all communicators of a job.
 #[derive(Debug, Default)]
 pub struct Transfers {
     tracks: BTreeMap<(CommunicatorId, Traffic), Track>,
-    /// Those of messages between two ranks.
+    /// The routes of messages between two ranks.
     routes: BTreeMap<CommunicatorId, Route>,
 }
 
@@ -77,7 +77,7 @@ pub struct Transfers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     pub communicator: CommunicatorId,
-    /// By their numbers in the communicator.
+    /// The two ranks, by their numbers in the communicator.
     pub from: u32,
     pub to: u32,
 }
@@ -88,7 +88,7 @@ impl Route {
         Self { communicator: state.id, from, to }
     }
 
-    /// What stands for the two ranks where communicators do.
+    /// An id for the two ranks, used in the place of a communicator's id.
     pub(super) fn participants(&self) -> CommunicatorId {
         let ends = u64::from(self.from) << 32 | u64::from(self.to);
         CommunicatorId(sampling::priority(self.communicator.0 ^ sampling::priority(!ends)))
@@ -103,7 +103,7 @@ impl Transfers {
         }
         let (_, size) = join.seen();
         let magnitude = ((sample.bus_bytes as f64).log2() * 2.0).round() as u8;
-        // Either end may be the last to report.
+        // Either end may report last.
         let operation = if route.is_some() { Operation::SendRecv } else { sample.operation };
         let key = (sample.participants, Traffic { operation, magnitude, size });
         if self.tracks.len() < TRACKS || self.tracks.contains_key(&key) {
@@ -115,7 +115,7 @@ impl Transfers {
         }
     }
 
-    /// The two ranks that such an id stands for; `None` for a communicator.
+    /// The two ranks that such an id represents; `None` for a communicator.
     pub fn route(&self, participants: CommunicatorId) -> Option<&Route> {
         self.routes.get(&participants)
     }

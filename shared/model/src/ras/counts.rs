@@ -1,4 +1,5 @@
-//! How many collectives the ranks of one communicator have launched, by both.
+//! The number of collectives that the ranks of one communicator have launched, according to RAS and to
+//! xpu-top.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +14,13 @@ use super::{
 };
 use crate::figure;
 
-/// Values of a count that are named one by one.
+/// Number of values of a count that are named one by one.
 const VALUES: usize = 4;
 
 /// Counts of members.
 type Counts = BTreeMap<u32, u64>;
 
-/// Also whether xpu-top's own counts were compared: without them, no word of RAS is confirmed.
+/// Also returns whether xpu-top's own counts were compared: without them, no statement of RAS is confirmed.
 pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, is_stuck: bool) -> (Vec<Statement>, bool) {
     let members: Vec<u32> = one.ranks.iter().map(|rank| rank.member).collect();
     let mut statements = Vec::new();
@@ -58,7 +59,7 @@ pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, is_stuck: boo
     (statements, compared)
 }
 
-/// One statement for all communicators, where none deviates.
+/// One statement for all communicators, if none deviates.
 pub(super) fn alike(report: &RasReport, are_compared: bool) -> Option<Statement> {
     let communicators = report.communicators.iter().filter(|one| one.ranks.len() > 1).count();
     let ras = match communicators {
@@ -77,7 +78,8 @@ fn counts(one: &RasCommunicator, count: impl Fn(&RasCounts) -> u64) -> Counts {
     one.ranks.iter().map(|rank| (rank.member, count(&rank.launched))).collect()
 }
 
-/// The value that most have, the largest of several; and whether it is the only one.
+/// The value that most members have (if there are several, the largest), and whether it is the only such
+/// value.
 fn usual(counts: &Counts) -> Option<(u64, bool)> {
     let mut times: BTreeMap<u64, usize> = BTreeMap::new();
     for &count in counts.values() {
@@ -152,11 +154,11 @@ fn apart(own: Option<&Own>, deviations: &BTreeMap<u32, i64>) -> String {
     if parts.is_empty() { "all ranks have the same number".to_owned() } else { parts.join(", ") }
 }
 
-/// Where records are missing, the ledgers still count: all operations together. Returns whether the two can be
-/// compared.
+/// If records are missing, the ledgers still count all operations together. Returns whether the two counts
+/// can be compared.
 fn judge_sums(statements: &mut Vec<Statement>, theirs: &Counts, ours: &Counts, own: &Own) -> bool {
-    // Collectives that only the ledgers have may be of the kinds that RAS leaves out. Only those that they
-    // lack contradict it.
+    // Collectives that only the ledgers have may be of the kinds that RAS leaves out. Only collectives that
+    // the ledgers lack contradict RAS.
     let lack = theirs.iter().any(|(member, count)| ours.get(member).is_none_or(|counted| counted < count));
     let (theirs, ours) = (deviations(theirs), deviations(ours));
     let agrees = if theirs == ours { Some(true) } else { lack.then_some(false) };
@@ -181,7 +183,7 @@ fn judge_sums(statements: &mut Vec<Statement>, theirs: &Counts, ours: &Counts, o
     agrees.is_some()
 }
 
-/// Collectives that one of the two does not count, on all ranks alike: no contradiction.
+/// Collectives that one of the two does not count, equally on all ranks; this is no contradiction.
 fn left_out(theirs: &Counts, ours: &Counts, one: &RasCommunicator, own: &Own) -> Option<Statement> {
     let apart = |member: &u32| ours.get(member)?.checked_sub(*theirs.get(member)?).filter(|&more| more > 0);
     let apart: Vec<_> = theirs.keys().map(apart).collect::<Option<_>>()?;

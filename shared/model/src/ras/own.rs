@@ -30,7 +30,7 @@ pub(super) struct Member {
 /// The recorded launches of one member.
 #[derive(Debug)]
 struct Calls {
-    /// From this number on, none is missing.
+    /// From this number on, no call is missing.
     from: u64,
     launched: Vec<(u64, Operation)>,
 }
@@ -75,8 +75,9 @@ fn calls(record: &RankRecord, id: CommunicatorId, member: u32) -> Option<Calls> 
 }
 
 impl Own {
-    /// How many of an operation these members have launched, from a number on that all their records have.
-    /// This shows how far they are apart, not the totals. `None` if one has no record.
+    /// The number of collectives of one operation that these members have launched, counted from a number
+    /// that all their records have. This shows the differences between members, not the totals. `None` if a
+    /// member has no record.
     pub(super) fn launched(&self, members: &[u32], operation: Operation) -> Option<BTreeMap<u32, u64>> {
         let calls = |member: &u32| Some((*member, self.members.get(member)?.calls.as_ref()?));
         let all: Vec<_> = members.iter().map(calls).collect::<Option<_>>()?;
@@ -87,7 +88,7 @@ impl Own {
         Some(all.into_iter().map(|(member, calls)| (member, count(calls))).collect())
     }
 
-    /// All collectives of these members. `None` if one is not watched.
+    /// All collectives of these members. `None` if a member is not watched.
     pub(super) fn enqueued(&self, members: &[u32]) -> Option<BTreeMap<u32, u64>> {
         members.iter().map(|member| Some((*member, self.members.get(member)?.enqueued))).collect()
     }
@@ -101,7 +102,7 @@ impl Own {
     }
 }
 
-/// `rank 3`, `ranks 0-3`; where the job's ranks are unknown, `member 3`.
+/// `rank 3`, `ranks 0-3`; `member 3` if the job's ranks are unknown.
 pub(super) fn who(own: Option<&Own>, members: &[u32]) -> String {
     let ranks = own.map(|own| own.ranks(members)).unwrap_or_default();
     if ranks.len() == members.len() {

@@ -1,4 +1,4 @@
-//! Ranks that RAS misses, NCCL's errors, and communicators that some ranks end.
+//! Ranks that are missing in RAS, NCCL's errors, and communicators that some ranks destroy.
 
 use xpu_wire::{
     frame::{RasCommunicator, RasMissing, RasRank},
@@ -45,7 +45,7 @@ pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, job: &Job) ->
         (&|rank: &RasRank| ended(rank) && !rank.aborted, "finalized or destroyed"),
     ] {
         let members = those(is);
-        // All of them in the same way: the communicator ends as it should.
+        // If all ranks are in the same state, the communicator ends normally.
         if members.len() < one.ranks.len() || said == "aborted" {
             all.extend(state(About::Ending, members, said.to_owned()));
         }
@@ -71,8 +71,8 @@ fn missing(one: &RasCommunicator, own: Option<&Own>, job: &Job) -> Vec<Statement
             all.push(Statement {
                 ranks,
                 xpu_top: xpu_top.map(str::to_owned),
-                // A living process that does not answer may be stopped; this contradicts only that it is
-                // dead.
+                // A living process that does not answer may be stopped. So it contradicts only the statement
+                // that it is dead.
                 agrees: dead.and_then(|dead| (dead || rank.considered_dead).then_some(dead)),
                 ..Statement::of(About::Missing, ras)
             });

@@ -22,7 +22,7 @@ const UNWATCHED: CommunicatorId = CommunicatorId(0x1111_1111_0000_0000);
 
 const RANKS: u32 = 4;
 
-/// What one rank has called, last.
+/// The last calls of one rank.
 type Calls = Vec<(Operation, CallState)>;
 
 struct Scene {
@@ -43,7 +43,7 @@ enum Processes {
 }
 
 impl Scene {
-    /// All have launched 1,042 collectives, of which the last ten are recorded.
+    /// All ranks have launched 1,042 collectives; the last ten are recorded.
     fn new() -> Self {
         let all: Vec<_> = (0..RANKS).map(|rank| (rank, 1042)).collect();
         Self {
@@ -176,7 +176,7 @@ fn both_say_which_rank_has_launched_less() {
 
 #[test]
 fn where_they_differ_each_has_its_word() {
-    // RAS's snapshot is not atomic, and its counts may be wrong, as may ours.
+    // RAS's snapshot is not atomic, and its counts may be wrong, as may those of xpu-top.
     let (verdict, shown) = Scene::new().launched(3, 1041).called(1, Some(9)).reported();
     assert_eq!(verdict, Verdict::Differs);
     assert_eq!(

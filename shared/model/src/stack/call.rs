@@ -2,7 +2,7 @@
 
 use xpu_wire::frame::TaskState;
 
-/// Names of the x86-64 system calls that threads wait in.
+/// Names of the x86-64 system calls in which threads wait.
 const NAMES: [(u32, &str); 25] = [
     (0, "read"),
     (1, "write"),

@@ -1,4 +1,4 @@
-//! The tree as folded lines, one for every stack end: the input of flame graphs.
+//! The tree as folded lines, one for each end of a stack: the input of flame graphs.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::{Node, Tree, Word};
 #[derive(Clone, Debug)]
 pub struct FoldedLine<'a> {
     pub nodes: Vec<&'a Node>,
-    /// Ranks that end here.
+    /// Number of ranks that end here.
     pub ranks: usize,
 }
 
@@ -44,7 +44,7 @@ pub fn folded(tree: &Tree) -> String {
     text
 }
 
-/// Without characters that have a meaning in a folded line.
+/// Replaces characters that have a meaning in a folded line.
 fn plain(word: &Word) -> String {
     let place = match (word.file.as_str(), word.line) {
         ("", _) => String::new(),

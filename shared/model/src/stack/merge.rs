@@ -1,4 +1,4 @@
-//! From stacks of ranks to one tree.
+//! Merges the stacks of ranks into one tree.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,8 @@ impl Growing {
     }
 }
 
-/// The stacks of these ranks as one tree. `all` are the expected ranks; those that answered count anyway.
+/// The stacks of these ranks as one tree. `all` are the expected ranks; others that answered are included
+/// too.
 pub fn merge<'a>(
     all: impl IntoIterator<Item = Rank>,
     stacks: impl IntoIterator<Item = &'a RankStacks>,
@@ -86,7 +87,8 @@ fn words(thread: &ThreadStack) -> Vec<Word> {
         words.push(Word::bare(Class::Torch, format!("in {}", inside.call)));
     }
     words.extend(native.iter().map(Word::frame));
-    // A Python thread's frames show this; the kernel's state would separate ranks that do the same.
+    // The frames of a Python thread show this already, and the kernel's state would separate ranks that do
+    // the same.
     if let Some(task) = thread.task.as_ref().filter(|task| thread.frames.is_empty() || task.letter == 'D') {
         words.push(Word::bare(Class::State, call::words(task)));
     }

@@ -1,4 +1,4 @@
-//! Notes for the tree's reader: what could not be read, and which processes were stopped for it.
+//! Notes for the reader of the tree: what could not be read, and which processes were stopped for reading.
 
 use std::collections::BTreeMap;
 

@@ -58,7 +58,7 @@ impl Ranks {
         format!("{} {}", if self.len() == 1 { "rank" } else { "ranks" }, self.brief(runs))
     }
 
-    /// At most `runs` runs, and then the number of ranks: ten thousand ranks fit on a line.
+    /// At most `runs` runs, followed by the number of ranks, so that ten thousand ranks fit on a line.
     pub fn brief(&self, runs: usize) -> String {
         let all = self.runs();
         let mut text = String::new();

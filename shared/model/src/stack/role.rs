@@ -1,10 +1,10 @@
-//! Equal threads of different ranks: by their names without the numbers.
+//! Matches equal threads of different ranks, by their names without numbers.
 
 use xpu_wire::frame::{StackFrame, ThreadStack};
 
 use super::word::{Class, Word};
 
-/// The root of the threads that processes began with.
+/// The root of the threads with which processes began.
 pub const MAIN_THREAD: &str = "main thread";
 
 /// The order of a root in the tree.

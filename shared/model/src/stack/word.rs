@@ -14,7 +14,7 @@ pub enum Class {
     /// A role, not a frame.
     Role,
     Python,
-    /// Of `PyTorch` or NCCL, or a call into CUDA or NCCL.
+    /// A frame of `PyTorch` or NCCL, or a call into CUDA or NCCL.
     Torch,
     C,
     #[serde(rename = "c++")]
@@ -47,12 +47,13 @@ impl Word {
         Self { class: class(frame), name: function.clone(), file: file.clone(), line: *line }
     }
 
-    /// Also Python code of torch or NCCL's bindings, which has another class.
+    /// Whether it is Python code. This includes Python code of torch or of NCCL's bindings, which has another
+    /// class.
     pub fn is_python(&self) -> bool {
         [".py", ".pyx"].iter().any(|ending| self.file.ends_with(ending))
     }
 
-    /// The distinguishing part of the path: from the package on, or the last two names.
+    /// The part of the path that distinguishes it: from the package on, or the last two names.
     pub fn short_file(&self) -> &str {
         for root in ["/site-packages/", "/dist-packages/"] {
             if let Some(at) = self.file.rfind(root) {

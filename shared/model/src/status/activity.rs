@@ -1,4 +1,4 @@
-//! One rank's activity beside GEMMs and collectives, and the cost of monitoring it: only for ranks with
+//! One rank's activity other than GEMMs and collectives, and the cost of monitoring it; only for ranks with
 //! requested details.
 
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct Activity {
     /// With `XPU_TOP_TRACE_FUNCS_ALWAYS`.
     #[serde(default)]
     pub python: Option<PythonStatus>,
-    /// Parts of the program that it names with `Tracer.span`, since the rank started.
+    /// Spans that the program names with `Tracer.span`, since the rank started.
     #[serde(default)]
     pub spans: Vec<SpanStatus>,
     /// The measured cost of timing one operation, for its thread and for the GPU.
@@ -72,7 +72,8 @@ pub struct MemoryStatus {
     pub frees: u64,
     pub set_bytes: u64,
     pub copies: Vec<CopiesStatus>,
-    /// What grew since the first steps, most first; before them, what holds most.
+    /// Call sites by growth since the first steps, largest first; before those steps, by the memory they
+    /// hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<MemorySiteStatus>,
 }
@@ -98,7 +99,7 @@ pub struct BlockedStatus {
 pub struct PythonStatus {
     pub garbage_collections: u64,
     pub garbage_collection_s: f64,
-    /// Of PyTorch's `DataLoader`.
+    /// Batches of PyTorch's `DataLoader`.
     pub batches: u64,
     pub batch_wait_s: f64,
 }

@@ -43,13 +43,13 @@ pub struct GemmStatus {
     pub k: u64,
     pub batch: u64,
     pub datatype: String,
-    /// Of A and B, in BLAS notation: `TN` is A transposed.
+    /// Transposition of A and B, in BLAS notation: `TN` means that only A is transposed.
     pub transposed: String,
     pub count: u64,
-    /// How many were timed; the rates are theirs.
+    /// Number of timed ones; the rates are computed from these.
     pub timed: u64,
     pub tflops: Option<Tflops>,
-    /// Of the durations since the detail was requested.
+    /// Percentiles of the durations since the detail was requested.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
     #[serde(default)]
@@ -69,17 +69,17 @@ pub struct CollectiveStatus {
     pub bytes: u64,
     pub count: u64,
     pub timed: u64,
-    /// On the transfer alone, over the latest timed ones of this kind.
+    /// Bus bandwidth of the transfer alone, over the latest timed ones of this kind.
     pub bus_gb_s: Option<GigabytesPerSecond>,
-    /// How NCCL carries it out (`RING/LL128 x24`), if that is known and the same for all.
+    /// How NCCL carries out these collectives (`RING/LL128 x24`), if that is known and the same for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// As this rank saw it, waiting for others included.
+    /// Durations as this rank saw them, including waiting for others.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
     #[serde(default)]
     pub us_max: Option<f64>,
-    /// As [`GemmStatus::parts`].
+    /// Same as [`GemmStatus::parts`].
     #[serde(skip)]
     pub parts: Vec<u64>,
 }
@@ -92,7 +92,7 @@ fn parts(durations: &Histogram) -> Vec<u64> {
     ends.map_or_else(Vec::new, |(shortest, longest)| durations.parts(shortest, longest, PARTS))
 }
 
-/// For ranks with requested details, and for those that send none.
+/// Listed for ranks with requested details, and for ranks that send none.
 pub(super) fn communicators(view: &RankView) -> Vec<CommunicatorStatus> {
     let shown = view.summary().is_some() || view.life() != Life::Alive;
     let known = view.latest().filter(|_| shown).into_iter().flat_map(|digest| &digest.communicators);
@@ -155,7 +155,7 @@ fn gemm(total: &GemmTotals) -> GemmStatus {
 
 pub(super) fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -> CollectiveStatus {
     let bus_bytes = view.bus_bytes(total);
-    // One of each in a group is timed as both, and matched as either.
+    // If a group has one of each, it is timed as both, and matched as either.
     let as_either = total.operation == Operation::SendRecv;
     let same = |sample: &Sample| {
         let is_of = sample.operation == total.operation || as_either && !sample.operation.is_collective();

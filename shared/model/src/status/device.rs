@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use xpu_wire::frame::DeviceReading;
 
-/// As last read from NVML; values that it does not report for this GPU are `null`.
+/// The GPU as last read from NVML; values that NVML does not report for this GPU are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// As `nvidia-smi -L` lists it, without `GPU-` or `MIG-`.
+    /// The UUID that `nvidia-smi -L` lists, without `GPU-` or `MIG-`.
     pub uuid: String,
     /// How long ago it was read.
     pub age_s: f64,
-    /// Share of the recent time in which any kernel ran, in percent; one that only waits counts as well.
+    /// Share of the recent time in which any kernel ran, in percent; a kernel that only waits counts as well.
     pub gpu_pct: Option<u8>,
     pub sm_mhz: Option<u32>,
     pub sm_max_mhz: Option<u32>,
@@ -22,13 +22,13 @@ pub struct DeviceStatus {
     pub power_w: Option<f64>,
     pub power_limit_w: Option<f64>,
     pub temperature_c: Option<u32>,
-    /// Of all processes on the GPU.
+    /// Memory used by all processes on the GPU.
     pub memory_used_bytes: Option<u64>,
     pub memory_total_bytes: Option<u64>,
     /// Memory errors since the driver was loaded.
     pub ecc_corrected: Option<u64>,
     pub ecc_uncorrected: Option<u64>,
-    /// Of all its `NVLinks` together, likewise.
+    /// Errors of all its `NVLinks` together since the driver was loaded.
     pub nvlink_errors: Option<u64>,
     /// Errors the driver reported since the collector started.
     pub xids: Option<u32>,
@@ -44,7 +44,7 @@ pub struct XidStatus {
 }
 
 impl DeviceStatus {
-    /// Whether it is not current.
+    /// Whether the reading is not current.
     pub fn is_stale(&self) -> bool {
         self.age_s > DeviceReading::STALE.as_secs_f64()
     }

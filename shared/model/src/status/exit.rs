@@ -12,7 +12,7 @@ use crate::finding::Class;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitStatus {
     pub class: Class,
-    /// By its host's clock, in seconds since the Unix epoch.
+    /// Time by the host's clock, in seconds since the Unix epoch.
     pub at_s: f64,
     /// The code it exited with, or the signal that ended it; neither if unknown.
     pub code: Option<i32>,
@@ -23,11 +23,11 @@ pub struct ExitStatus {
     pub message: Option<String>,
     /// The kernel that an exception of the GPU stopped, of jobs started with `xpu-top run --gpu-core-on-exception`.
     pub kernel: Option<FailedKernel>,
-    /// The GPU memory that CUDA refused, if that is why it ended.
+    /// The GPU memory that CUDA refused, if that is why the rank ended.
     pub gpu_memory: Option<GpuMemory>,
     /// Its end, as a sentence without the rank's name.
     pub text: String,
-    /// Where it was, outermost first.
+    /// The frames where it ended, outermost first.
     pub frames: Vec<StackFrame>,
 }
 
@@ -37,22 +37,23 @@ pub struct GpuMemory {
     pub requested_bytes: u64,
     /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
     pub held_bytes: u64,
-    /// The same after this many steps, the first that are known.
+    /// The number of first steps, and what the process held after them.
     pub first_step: Option<u64>,
     pub held_at_first_step_bytes: Option<u64>,
-    /// Of the GPU by all processes, up to a second before.
+    /// Memory used on the GPU by all processes, read at most a second before.
     pub used_bytes: Option<u64>,
     pub size_bytes: Option<u64>,
-    /// Free on the GPU when it was refused.
+    /// Free memory on the GPU when the allocation was refused.
     #[serde(default)]
     pub free_bytes: Option<u64>,
-    /// By which the GPU's free memory fell in NCCL's calls.
+    /// Decrease of the GPU's free memory during NCCL's calls.
     #[serde(default)]
     pub nccl_bytes: Option<u64>,
-    /// What PyTorch had reserved and did not use, by its message.
+    /// Memory that PyTorch had reserved and did not use, from its message.
     #[serde(default)]
     pub pytorch_unused_bytes: Option<u64>,
-    /// What grew since the first steps, most first; before them, what holds most.
+    /// Call sites by growth since the first steps, largest first; before those steps, by the memory they
+    /// hold.
     #[serde(default)]
     pub sites: Vec<MemorySiteStatus>,
 }

@@ -6,16 +6,16 @@ use crate::job::{RankView, mean};
 
 /// Shares of the last half minute, in percent. The four add up to 100.
 ///
-/// GEMMs and exposed communication are measured by the hook. How long the GPU ran any kernel is read from NVML, for
-/// all processes on it; the difference is kernels that the hook does not time: attention, normalization,
-/// optimizers, copies by kernels, and GEMMs of other libraries than cuBLAS.
+/// GEMMs and exposed communication are measured by the hook. The time in which the GPU ran any kernel is read
+/// from NVML, for all processes on it. The difference is the time of kernels that the hook does not time:
+/// attention, normalization, optimizers, copies by kernels, and GEMMs of other libraries than cuBLAS.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuTime {
     pub gemms_pct: f64,
     pub communication_pct: f64,
     pub other_kernels_pct: f64,
     pub idle_pct: f64,
-    /// Share of the time with any kernel that is GEMMs or exposed communication.
+    /// GEMMs and exposed communication, as a share of the time with any kernel.
     pub identified_pct: f64,
 }
 
@@ -32,7 +32,7 @@ impl GpuTime {
         let gemms = gemms.clamp(0.0, 1.0);
         let communication = communication.clamp(0.0, 1.0 - gemms);
         let identified = (gemms + communication).min(1.0);
-        // NVML's share is of other moments than the half minute.
+        // NVML's share covers other moments than the half minute.
         let busy = busy.clamp(identified, 1.0);
         (busy > 0.0).then(|| Self {
             gemms_pct: 100.0 * gemms,

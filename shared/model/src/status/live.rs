@@ -10,15 +10,16 @@ use xpu_wire::{
 use super::{RankState, RankStatus};
 use crate::job::RankView;
 
-/// Collectors report once a second, so a rank without reports for this long may do something else by now.
+/// Collectors report once a second, so a rank without reports for this long may be doing something else by
+/// now.
 pub const STALE: Duration = Duration::from_secs(5);
 
-/// Steps for which a rank may make no progress.
+/// Number of step times for which a rank may make no progress.
 const STEPS: u32 = 3;
 
-/// Since when a rank's figures are no longer current, by its host's clock: it hangs, waits for a hung rank,
-/// is silent or gone, or has made no progress for a while. `None` while they are current. `silence`: time
-/// since its last report.
+/// The time from which a rank's figures are no longer current, by its host's clock: it hangs, waits for a
+/// hung rank, is silent or gone, or has made no progress for a while. `None` while they are current.
+/// `silence`: time since its last report.
 pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Option<Moment> {
     // A rank that has only introduced itself has no figures that could be old.
     view.latest()?;
@@ -29,8 +30,8 @@ pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Opti
 }
 
 impl RankStatus {
-    /// Sets the rank's state by the findings, and the age of its figures. `ago`: time since a moment of its
-    /// host's clock.
+    /// Sets the rank's state, which follows from the findings, and the age of its figures. `ago`: time since
+    /// a moment of its host's clock.
     pub fn place(&mut self, view: &RankView, state: RankState, ago: impl Fn(Moment) -> Duration) {
         self.state = state;
         let since = stale_since(view, state, ago(view.heard()));
@@ -46,7 +47,7 @@ impl RankStatus {
         self.figures_age_s.is_none()
     }
 
-    /// Clears what is not current: its figures, and its GPU's last activity.
+    /// Clears values that are not current: its figures, and its GPU's last activity.
     pub fn forget_stale(&mut self) {
         let is_gone = self.state == RankState::Exited;
         if let Some(device) = self.device.as_mut().filter(|device| is_gone || device.is_stale()) {
@@ -70,7 +71,7 @@ impl RankStatus {
     }
 }
 
-/// A reading's age: a collector that is gone does not update it.
+/// A reading's age, computed here because a collector that is gone does not update it.
 pub fn age_of(reading: &DeviceReading, ago: impl Fn(Moment) -> Duration) -> Duration {
     Duration::from_nanos(reading.age.0).max(ago(reading.read))
 }

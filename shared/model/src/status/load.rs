@@ -1,4 +1,4 @@
-//! What a rank's processes, its GPU and its host move and compute.
+//! Load of a rank's processes, its GPU and its host.
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::{
@@ -8,18 +8,18 @@ use xpu_wire::{
 
 use crate::job::Load;
 
-/// Of the last second. Figures that the kernel or NVML does not report are `null`.
+/// The load of the last second. Figures that the kernel or NVML does not report are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadStatus {
     /// The rank's process and those that it started.
     pub processes: u32,
-    /// CPU time of these over elapsed time: 2.0 is two cores.
+    /// CPU time of these processes over elapsed time: 2.0 is two cores.
     pub cpu_cores: Option<f64>,
-    /// From and to storage.
+    /// Traffic from and to storage.
     pub disk: TrafficStatus,
-    /// Of the whole GPU.
+    /// The load of the whole GPU.
     pub gpu: Option<GpuLoadStatus>,
-    /// All that runs on the host.
+    /// The load of everything that runs on the host.
     pub host: HostLoadStatus,
 }
 
@@ -60,7 +60,7 @@ impl From<Traffic> for TrafficStatus {
 }
 
 impl TrafficStatus {
-    /// Of the two directions, the one that moves more.
+    /// The rate of the direction that moves more.
     pub fn larger(self) -> Option<u64> {
         self.received_bytes_per_s.max(self.sent_bytes_per_s)
     }
@@ -110,7 +110,7 @@ fn percent(share: f64) -> f64 {
     thousandths(share * 100.0)
 }
 
-/// More digits would mean nothing.
+/// Rounds to three decimals: more digits would mean nothing.
 fn thousandths(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
 }

@@ -33,11 +33,11 @@ pub struct MemorySiteStatus {
     /// `train.py:42 keep`; outside of Python `libtorch_cuda.so+0x1a2b3c`. `None` if it is unknown.
     pub place: Option<String>,
     pub held_bytes: u64,
-    /// More than after the first steps; `None` before them.
+    /// Growth since the first steps; `None` before them.
     pub grown_bytes: Option<u64>,
     /// Allocations since the rank started.
     pub allocations: u64,
-    /// Steps completed at the first and at the last of them.
+    /// Steps completed at the first and at the last allocation.
     pub first_step: u64,
     pub last_step: u64,
 }

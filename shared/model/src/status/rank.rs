@@ -33,7 +33,7 @@ pub struct RankStatus {
     /// When it was completed, in seconds since 1970 by the clock of the rank's host.
     #[serde(default)]
     pub step_at: Option<f64>,
-    /// Elapsed time over steps, and of single steps median and 99th percentile: all of the last half minute.
+    /// Time per step, and the median and 99th percentile of single steps, over the last half minute.
     #[serde(default)]
     pub step_ms_mean: Option<f64>,
     /// Number of steps in the mean, up to `step`.
@@ -48,7 +48,7 @@ pub struct RankStatus {
     pub tokens_per_s: Option<f64>,
     pub samples_per_s: Option<f64>,
     pub loss: Option<f64>,
-    /// Its last loss is infinite, or not a number.
+    /// Whether its last loss is infinite, or not a number.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loss_not_finite: bool,
     /// Share of the last half minute in which the GEMMs could have been done at the GPU's peak.
@@ -57,19 +57,19 @@ pub struct RankStatus {
     /// Its GEMMs' share of the GPU's peak at its present clock, in percent.
     #[serde(default)]
     pub gemm_peak_pct: Option<f64>,
-    /// Of the transfer alone: waiting for other ranks is excluded.
+    /// Bus bandwidth of the transfer alone; waiting for other ranks is excluded.
     pub bus_gb_s: Option<GigabytesPerSecond>,
     pub lateness_ms_p50: Option<f64>,
     pub state: RankState,
-    /// Seconds since its figures were current; absent while they are. Then they are `null`, unless all ranks
-    /// have ended: those are the last ones.
+    /// Seconds since its figures were current; absent while they are. Figures that are not current are
+    /// `null`, unless all ranks have ended: then the last figures are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures_age_s: Option<f64>,
     /// Whether its hook observes; switched with `xpu-top ctl --hook`.
     pub enabled: bool,
     /// Device memory allocated and not freed; `None` while no allocation was seen.
     pub memory_held_bytes: Option<u64>,
-    /// By which the GPU's free memory fell in NCCL's calls; `None` if it is unknown.
+    /// Decrease of the GPU's free memory during NCCL's calls; `None` if it is unknown.
     #[serde(default)]
     pub memory_nccl_bytes: Option<u64>,
     /// Steady growth of what it holds; absent if there is none.
@@ -99,7 +99,8 @@ pub struct RankStatus {
     /// The present sampling rate: one in this many.
     pub gemm_timed_one_in: Option<u64>,
     pub collective_timed_one_in: Option<u64>,
-    /// How its NCCL calls are seen; only for ranks with requested details, and absent while none was.
+    /// How the hook sees its NCCL calls; only for ranks with requested details, and absent while it has seen
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nccl_calls: Option<NcclCalls>,
     /// Only for ranks with requested details.
@@ -108,10 +109,11 @@ pub struct RankStatus {
     /// By shape, most time first; only for ranks with requested details.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gemms: Vec<GemmStatus>,
-    /// By communicator, operation and size; likewise.
+    /// By communicator, operation and size; only for ranks with requested details.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveStatus>,
-    /// The ledger page's state of each communicator; likewise, and for ranks that are silent or gone.
+    /// The ledger page's state of each communicator; only for ranks that are silent, gone, or have requested
+    /// details.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub communicators: Vec<CommunicatorStatus>,
     /// Threads inside a call that can block.
@@ -122,7 +124,7 @@ pub struct RankStatus {
     pub exit: Option<ExitStatus>,
 }
 
-/// One rank's line, without figures that are not current; for an ended job they are the last ones.
+/// One rank's line, without figures that are not current; for an ended job, with the last figures.
 pub fn rank_status(job: &Job, rank: Rank, findings: &[Finding], now: Moment) -> RankStatus {
     let view = job.rank(rank).expect("the caller took the rank from this job");
     let mut status = rank_line(job, rank, view);
@@ -198,7 +200,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     }
 }
 
-/// If the driver does not report the clock, of the data sheet's peak.
+/// If the driver does not report the clock, the share of the data sheet's peak.
 fn share_of_peak(view: &RankView, device: Option<&DeviceStatus>) -> Option<f64> {
     let share = view.gemm_rate()?.0 / view.gemm_peak()?.0;
     let current = device.filter(|device| !device.is_stale());

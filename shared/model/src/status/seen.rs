@@ -1,4 +1,4 @@
-//! How a rank's NCCL calls are seen, and what share of them.
+//! How the hook sees a rank's NCCL calls, and which share of them it counts.
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::frame::{Launches, NcclReport};
@@ -7,9 +7,9 @@ use xpu_wire::frame::{Launches, NcclReport};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NcclCalls {
     pub counted: u64,
-    /// Of these, those by a function whose address the program looked up (`dlsym`).
+    /// Those of them that were made by a function whose address the program looked up (`dlsym`).
     pub dlsym: u64,
-    /// And those that only NCCL's profiler plugin interface showed. All others passed an interposed function.
+    /// Those that only NCCL's profiler plugin interface showed. All others passed an interposed function.
     pub plugin: u64,
     /// Calls on communicators that are not known, or of a second copy of NCCL.
     pub uncounted: u64,
@@ -23,7 +23,7 @@ impl NcclCalls {
         let NcclReport { by_address, by_plugin, uncounted, .. } = *report;
         let counted = launches.collectives.saturating_add(launches.point_to_point);
         let seen = counted.saturating_add(uncounted);
-        // Calls that failed are seen, but do not count.
+        // Calls that failed are seen, but not counted.
         let plugin = by_plugin.min(counted);
         let dlsym = by_address.min(counted - plugin);
         let counted_pct = 100.0 * counted as f64 / seen as f64;

@@ -1,6 +1,6 @@
 //! Sentences that the screen and the commands share.
 
-/// Hooks that are off, in a sentence.
+/// A sentence about hooks that are off.
 pub fn switched_off(hooks: usize) -> String {
     let are = if hooks == 1 { "hook is" } else { "hooks are" };
     format!(
@@ -8,7 +8,7 @@ pub fn switched_off(hooks: usize) -> String {
     )
 }
 
-/// A second job of the same name, in a sentence.
+/// A sentence about a second job of the same name.
 pub fn claims(processes: u32, job: &str) -> String {
     let (who, claim) = if processes == 1 { ("process", "claims") } else { ("processes", "claim") };
     format!(

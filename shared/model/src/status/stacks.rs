@@ -1,4 +1,4 @@
-//! Positions of all ranks.
+//! Where all ranks are, by their stacks.
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::unit::Moment;
@@ -15,7 +15,7 @@ pub struct StackStatus {
     pub tree: Tree,
     /// The same, one line for each leaf: `function@path@here|missing;... ranks`.
     pub folded: String,
-    /// What could not be read and why, and which processes were stopped for it.
+    /// What could not be read and why, and which processes were stopped for reading.
     pub notes: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Where sockets, locks and logs of a user are on this host. All commands of the user find the same place
-//! without communication.
+//! The directory of a user's sockets, locks and logs on this host. All commands of the user find it without
+//! communication.
 
 use std::{
     env,
@@ -34,7 +34,7 @@ pub struct Located {
 }
 
 impl Located {
-    /// Why it is not the usual directory, if it is not.
+    /// Why another directory than the usual one is used; `None` if the usual one is.
     pub fn why(&self) -> Option<String> {
         let why = |refusal: &RuntimeDirError| match refusal {
             RuntimeDirError::NotOurs { path, why } => format!("{} is not used: {why}", path.display()),
@@ -54,7 +54,7 @@ impl RuntimeDir {
         Places::of_this_process().look().dir
     }
 
-    /// The same, created if it is missing; the returned directory belongs to this user alone.
+    /// The directory, created if it is missing. It belongs to this user alone.
     pub fn claim() -> Result<Located, RuntimeDirError> {
         Places::of_this_process().claim()
     }
@@ -63,8 +63,8 @@ impl RuntimeDir {
         Self(path.into())
     }
 
-    /// Creates the directory if it is missing, and refuses one that others can write to: in `/tmp` anybody
-    /// may have created it first.
+    /// Creates the directory if it is missing, and refuses one that others can write to: another user may
+    /// have created it first in `/tmp`.
     pub fn prepare(&self) -> Result<(), RuntimeDirError> {
         match DirBuilder::new().mode(0o700).recursive(true).create(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.unusable(error)),
@@ -72,8 +72,8 @@ impl RuntimeDir {
         }
     }
 
-    /// Whether the directory can be trusted: a real directory of this user or root that nobody else can write
-    /// to. Creates nothing.
+    /// Whether the directory can be trusted: a real directory of this user or root that no other user can
+    /// write to. Creates nothing.
     pub fn check(&self) -> Result<(), RuntimeDirError> {
         self.belongs_to(&[user_id(), 0])
     }
@@ -104,12 +104,12 @@ impl RuntimeDir {
     pub const WITH_KEY: &str = "key\n";
     pub const WITHOUT_KEY: &str = "no key\n";
 
-    /// Held by the collector with this base port as long as it lives.
+    /// The lock file, which the collector with this base port holds as long as it lives.
     pub fn lock(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("collector-{}.lock", base.0))
     }
 
-    /// What the collector with this base port published last.
+    /// The file with what the collector with this base port published last.
     pub fn history(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("history-{}.xpurec", base.0))
     }
@@ -182,7 +182,7 @@ impl Places {
         // A spare that exists stays in use even if the usual place becomes free: a collector may serve there.
         let spare = self.spares().find(|spare| self.is_private(spare));
         if spare.is_none() && !is_free {
-            // No place follows it.
+            // This is the last place, so it was not passed over.
             passed_over.pop();
         }
         Located { dir: spare.unwrap_or(usual), passed_over }
@@ -206,8 +206,8 @@ impl Places {
         Ok(Located { dir: spare, passed_over })
     }
 
-    /// A session's directory is used if nobody else can replace its contents. After `su` it often belongs to
-    /// another user.
+    /// A session's directory is used if no other user can replace its contents. After `su` it often belongs
+    /// to another user.
     fn in_session(&self) -> Result<Option<RuntimeDir>, RuntimeDirError> {
         let Some(session) = &self.session else { return Ok(None) };
         let Some(found) = fs::metadata(session).ok().filter(fs::Metadata::is_dir) else { return Ok(None) };

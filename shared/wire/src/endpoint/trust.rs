@@ -1,4 +1,4 @@
-//! Owner checks for directories, sockets and peers. In `/tmp` anybody may have created a path first.
+//! Owner checks for directories, sockets and peers. Another user may have created a path in `/tmp` first.
 //!
 //! The hook calls this too, on threads with small stacks: nothing here allocates, except for paths of more
 //! than a few hundred bytes.
@@ -38,7 +38,7 @@ pub enum Foreign {
     Writable(u32),
 }
 
-/// A real directory of one of these users that nobody else can write to.
+/// Checks that this is a real directory of one of these users, and that no other user can write to it.
 pub(super) fn owned(found: &Metadata, owners: &[u32]) -> Result<(), Foreign> {
     let mode = found.mode() & 0o7777;
     match found {
@@ -50,8 +50,8 @@ pub(super) fn owned(found: &Metadata, owners: &[u32]) -> Result<(), Foreign> {
     }
 }
 
-/// A directory in which nobody else can remove or replace the files of `user`: the user's own, or a sticky
-/// one like `/tmp`.
+/// Checks that no other user can remove or replace the files of `user` in this directory: it is the user's
+/// own, or a sticky one like `/tmp`.
 pub(super) fn keeps(found: &Metadata, user: u32) -> Result<(), Foreign> {
     if found.is_dir() && [user, 0].contains(&found.uid()) && found.mode() & STICKY != 0 {
         return Ok(());
@@ -59,9 +59,9 @@ pub(super) fn keeps(found: &Metadata, user: u32) -> Result<(), Foreign> {
     owned(found, &[user])
 }
 
-/// Whether `path` is a socket of `user` or root, in a directory of `user` or root that nobody else can write
-/// to. Neither may be a symbolic link. An error means that one of them cannot be read: `NotFound` while there
-/// is no collector yet.
+/// Whether `path` is a socket of `user` or root, in a directory of `user` or root that no other user can
+/// write to. Neither may be a symbolic link. An error means that one of them cannot be read: `NotFound` while
+/// there is no collector yet.
 ///
 /// A user who can replace the directory above can still do so after this check: check [`peer_user`] of the
 /// connection as well.
@@ -96,7 +96,8 @@ pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     if rc == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A connection to a socket of this user or root, served by this user or root; `PermissionDenied` if it is anybody else's.
+/// A connection to a socket of this user or root, served by this user or root; `PermissionDenied` if it
+/// belongs to another user.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let user = user_id();
     if !is_trusted_socket(path, user)? {

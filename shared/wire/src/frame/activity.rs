@@ -1,4 +1,4 @@
-//! A rank's activity beside GEMMs and collectives: graphs, named kernels, memory, waits; and the work it
+//! A rank's activity other than GEMMs and collectives: graphs, named kernels, memory, waits; and the work it
 //! reports.
 
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct MemoryTotals {
     /// Device memory allocated and not freed, in bytes, and its maximum.
     pub held: u64,
     pub peak: u64,
-    /// Page-locked host memory, likewise.
+    /// Page-locked host memory allocated and not freed, in bytes.
     pub host_held: u64,
     pub allocations: u64,
     pub frees: u64,
@@ -50,7 +50,7 @@ pub struct MemoryTotals {
     pub sets: u64,
     /// By direction; only those that occurred.
     pub copies: Vec<Copies>,
-    /// Decrease of free GPU memory in NCCL's calls, in bytes; `None` if that is unknown. See
+    /// Decrease of free GPU memory during NCCL's calls, in bytes; `None` if that is unknown. See
     /// [`MemoryTotals::NCCL_CALLS`].
     pub nccl: Option<u64>,
     /// By call site, most growth first, at most [`MemoryTotals::SITES`]. Filled by the collector, not by the
@@ -62,8 +62,8 @@ impl MemoryTotals {
     /// Largest number of call sites in a frame.
     pub const SITES: usize = 4;
 
-    /// Number of first operations of a communicator around which free memory is read, as around its creation:
-    /// NCCL makes its connections in them.
+    /// Free memory is read around the creation of a communicator, and around this many of its first
+    /// operations, in which NCCL makes its connections.
     pub const NCCL_CALLS: u64 = 16;
 }
 
@@ -72,7 +72,7 @@ impl MemoryTotals {
 pub struct MemorySite {
     pub site: CallSite,
     pub held: u64,
-    /// The same after the rank's first steps; `None` if that is unknown.
+    /// `held` after the rank's first steps; `None` if that is unknown.
     pub held_before: Option<u64>,
     /// Allocations since the rank started.
     pub allocations: u64,
@@ -126,7 +126,7 @@ pub enum Direction {
     PeerToPeer,
 }
 
-/// Python's overhead beside the program's own work, if it is recorded all the time
+/// Garbage collections and batches of a Python program, if they are recorded all the time
 /// (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PythonTotals {
@@ -159,7 +159,7 @@ pub enum BlockingCall {
     Launch,
 }
 
-/// Parts of the program that it names itself (`Tracer.span`), since the rank started.
+/// The spans of one name that the program reports (`Tracer.span`), since the rank started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpanTotals {
     #[serde(deserialize_with = "crate::text::line")]
@@ -175,6 +175,6 @@ pub struct Work {
     /// Since the rank started; 0 if the program never reports it.
     pub tokens: u64,
     pub samples: u64,
-    /// The last one.
+    /// The last one reported.
     pub loss: Option<f64>,
 }

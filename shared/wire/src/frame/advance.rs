@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 use super::{Progress, RankDigest};
 use crate::unit::{Moment, Nanoseconds};
 
-/// By the clock of the rank's host.
+/// Times by the clock of the rank's host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Advance {
     /// When it last completed a step, or entered or completed a collective.
     pub moved: Moment,
     /// When it last launched, allocated or freed anything, or returned from a wait for the GPU.
     pub worked: Moment,
-    /// Elapsed time over steps between the last digests in which steps advanced; if there is no earlier
-    /// digest, the median of the timed steps. Oldest first; at most [`Progress::WINDOW`].
+    /// Time per step between the last digests in which steps advanced. If there is no earlier digest, the
+    /// median of the timed steps. Oldest first; at most [`Progress::WINDOW`].
     pub paces: Vec<Nanoseconds>,
 }
 
@@ -47,14 +47,14 @@ impl Advance {
     }
 }
 
-/// Elapsed time over the steps that were completed between the two.
+/// Time per step between the two digests.
 fn pace(before: &RankDigest, after: &RankDigest) -> Option<Nanoseconds> {
     let steps = after.step?.0.checked_sub(before.step?.0)?;
     let elapsed = after.step_at.0.checked_sub(before.step_at.0)?;
     elapsed.checked_div(steps).map(Nanoseconds)
 }
 
-/// Whether a step was completed, or a collective entered or completed, between the two.
+/// Whether, between the two digests, a step was completed, or a collective was entered or completed.
 fn has_moved(before: &RankDigest, after: &RankDigest) -> bool {
     let counts = |digest: &RankDigest| -> Vec<_> {
         let mut counts: Vec<_> = digest
@@ -69,7 +69,7 @@ fn has_moved(before: &RankDigest, after: &RankDigest) -> bool {
 }
 
 /// Whether anything was launched, allocated or freed, or a wait for the GPU ended. A rank that writes a
-/// checkpoint launches nothing, and copies piece by piece.
+/// checkpoint launches nothing, but waits for one copy after the other.
 fn has_worked(before: &RankDigest, after: &RankDigest) -> bool {
     let counts = |digest: &RankDigest| (digest.launches, digest.blocked_for, digest.memory_held);
     counts(before) != counts(after)

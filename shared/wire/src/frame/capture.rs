@@ -25,7 +25,7 @@ pub struct CaptureOrder {
     /// A rank that has not reached the end after this time sends what it has. The same order with a smaller
     /// limit shortens it.
     pub limit: Nanoseconds,
-    /// Steps before the first, for which the sampled operations are added as far as a rank still has them.
+    /// A rank adds the sampled operations that it still has of this many steps before the first.
     pub before: u32,
     /// All kernels, copies and fills of the GPU too, through CUPTI.
     pub activity: bool,
@@ -43,10 +43,11 @@ impl CaptureOrder {
     }
 }
 
-/// A time that is recorded instead of steps. Then the order's first step and number of steps are 0.
+/// A period that is recorded instead of steps. Then the order's first step and number of steps are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureWindow {
-    /// From viewer to collector by the requester's clock, from collector to worker by the host's.
+    /// The begin: by the requester's clock from viewer to collector, by the host's clock from collector to
+    /// worker.
     pub at: Moment,
     pub length: Nanoseconds,
 }
@@ -75,7 +76,7 @@ pub struct CaptureAnswer {
 pub enum CaptureOutcome {
     /// The rank records those steps.
     Agreed,
-    /// The rank is in the first of them already, or past it; or the time has begun.
+    /// The rank has already begun the first of them, or the period has begun.
     TooLate,
     /// The rank records another capture.
     Busy,
@@ -94,9 +95,9 @@ pub struct CapturePart {
     /// This part, from 0, and the number of parts.
     pub part: u32,
     pub parts: u32,
-    /// In the first part.
+    /// Present in the first part.
     pub account: Option<CaptureAccount>,
-    /// The origin of its first operation's time.
+    /// The moment from which the first operation's `after` counts.
     pub since: Moment,
     pub labels: Vec<CapturedLabel>,
     pub operations: Vec<CapturedOperation>,
@@ -107,19 +108,20 @@ impl CapturePart {
     pub const OPERATIONS: usize = 4096;
 }
 
-/// What a rank recorded, and what it did not.
+/// The data that a rank recorded, and the data that it could not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaptureAccount {
-    /// Steps completed and when: first the one before the first step, which is where the first step begins.
-    /// For a time 0 and 1: its begin and its end, earlier if it was cut short.
+    /// Completed steps, and when each was completed. The first entry is the step before the first recorded
+    /// one, which begins at that moment. For a period, the entries 0 and 1 are its begin and its end, which
+    /// is earlier if it was cut short.
     pub marks: Vec<StepMark>,
     pub source: Option<StepSource>,
     pub ended: CaptureEnd,
-    /// In all parts.
+    /// Number of operations in all parts.
     pub operations: u64,
-    /// Not kept for lack of space.
+    /// Operations that were not kept for lack of space.
     pub dropped: u64,
-    /// Kept, but without the GPU times they should have.
+    /// Operations that were kept without the GPU times they should have.
     pub untimed: u64,
     /// Largest error of the GPU times against the host's clock; `None` if no GPU time was read.
     pub clock_error: Option<Nanoseconds>,
@@ -134,7 +136,7 @@ pub struct CaptureAccount {
 pub enum Tracing {
     #[default]
     NotAsked,
-    /// The operations include this many.
+    /// The operations include this many such records.
     Recorded { records: u64, dropped: u64 },
     Refused {
         #[serde(deserialize_with = "crate::text::line")]
@@ -174,15 +176,15 @@ pub enum CapturedLabel {
         /// How NCCL carries it out, if that is known.
         plan: Option<Plan>,
     },
-    /// What one communicator does in a group, on the GPU. Its operations are also listed one by one, without
-    /// GPU times.
+    /// The work of one communicator in a group, on the GPU. Its operations are also listed one by one,
+    /// without GPU times.
     Group {
         communicator: CommunicatorId,
         operation: Operation,
         bytes: u64,
         bus_bytes: u64,
         collectives: u64,
-        /// Of a single collective, as above.
+        /// As above; only for a single collective.
         plan: Option<Plan>,
     },
     /// The launch of an executable graph, by its number.
@@ -232,11 +234,11 @@ pub enum FunctionKind {
 pub struct CapturedOperation {
     /// Index into the labels of its part.
     pub label: u32,
-    /// Nanoseconds after the operation before it, when it was launched.
+    /// Nanoseconds from the launch of the previous operation to the launch of this one.
     pub after: Nanoseconds,
     /// The thread that launched it, numbered from 0.
     pub thread: u32,
-    /// Of a collective, a send or a receive.
+    /// The number of a collective, a send or a receive.
     pub sequence: Option<Sequence>,
     pub span: CapturedSpan,
 }
@@ -253,14 +255,15 @@ pub enum CapturedSpan {
     Unknown,
     /// The thread was in the call for this time.
     Host { took: Nanoseconds },
-    /// On the GPU for this time; its begin is unknown.
+    /// It was on the GPU for this time; its begin is unknown.
     Timed { took: Nanoseconds },
-    /// On the GPU. It began `late` nanoseconds after it was launched; below zero only by the clock error.
+    /// It was on the GPU. It began `late` nanoseconds after it was launched; negative only within the clock
+    /// error.
     Gpu { stream: u32, late: i64, took: Nanoseconds },
 }
 
-/// In a file only: what was asked for, and which ranks have not delivered it. Written at the begin, and
-/// complete at the end.
+/// In a file only: the request, and the ranks that have not delivered. Written at the begin, and again in
+/// full at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaptureSheet {
     pub order: CaptureOrder,
@@ -269,16 +272,16 @@ pub struct CaptureSheet {
     /// Set in the sheet at the end.
     pub closed: bool,
     pub missing: Vec<MissingRank>,
-    /// Why the job hung meanwhile: then no rank reached the last step.
+    /// Why the job hung during the capture; then no rank reached the last step.
     #[serde(deserialize_with = "crate::text::maybe")]
     pub stall: Option<String>,
 }
 
-/// The same for a capture of a time, instead of a [`CaptureSheet`].
+/// The same for a capture of a period, instead of a [`CaptureSheet`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedCaptureSheet {
     pub sheet: CaptureSheet,
-    /// By the requester's clock.
+    /// Times by the requester's clock.
     pub window: CaptureWindow,
 }
 

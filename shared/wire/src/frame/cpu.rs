@@ -33,7 +33,7 @@ pub struct RankCpu {
 }
 
 impl RankCpu {
-    /// Less than this share of the time is not reported.
+    /// A smaller share of the time is not reported.
     const LEAST: f64 = 0.05;
 
     pub fn is_notable(&self) -> bool {

@@ -143,7 +143,7 @@ impl Throttle {
         self.0 & reason.0 != 0
     }
 
-    /// Whether anything but idleness keeps the clocks low.
+    /// Whether anything other than idleness keeps the clocks low.
     pub fn is_held(self) -> bool {
         self.0 & !Self::IDLE.0 != 0
     }

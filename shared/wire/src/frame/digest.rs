@@ -28,7 +28,7 @@ pub struct HostSnapshot {
 pub struct JobSnapshot {
     pub job: JobName,
     pub ranks: Vec<RankSnapshot>,
-    /// As [`HostDigest::turned_away`].
+    /// Same as [`HostDigest::turned_away`].
     pub turned_away: u32,
 }
 
@@ -97,18 +97,18 @@ pub struct RankDigest {
     pub steps_timed_by: TimedBy,
     /// The source of the steps; `None` while there is none.
     pub step_source: Option<StepSource>,
-    /// As [`super::Steps::optimizer`].
+    /// Same as [`super::Steps::optimizer`].
     #[serde(deserialize_with = "crate::text::line")]
     pub optimizer: String,
-    /// As [`super::Steps::work`].
+    /// Same as [`super::Steps::work`].
     pub work: Work,
     /// Timed GEMMs since the rank started: their FLOPs and their time.
     pub gemm_timed_flops: f64,
     pub gemm_timed_for: Nanoseconds,
     /// FLOPs of all GEMMs since the rank started.
     pub gemm_flops: f64,
-    /// The time these FLOPs take at this GPU's peak for each data type; `None` for a GPU whose peak is
-    /// unknown.
+    /// The time that these FLOPs would take at this GPU's peak for each data type; `None` for a GPU whose
+    /// peak is unknown.
     pub gemm_at_peak: Option<Nanoseconds>,
     /// The most recently used communicators, at most [`RankDigest::COMMUNICATORS`].
     pub communicators: Vec<CommunicatorState>,
@@ -122,19 +122,19 @@ pub struct RankDigest {
     pub untimed: u64,
     /// Share of wall time spent on launching threads, in millionths.
     pub overhead_ppm: u32,
-    /// As in [`super::HookHealth`].
+    /// Same as in [`super::HookHealth`].
     pub budget_ppm: Option<u32>,
     pub gemm_rate: Rate,
     pub collective_rate: Rate,
     /// Device memory held now, in bytes.
     pub memory_held: u64,
-    /// As [`super::MemoryTotals::nccl`].
+    /// Same as [`super::MemoryTotals::nccl`].
     pub memory_nccl: Option<u64>,
     pub memory_growth: Option<MemoryGrowth>,
     /// Calls that waited for the GPU since the rank started, and the time that threads spent in them.
     pub blocked_for: Nanoseconds,
     pub blocked_calls: u64,
-    /// As [`super::Summary::exposed_for`].
+    /// Same as [`super::Summary::exposed_for`].
     pub exposed_for: Option<Nanoseconds>,
     /// Its GPU's health; `None` while the GPU is unknown, or if the management library does not report it.
     pub device: Option<DeviceReading>,
@@ -153,7 +153,7 @@ impl RankDigest {
     pub const SAMPLES: usize = 24;
 
     /// Whether it holds nothing of the rank's work, because the collector has not received its first summary.
-    /// A restarted collector sends this even for ranks that have worked for long.
+    /// A restarted collector sends such a digest even for ranks that started long ago.
     pub fn is_blank(&self) -> bool {
         self.step.is_none()
             && self.launches == Launches::default()
@@ -187,7 +187,7 @@ pub struct Inside {
     /// Kernel thread id, on the rank's host.
     pub thread: u32,
     pub call: Call,
-    /// At the time of the digest.
+    /// Time in the call until the digest.
     pub waited: Nanoseconds,
 }
 

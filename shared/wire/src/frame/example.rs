@@ -1,4 +1,4 @@
-//! Frames made by hand, for the tests of every crate.
+//! Example frames for the tests of every crate.
 
 pub mod capture;
 pub mod stacks;
@@ -12,7 +12,7 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// What RAS says of one communicator: how often its members have launched an `AllReduce`.
+/// The answer of RAS about one communicator: how often its members have launched an `AllReduce`.
 pub fn ras(launched: &[(u32, u64)]) -> RasReport {
     let rank = |&(member, all_reduce): &(u32, u64)| RasRank {
         member,

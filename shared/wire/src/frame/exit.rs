@@ -31,13 +31,13 @@ pub struct RankExit {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// By its host's clock: as the rank noted it, else when its process was found gone.
+    /// Time by the host's clock: as the rank noted it, else when its process was found gone.
     pub at: Moment,
     pub step: Option<Step>,
     pub ending: Ending,
     pub exception: Option<PythonException>,
     pub error: Option<ApiError>,
-    /// By a core dump of its GPU.
+    /// From a core dump of its GPU.
     pub kernel: Option<FailedKernel>,
     /// Present if CUDA had no GPU memory left.
     pub memory: Option<RefusedMemory>,
@@ -46,10 +46,10 @@ pub struct RankExit {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ending {
-    /// By `exit()`, or the end of `main`.
+    /// It called `exit()`, or `main` ended.
     Code(i32),
     Signal(FatalSignal),
-    /// By the kernel, out of memory.
+    /// The kernel ended it because memory was exhausted.
     OutOfMemory {
         /// The kernel's log names this process; otherwise some process of its control group, or its host, was
         /// OOM-killed.
@@ -82,7 +82,7 @@ pub struct FatalSignal {
     pub frames: Vec<StackFrame>,
 }
 
-/// The thread of CUDA's driver in which it aborts a process, after the core dump at an exception of a GPU.
+/// The thread in which CUDA's driver aborts a process, after a GPU exception and its core dump.
 const CUDA_THREAD: &str = "cuda-EvtHandlr";
 
 impl FatalSignal {
@@ -140,13 +140,13 @@ pub struct RefusedMemory {
     pub requested: u64,
     /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
     pub held: u64,
-    /// The same after its first steps, and their number.
+    /// The number of its first steps, and `held` after them.
     pub held_at: Option<(Step, u64)>,
     /// GPU memory used by all processes at the last reading before the error, and the GPU's memory size.
     pub used: Option<(u64, u64)>,
     /// Free GPU memory at the moment of the error, as the driver reports it.
     pub free: Option<u64>,
-    /// As [`super::MemoryTotals::nccl`], at the last report before.
+    /// [`super::MemoryTotals::nccl`] of the last report before the error.
     pub nccl: Option<u64>,
     /// Call sites by growth since the first steps, largest first; before those steps, by the memory they
     /// hold. At most [`super::MemoryTotals::SITES`].
@@ -205,8 +205,8 @@ impl RankExit {
         }
     }
 
-    /// Whether a passing error came so shortly before the end that it is likely the cause; not so for an
-    /// allocation that is tried again. Programs raise an exception for it, or a watchdog aborts them.
+    /// Whether an error that is not lasting likely caused the end, which followed shortly: the program raised
+    /// an exception for it, or a watchdog aborted the program. Not so for an allocation that was tried again.
     fn explains(&self, error: &ApiError) -> bool {
         let (end, patience) = match (&self.exception, &self.ending) {
             (Some(exception), _) => (exception.at, RAISED_WITHIN),
@@ -251,7 +251,8 @@ impl RankExit {
 const UNUSED: &str = " is reserved by PyTorch but unallocated";
 
 impl PythonException {
-    /// Memory that PyTorch had reserved and did not use, by its message, which gives it with two decimals.
+    /// Memory that PyTorch had reserved and did not use, from PyTorch's message, which gives it with two
+    /// decimals.
     pub fn unused_by_pytorch(&self) -> Option<u64> {
         let before = &self.message[..self.message.find(UNUSED)?];
         let mut words = before.rsplit(' ');
@@ -266,8 +267,8 @@ impl PythonException {
         Some((number * f64::from(unit)) as u64)
     }
 
-    /// As the hook writes it: kind, thread and message in three parts with NUL between them, then a line for
-    /// each frame, of function, file and line with tabs between them.
+    /// Parses what the hook writes: kind, thread, message and frames, separated by NUL. Each line of the
+    /// frames has a function, a file and a line number, separated by tabs.
     pub fn parse(text: &str, at: Moment) -> Self {
         let clean = |text: &str| text::clean(text).into_owned();
         let mut parts = text.split('\0');

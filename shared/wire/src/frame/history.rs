@@ -50,8 +50,8 @@ impl Packed {
         })
     }
 
-    /// The frames that decode. A history within a history is left out: no collector sends one, and it would
-    /// nest without end.
+    /// The frames that decode. A history within a history is left out: no collector sends one, and it could
+    /// nest without limit.
     pub fn frames(&self) -> impl Iterator<Item = Frame> {
         let decoded = self.split().filter_map(|frame| codec::decode(frame).ok());
         decoded.filter(|frame| !matches!(frame.body, Body::History(_)))

@@ -69,7 +69,7 @@ pub struct KinetoRank {
     pub rank: Rank,
     pub pid: Pid,
     pub standing: KinetoStanding,
-    /// When it last polled for an order, and the time since the poll before.
+    /// When it last polled for an order, and how long after the previous poll that was.
     pub polled: Option<Moment>,
     pub every: Option<Nanoseconds>,
     pub count: Option<KinetoCount>,
@@ -116,10 +116,10 @@ pub struct KinetoPart {
     pub number: u64,
     pub job: JobName,
     pub rank: Rank,
-    /// From 0.
+    /// The number of the part, from 0 on.
     pub part: u32,
     pub bytes: KinetoBytes,
-    /// With the last one.
+    /// Present only in the last part.
     pub end: Option<KinetoEnd>,
 }
 
@@ -131,7 +131,7 @@ impl KinetoPart {
 /// What was noticed while the trace was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoEnd {
-    /// As it was written, before it was compressed.
+    /// Size of the trace before compression.
     pub bytes: u64,
     /// Calls of an optimizer's `step` in it.
     pub optimizer_steps: u32,

@@ -1,4 +1,4 @@
-//! How a rank's NCCL calls are seen, and how NCCL carries them out.
+//! How the hook sees a rank's NCCL calls, and how NCCL carries them out.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +12,12 @@ use crate::{
 /// Worker to collector, before a summary, if there is anything to report. Counts are since the rank started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NcclReport {
-    /// Of the operations, those that the program called by a looked-up address, and those that only NCCL's
-    /// profiler plugin interface showed.
+    /// Operations that the program called by a looked-up address, and operations that only NCCL's profiler
+    /// plugin interface showed.
     pub by_address: u64,
     pub by_plugin: u64,
-    /// Calls that were seen and not counted: of another copy, or on an unknown communicator.
+    /// Calls that were seen and not counted: those of another copy of NCCL, and those on an unknown
+    /// communicator.
     pub uncounted: u64,
     /// At most [`Self::PLANS`].
     pub plans: Vec<PlannedCollective>,
@@ -28,7 +29,7 @@ pub struct PlannedCollective {
     pub communicator: CommunicatorId,
     pub operation: Operation,
     pub datatype: DataType,
-    /// As in [`super::CollectiveTotals`].
+    /// Same as in [`super::CollectiveTotals`].
     pub bytes: u64,
     pub plan: Plan,
 }

@@ -31,7 +31,8 @@ pub struct RasReport {
 }
 
 impl RasReport {
-    /// Ranks of communicators in all: their frame fits into [`crate::codec::LARGEST_FRAME`].
+    /// Largest number of ranks of all communicators, so that the frame fits into
+    /// [`crate::codec::LARGEST_FRAME`].
     pub const RANKS: usize = 1 << 16;
 
     /// A report without an answer, and the reason.
@@ -57,7 +58,7 @@ pub struct RasCommunicator {
 pub struct RasRank {
     /// Its rank in the communicator.
     pub member: u32,
-    /// As the process itself sees it; `None` if RAS does not know it.
+    /// The process id in the process's own namespace; `None` if RAS does not know it.
     pub pid: Option<Pid>,
     /// `ncclResult_t` of its creation: 7 while it is under way.
     pub init_state: i32,
@@ -69,8 +70,8 @@ pub struct RasRank {
     pub launched: RasCounts,
 }
 
-/// Collectives that the host has launched. Sends and receives, `AlltoAll`, Gather and Scatter, copies by copy
-/// engines, symmetric kernels, and everything in CUDA graphs are left out.
+/// Collectives that the rank has launched. RAS does not count sends and receives, `AlltoAll`, Gather and
+/// Scatter, copies by copy engines, symmetric kernels, and everything in CUDA graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RasCounts {
     pub broadcast: u64,
@@ -107,7 +108,7 @@ impl RasCounts {
     }
 }
 
-/// A rank of a communicator of which RAS has no data.
+/// A rank in a communicator, about which rank RAS has no data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RasMissing {
     pub member: u32,

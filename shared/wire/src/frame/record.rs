@@ -20,7 +20,7 @@ pub struct RankRecord {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// By its host's clock.
+    /// Time by the host's clock.
     pub read_at: Moment,
     /// The number of calls it has made; the last of them are listed here.
     pub made: u64,
@@ -29,9 +29,9 @@ pub struct RankRecord {
     pub sites: Vec<CallSite>,
     /// Oldest first, at most [`RankRecord::CALLS`].
     pub calls: Vec<RecordedCall>,
-    /// What was launched before calls that their streams have not reached, by their `order`.
+    /// Work that was launched before calls that their streams have not reached, by the calls' `order`.
     pub preceding: Vec<PrecedingWork>,
-    /// Why there is none, in a sentence; empty otherwise.
+    /// Why there is no record, in a sentence; empty otherwise.
     #[serde(deserialize_with = "crate::text::line")]
     pub why: String,
 }
@@ -83,7 +83,7 @@ pub struct RecordedCommunicator {
     pub member: u32,
     /// 0 if it is no longer known.
     pub size: u32,
-    /// It was destroyed since.
+    /// It has been destroyed since.
     pub closed: bool,
 }
 
@@ -94,7 +94,8 @@ pub struct CallSite {
     pub frames: Vec<StackFrame>,
     /// The call's return address; 0 if it is unknown.
     pub returns_to: u64,
-    /// The same as file and offset, alike on all ranks: `libtorch_cuda.so+0x1a2b3c`. Empty if it is unknown.
+    /// The return address as file and offset, which are equal on all ranks: `libtorch_cuda.so+0x1a2b3c`.
+    /// Empty if it is unknown.
     #[serde(deserialize_with = "crate::text::line")]
     pub native: String,
 }
@@ -145,9 +146,9 @@ pub struct RecordedCall {
     pub reduction: Option<u8>,
     /// The root, or the peer, by its rank in the communicator.
     pub peer: Option<u32>,
-    /// As [`Operation::message_bytes`].
+    /// Same as [`Operation::message_bytes`].
     pub bytes: u64,
-    /// Number of collectives that a CUDA graph's launch contains, of which no more is known; 0 for a single
+    /// Number of collectives in the launch of a CUDA graph, about which nothing else is known; 0 for a single
     /// call.
     pub replays: u32,
     /// The first call of its group, by its `order`.
@@ -159,10 +160,11 @@ pub struct RecordedCall {
     pub site: Option<u16>,
 }
 
-/// The last operation that was launched before a call on its stream, or on a stream that this one waits for.
+/// The last operation that was launched before a call, on its stream or on a stream that its stream waits
+/// for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrecedingWork {
-    /// Of the call.
+    /// The `order` of the call.
     pub order: u64,
     /// `GEMM 4096x4096x4096 bf16`, `kernel spin_kernel`
     #[serde(deserialize_with = "crate::text::line")]

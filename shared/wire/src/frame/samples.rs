@@ -11,7 +11,7 @@ use crate::{
 /// Viewer to collector: sample the Python stacks of ranks during a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleOrder {
-    /// The capture during which the stacks are sampled: they end with it.
+    /// The capture during which the stacks are sampled. Sampling ends with it.
     pub capture: CaptureOrder,
     /// The capture's time, if it covers a time instead of steps.
     pub window: Option<CaptureWindow>,
@@ -33,11 +33,11 @@ pub struct PythonSamples {
     pub number: u64,
     pub job: JobName,
     pub rank: Rank,
-    /// From 0.
+    /// The number of the part, from 0 on.
     pub part: u32,
-    /// With the last part.
+    /// Present only in the last part.
     pub account: Option<SampleAccount>,
-    /// The origin of the first sample's time, by the host's clock.
+    /// The moment from which the first sample's `after` counts, by the host's clock.
     pub since: Moment,
     pub threads: Vec<SampledThread>,
     pub frames: Vec<StackFrame>,
@@ -77,7 +77,7 @@ pub struct SampledStack {
 /// One stack at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PythonSample {
-    /// Nanoseconds after the sample before it.
+    /// Nanoseconds since the previous sample.
     pub after: Nanoseconds,
     /// Index into the stacks of the same part.
     pub stack: u32,
@@ -88,7 +88,7 @@ pub struct PythonSample {
 pub struct SampleAccount {
     pub began: Moment,
     pub ended: Moment,
-    /// As requested.
+    /// The requested rate.
     pub rate: u32,
     pub natively: bool,
     /// Readings that succeeded, each of all threads of the rank.

@@ -14,7 +14,7 @@ pub struct RankStacks {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// By its host's clock.
+    /// Time by the host's clock.
     pub read_at: Moment,
     /// The kernel's state of the whole process: its letter (`R`, `S`, `D`, `T` stopped, `t` traced, `Z`), or
     /// `None` if it is gone or cannot be seen.
@@ -35,13 +35,13 @@ pub struct RankStacks {
 }
 
 impl RankStacks {
-    /// Whether native frames were read as well, or the reason is given why something could not be read:
-    /// another reading adds nothing.
+    /// Whether another reading would add nothing: native frames were read as well, or `why` says why
+    /// something could not be read.
     pub fn is_thorough(&self) -> bool {
         self.held_for_native.is_some() || !self.why.is_empty()
     }
 
-    /// Whether `other` has the kernels on the GPUs of the same process, and this one has not: reading them
+    /// Whether `other` has the kernels on the GPUs of the same process, and this one does not. Reading them
     /// ended the process, so there is no newer state.
     pub fn lacks_gpus_of(&self, other: &Self) -> bool {
         let has_gpus = |stacks: &Self| stacks.threads.iter().any(ThreadStack::is_gpu);
@@ -108,7 +108,7 @@ pub struct ThreadStack {
 }
 
 impl ThreadStack {
-    /// A "thread" whose name begins with this stands for a GPU: its frames are the kernels there.
+    /// A "thread" whose name begins with this represents a GPU: its frames are the kernels there.
     pub const GPU: &str = "GPU";
 
     pub fn is_gpu(&self) -> bool {

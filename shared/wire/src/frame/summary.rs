@@ -66,10 +66,10 @@ pub struct Summary {
     /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is unknown.
     #[serde(deserialize_with = "crate::text::line")]
     pub device: String,
-    /// UUID of that GPU, likewise.
+    /// UUID of that GPU; `None` while it is unknown.
     pub device_uuid: Option<DeviceUuid>,
-    /// Each GPU of a process that uses several, and what is known of it by itself. `gemms` and `collectives`
-    /// are empty then.
+    /// The GPUs of a process that uses several, each with its own activity. The summary's own `gemms` and
+    /// `collectives` are empty then.
     pub gpus: Vec<GpuSummary>,
     pub hook: HookHealth,
 }
@@ -79,11 +79,11 @@ impl Summary {
     pub const SAMPLES: usize = 64;
 }
 
-/// One GPU of a process that uses several: a rank of its own to the collector ([`Rank::of_gpu`]).
+/// One GPU of a process that uses several. The collector treats it as a rank of its own ([`Rank::of_gpu`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSummary {
     pub index: DeviceIndex,
-    /// As CUDA gives it; empty while it is unknown.
+    /// CUDA's name of the GPU; empty while it is unknown.
     #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     pub uuid: Option<DeviceUuid>,
@@ -106,8 +106,8 @@ pub struct Steps {
     pub completed: Step,
     /// When the last one was completed.
     pub at: Moment,
-    /// Durations of steps completed in this interval: of all steps by the host's clock, of a sample by the
-    /// GPU's.
+    /// Durations of the steps completed in this interval: of all of them by the host's clock, of a sample by
+    /// the GPU's clock.
     pub durations: Histogram,
     pub timed_by: TimedBy,
     /// The optimizer whose steps count as the program's, if that is the source; empty otherwise.
@@ -126,7 +126,8 @@ pub enum StepSource {
     Optimizer,
     /// The launch sequence repeats.
     Detected,
-    /// The same, and how many steps came before the first repetition is unknown: the number is a lower bound.
+    /// The launch sequence repeats, but the number of steps before the first repetition is unknown, so the
+    /// step number is a lower bound.
     DetectedLate,
 }
 
@@ -203,13 +204,13 @@ impl From<&CommunicatorReading> for CommunicatorState {
     }
 }
 
-/// One timed collective. All ranks of a communicator time the same ones, so these can be matched without
-/// clocks.
+/// One timed collective. All ranks of a communicator time the same ones, so samples are matched without
+/// comparing clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectiveSample {
     /// Index into the `communicators` of the same message.
     pub communicator: u8,
-    /// Of a send or receive see [`Self::sequence_of`].
+    /// For a send or receive, see [`Self::sequence_of`].
     pub sequence: Sequence,
     pub operation: Operation,
     /// Bytes over the bus ([`Operation::bus_bytes`]); of a group, the sum.
@@ -219,18 +220,18 @@ pub struct CollectiveSample {
 }
 
 impl CollectiveSample {
-    /// The sequence of a send or receive: the other rank, by its number in the communicator, and the number
-    /// among the messages from the one to the other.
+    /// The sequence of a send or receive: the number of the other rank in the communicator, and the number of
+    /// the message among those between the two ranks in this direction.
     pub fn sequence_of(peer: u32, number: u32) -> Sequence {
         Sequence(u64::from(peer) << 32 | u64::from(number))
     }
 
-    /// Of a send or receive, the other rank.
+    /// The other rank of a send or receive.
     pub fn peer(&self) -> Option<u32> {
         (!self.operation.is_collective()).then_some((self.sequence.0 >> 32) as u32)
     }
 
-    /// Its number, the same on all its ranks.
+    /// Its number, equal on all ranks that take part.
     pub fn number(&self) -> Sequence {
         if self.operation.is_collective() {
             self.sequence
@@ -258,7 +259,7 @@ pub struct Launches {
 }
 
 impl Launches {
-    /// This many of one NCCL operation.
+    /// Adds `count` of one NCCL operation.
     pub fn count_nccl(&mut self, operation: Operation, count: u64) {
         if operation.is_collective() {
             self.collectives += count;
@@ -292,7 +293,7 @@ pub struct HookHealth {
     /// Current sampling rates of GEMMs, and of collectives of the busiest communicator.
     pub gemm_rate: Rate,
     pub collective_rate: Rate,
-    /// Its blind spots, as texts.
+    /// What the hook cannot see, as texts.
     #[serde(deserialize_with = "crate::text::each")]
     pub blind: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What the hosts of ranks did while the GPU was idle, summed up by their collector.
+//! How the threads of ranks spent their time outside of the GPU's work, summed up by the collector.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ pub struct MainThread {
     pub loading: u32,
     /// The program's functions that it was in, the most frequent first; at most [`MainThread::PLACES`].
     pub places: Vec<SampledPlace>,
-    /// The same of other threads, in samples in which one of them held the GIL.
+    /// The same for other threads, from the samples in which one of them held the GIL.
     pub holders: Vec<SampledPlace>,
 }
 

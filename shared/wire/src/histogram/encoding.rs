@@ -1,5 +1,5 @@
-//! The V2 encoding of an HDR histogram: a header, then the count of each bucket as a number of variable length, runs of empty
-//! ones as one negative number.
+//! The V2 encoding of an HDR histogram: a header, then the count of each bucket as a number of variable
+//! length. A run of empty buckets is one negative number.
 
 use super::{Bucket, HALF, LONGEST, index};
 
@@ -53,7 +53,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Bucket>, BadHistogram> {
     if stated != (Some(COOKIE), Some(payload.len()), Some(0), Some(DIGITS), Some(1)) {
         return Err(BadHistogram);
     }
-    // There are buckets up to the next power of two.
+    // Buckets exist up to the next power of two.
     let end = u64::from((index(highest) >> HALF).max(1) + 1) << HALF;
     let mut buckets = Vec::new();
     let mut next = 0_u64;
@@ -74,7 +74,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Bucket>, BadHistogram> {
     Ok(buckets)
 }
 
-/// A number as zigzag (small ones are small, whatever their sign) and LEB128 of nine bytes at most, the ninth of eight bits.
+/// A number in zigzag form, in which numbers near zero are short whatever their sign, as LEB128 of at most
+/// nine bytes. The ninth byte holds eight bits.
 fn put(number: i64, bytes: &mut Vec<u8>) {
     let mut left = ((number << 1) ^ (number >> 63)) as u64;
     for _ in 0..8 {

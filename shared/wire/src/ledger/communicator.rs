@@ -6,9 +6,9 @@ use crate::{collective::Operation, id::CommunicatorId, unit::Moment};
 /// One communicator's counters. A line whose id is 0 is free.
 ///
 /// The id also guards the line: a reader that finds the same id before and after it read the rest has read
-/// one communicator's data. Each count carries a few bits of the id: a late thread adds nothing to the counts
-/// of a line that was closed and reopened. Only its data about the last operation may remain there until the
-/// next one is entered.
+/// one communicator's data. Each count carries a few bits of the id, so a late thread adds nothing to the
+/// counts of a line that was closed and reopened. Only its data about the last operation may remain there
+/// until the next one is entered.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CommunicatorLine {
@@ -41,10 +41,11 @@ fn mark(id: CommunicatorId) -> u64 {
     id.0 << COUNT_BITS
 }
 
-/// Who may change a count at the same moment.
+/// Which threads may change a count at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// Only the calling thread: NCCL allows one thread at a time on a communicator. No locked instruction.
+    /// Only the calling thread: NCCL allows one thread at a time on a communicator. This needs no locked
+    /// instruction.
     One,
     /// Other threads too: they launch CUDA graphs that hold the communicator's operations.
     Many,
@@ -81,7 +82,8 @@ impl CommunicatorLine {
         for word in [&self.last, &self.last_at] {
             word.store(0, Relaxed);
         }
-        // Exchanges: a concurrent count either precedes them, or carries another communicator's bits.
+        // Atomic exchanges: a concurrent change either precedes them, or fails because the bits are another
+        // communicator's.
         for count in [&self.entered, &self.enqueued, &self.completed, &self.point_to_point] {
             count.swap(mark(id), Relaxed);
         }
@@ -121,7 +123,7 @@ impl CommunicatorLine {
         let _ = change(&self.enqueued, id, writers, |before| before + count);
     }
 
-    /// Everything up to and including collective number `sequence` is done. Never goes back.
+    /// Everything up to and including collective number `sequence` is done. The count never decreases.
     pub fn complete(&self, id: CommunicatorId, sequence: u64) {
         let _ = change(&self.completed, id, Writers::Many, |before| before.max(sequence + 1));
     }

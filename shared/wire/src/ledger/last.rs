@@ -22,7 +22,7 @@ const NAME: usize = 6;
 /// Words of a process's name (`proc_pid_comm(5)`).
 const COMM: usize = 2;
 
-/// Bit beside a code: a code was noted.
+/// Bit above a code: set once a code was noted.
 const NOTED: u64 = 1 << 32;
 
 #[repr(C)]
@@ -88,8 +88,8 @@ impl ExitNote {
         }
     }
 
-    /// CUDA had no memory of this size left. `held`: what the process had allocated and not freed. `free`: of
-    /// the GPU, if the driver reported it.
+    /// CUDA had no memory of this size left. `held`: what the process had allocated and not freed. `free`:
+    /// free memory of the GPU, if the driver reported it.
     pub fn refused(&self, bytes: u64, held: u64, free: Option<u64>, now: Moment) {
         self.refused.note(bytes, held, free, now);
     }
@@ -120,7 +120,7 @@ pub struct LastReading {
     pub lasting: Option<ErrorReading>,
     pub passing: Option<ErrorReading>,
     pub refused: Option<RefusedReading>,
-    /// As the hook wrote it: see [`crate::frame::PythonException::parse`].
+    /// The hook's text: see [`crate::frame::PythonException::parse`].
     pub exception: Option<(String, Moment)>,
     pub fault: Option<FaultReading>,
 }
@@ -138,7 +138,7 @@ pub struct ErrorReading {
 pub struct RefusedReading {
     pub bytes: u64,
     pub held: u64,
-    /// Of the GPU, by the driver.
+    /// Free memory of the GPU, as the driver reports it.
     pub free: Option<u64>,
     pub at: Moment,
 }
@@ -150,7 +150,7 @@ struct RefusedLine {
     at: AtomicU64,
     bytes: AtomicU64,
     held: AtomicU64,
-    /// Plus one; 0 if it is unknown.
+    /// Free memory plus one; 0 if it is unknown.
     free: AtomicU64,
 }
 
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     fn empty() -> Box<ExitNote> {
-        // SAFETY: all of it are atomic words, of which zero is one.
+        // SAFETY: it consists of atomic words, for which zero is a valid value.
         unsafe { Box::<ExitNote>::new_zeroed().assume_init() }
     }
 

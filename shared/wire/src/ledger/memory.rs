@@ -134,7 +134,7 @@ pub struct MemorySiteReading {
     pub first_step: Step,
     pub last_step: Step,
     pub returns_to: u64,
-    /// As [`super::SiteReading::text`].
+    /// Same as [`super::SiteReading::text`].
     pub python: String,
     pub native: String,
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn sites() -> Box<MemorySites> {
-        // SAFETY: all of it are atomic words, of which zero is one.
+        // SAFETY: it consists of atomic words, for which zero is a valid value.
         unsafe { Box::<MemorySites>::new_zeroed().assume_init() }
     }
 

@@ -15,7 +15,7 @@ use std::{
 use super::{Ledger, MAGIC};
 use crate::id::Pid;
 
-/// The page's size is fixed for ever: reading beyond the end of a truncated one raises SIGBUS.
+/// The page's size can never change: reading beyond the end of a truncated page raises SIGBUS.
 const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// A mapping of a ledger page.
@@ -31,14 +31,14 @@ unsafe impl Send for LedgerPage {}
 // SAFETY: all access through a shared reference is by atomics.
 unsafe impl Sync for LedgerPage {}
 
-/// Programs rely on small descriptor numbers: standard input, or the lowest free one.
+/// Programs rely on small descriptor numbers: those of standard input and output, or the lowest free one.
 const SMALLEST: libc::c_int = 512;
 
 /// The same file under a high number on which no program relies, if the limit allows one.
 pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     // SAFETY: the descriptor is open.
     let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SMALLEST) };
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just made and has no other owner.
     if high < 0 { file } else { unsafe { OwnedFd::from_raw_fd(high) } }
 }
 
@@ -52,7 +52,7 @@ impl LedgerPage {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: fd was just made and belongs to nobody else.
+        // SAFETY: fd was just made and has no other owner.
         let file = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd) });
         let fd = file.as_raw_fd();
         // SAFETY: fd is an open memfd.
@@ -109,7 +109,7 @@ impl LedgerPage {
 
 impl Drop for LedgerPage {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this size and nobody else unmaps it.
+        // SAFETY: the mapping was made by `map` with this size, and only this code unmaps it.
         unsafe { libc::munmap(self.at.as_ptr().cast(), size_of::<Ledger>()) };
     }
 }
@@ -179,7 +179,7 @@ mod tests {
         let fd = unsafe {
             libc::memfd_create(c"xpu-top-ledger".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
         };
-        // SAFETY: fd was just made and belongs to nobody else.
+        // SAFETY: fd was just made and has no other owner.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let mut bytes = vec![0; size_of::<Ledger>()];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(unsafe { libc::ftruncate(page.descriptor().unwrap(), 0) }, -1);
     }
 
-    /// Another version's page has another meaning.
+    /// A page of another version has another layout.
     #[test]
     fn a_page_of_another_version_is_not_read() {
         let page = LedgerPage::create().unwrap();
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         assert!(std::mem::offset_of!(Ledger, record) <= 8192);
-        // Memory that is written, and so allocated, only at a process's end.
+        // The rest is written, and so allocated, only as calls are made, and at a process's end.
         assert!(size_of::<Ledger>() <= 536 << 10);
     }
 }

@@ -35,7 +35,7 @@ const ADDRESS: u64 = (1 << 48) - 1;
 // The lower bits of the last word: the call's state.
 const ENQUEUED: u64 = 1;
 const REFUSED: u64 = 2;
-// An event precedes it on its stream; and the stream has reached that event.
+// `QUEUED`: an event precedes the call on its stream. `BEGUN`: the stream has reached that event.
 const QUEUED: u64 = 4;
 const BEGUN: u64 = 8;
 
@@ -68,7 +68,7 @@ pub struct Calling {
     pub at: Moment,
     /// The return address; 0 if it is unknown.
     pub returns_to: usize,
-    /// As [`Sites::known`] gives it.
+    /// The number that [`Sites::known`] returns.
     pub site: u16,
 }
 
@@ -181,14 +181,14 @@ impl Record {
         self.change(ticket, |word| word & !QUEUED);
     }
 
-    /// Whether its stream is not known to have reached it.
+    /// Whether it may still wait: nothing shows that its stream has reached it.
     fn waits(&self, ticket: u64) -> bool {
         let word = self.calls[ticket as usize % CALLS].0[7].load(Relaxed);
         word & 0xff << LAP_AT == lap(ticket) && word & (QUEUED | BEGUN | REFUSED) == QUEUED
     }
 
-    /// Nothing if the slot now holds another call. The launching thread and the hook's thread may change it
-    /// at the same time.
+    /// Changes the call's state; does nothing if the slot now holds another call. The launching thread and
+    /// the hook's thread may change it at the same time.
     #[inline]
     fn change(&self, ticket: u64, to: impl Fn(u64) -> u64) {
         if ticket == NO_TICKET {
@@ -269,7 +269,8 @@ pub struct CallReading {
     pub captured: bool,
     pub enqueued: bool,
     pub refused: bool,
-    /// An event precedes it, or its group, on its stream; and the stream has reached that event.
+    /// `queued`: an event precedes it, or its group, on its stream. `begun`: the stream has reached that
+    /// event.
     pub queued: bool,
     pub begun: bool,
     pub returns_to: u64,
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     pub(super) fn record() -> Box<Record> {
-        // SAFETY: all of it are atomic words, of which zero is one.
+        // SAFETY: it consists of atomic words, for which zero is a valid value.
         unsafe { Box::<Record>::new_zeroed().assume_init() }
     }
 

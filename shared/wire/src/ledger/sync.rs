@@ -1,4 +1,4 @@
-//! The atomics of the ledger's lines. The model tests (`tests/models`) put others in their place.
+//! The atomics of the ledger's lines. The model tests (`tests/models`) replace them.
 
 pub(super) use std::sync::atomic::{
     AtomicU64,

@@ -21,7 +21,7 @@ impl ThreadLine {
         self.thread_and_call.compare_exchange(0, u64::from(thread), Relaxed, Relaxed).is_ok()
     }
 
-    /// Frees the line, whichever thread it belonged to.
+    /// Frees the line, even if it belongs to another thread.
     pub fn release(&self) {
         self.thread_and_call.store(0, Relaxed);
     }

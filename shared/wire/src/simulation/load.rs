@@ -1,4 +1,4 @@
-//! What the simulated cluster's hosts, processes and GPUs move and compute.
+//! Load of the simulated cluster's hosts, processes and GPUs.
 
 use super::Simulation;
 use crate::{

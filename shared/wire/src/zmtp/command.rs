@@ -51,7 +51,7 @@ fn socket_type(mut properties: &[u8]) -> Option<&[u8]> {
     found
 }
 
-/// Text behind a byte of length, and what follows it.
+/// The text after a length byte, and the bytes after the text.
 fn short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(*length))

@@ -76,7 +76,7 @@ impl Body {
         rest
     }
 
-    /// At most twice the received size, never more than the claimed one.
+    /// Grows to at most twice the received size, never beyond the claimed size.
     fn make_room(&mut self, more: usize) {
         let needed = self.bytes.len() + more;
         if needed > self.bytes.capacity() {

@@ -14,8 +14,8 @@ pub(super) struct Outbox {
     gone: usize,
     /// Bytes up to the end of the unsent PONG: there is one at a time, however many PINGs arrive.
     pong: usize,
-    /// The context of the last PING since then. Its PONG is sent once the one before is written; PINGs in
-    /// between get none, and their sender sees all the same that the connection is alive.
+    /// The context of the last PING since then. Its PONG is sent once the previous PONG is written. PINGs in
+    /// between get none; the PONGs that are sent show their sender that the connection is alive.
     owed: Option<Vec<u8>>,
 }
 

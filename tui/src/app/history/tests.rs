@@ -22,7 +22,7 @@ fn a_byte_is_fine_near_the_median_and_reaches_far() {
     }
     assert!(back(0.0, &near) < 2.0);
     assert_eq!(back(0.0, &figures(0.0, 0.0)), 0.0);
-    // A hundredth of a step of 100 ms is distinguished, wherever it lies.
+    // A hundredth of a step of 100 ms is distinguished, whatever the value.
     let late = figures(0.1, 100.0);
     for value in [0.0, 0.1, 7.5, 41.0] {
         assert!((back(value, &late) - value).abs() <= 0.8, "{value}: {}", back(value, &late));

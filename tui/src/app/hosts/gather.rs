@@ -59,8 +59,8 @@ pub(super) fn hosts(
     hosts
 }
 
-/// A host that has not reported its name yet most likely has the name by which it was addressed, with or
-/// without its domain.
+/// The host that most likely belongs to an endpoint. Until it reports its name, that is the host with the
+/// name by which it was addressed, with or without its domain.
 fn named_alike(endpoint: &Endpoint, known: &HashMap<HostName, usize>) -> HostName {
     let asked = endpoint.host.as_str();
     let short = asked.split('.').next().unwrap_or(asked);
@@ -71,7 +71,7 @@ fn named_alike(endpoint: &Endpoint, known: &HashMap<HostName, usize>) -> HostNam
         .unwrap_or_else(|| endpoint.to_string().into())
 }
 
-/// The version of most collectors; of two equally frequent ones, the later in alphabetical order.
+/// The version of most collectors; if two are equally frequent, the later one in alphabetical order.
 pub(super) fn usual_version(hosts: &[Host]) -> Option<String> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for host in hosts {

@@ -1,4 +1,4 @@
-//! Which ranks are listed, and in what order.
+//! The listed ranks, and their order.
 
 use xpu_client::filter::Filter;
 use xpu_model::{job::Job, stack::Ranks};
@@ -10,9 +10,9 @@ use super::{Arrangement, Bundle, JobView};
 pub struct Sifted {
     /// The filter, as it was written.
     pub text: String,
-    /// Matching ranks.
+    /// Number of matching ranks.
     pub shown: usize,
-    /// Ranks for which it is unknown whether they match.
+    /// Number of ranks for which it is unknown whether they match.
     pub unknown: usize,
 }
 
@@ -39,7 +39,7 @@ impl JobView {
         self.bundles = bundles;
     }
 
-    /// By state, then by findings that name it, then by the shown metric.
+    /// The worst row: by state, then by findings that name it, then by the shown metric.
     fn worst_of(&self, rows: &[usize]) -> Option<usize> {
         let scale = self.scale(self.judge);
         let badness = |row: usize| {

@@ -17,9 +17,9 @@ use super::{Clock, Headline, JobView, Losses, Metric, Outlier, Row, Seats};
 use crate::widget::scale::Scale;
 
 impl JobView {
-    /// The part of ranks' reports that is processed at once.
+    /// Processes the part of the ranks' reports that is handled at once.
     pub(super) fn hear(&mut self, job: &Job, clock: impl Fn(&HostName) -> Clock) {
-        // Neighbours are mostly on one host.
+        // Neighbouring ranks are mostly on the same host.
         let mut last: Option<(&HostName, Clock)> = None;
         let mut losses = Losses { frames: self.losses.frames, ..Losses::default() };
         (self.since_step, self.overhead) = (None, 0.0);
@@ -98,7 +98,7 @@ impl JobView {
             let live = self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
             self.bound = job.bound(live);
         }
-        // The worst finding is the first of them, so it is applied last here.
+        // The worst finding is the first one, so the list is applied in reverse: it must take effect last.
         for finding in self.findings.iter().rev() {
             for &rank in &finding.ranks {
                 if let Ok(at) = self.rows.binary_search_by_key(&rank, |row| row.status.rank) {
@@ -125,7 +125,8 @@ impl JobView {
     }
 }
 
-/// With fewer ranks, findings are computed from all that is shown; with more, from the state of this second.
+/// With at most this many ranks, findings are computed from all shown data; with more, from the state of this
+/// second.
 const FEW: usize = 128;
 
 /// The state for which findings were computed.
@@ -133,7 +134,7 @@ const FEW: usize = 128;
 pub(super) struct Examination {
     second: u64,
     living: usize,
-    /// Of [`FEW`] ranks.
+    /// The job's revision, if it has at most [`FEW`] ranks.
     revision: Option<u64>,
 }
 
@@ -144,18 +145,18 @@ impl Examination {
     }
 }
 
-/// Their number; neighbours are mostly on one host.
+/// The number of hosts. Neighbouring ranks are mostly on the same host.
 fn hosts<'a>(rows: impl Iterator<Item = &'a Row>) -> usize {
     let mut last = None;
     let others = rows.map(|row| &row.status.host).filter(|&host| last.replace(host) != Some(host));
     others.collect::<BTreeSet<_>>().len()
 }
 
-/// Over the rows whose figures count.
+/// Sums over the rows whose figures count.
 struct Sums {
     steps: Option<(Step, Step)>,
     step_times: Vec<f64>,
-    /// By metric.
+    /// The figures, by metric.
     figures: [Vec<f64>; Metric::ALL.len()],
 }
 

@@ -1,4 +1,5 @@
-//! Which part of the view is computed again: rows of ranks that have reported, the rest when the job has changed.
+//! Decides which part of the view is computed again: the rows of ranks that have reported, and the rest if
+//! the job has changed.
 
 use xpu_client::filter::Filter;
 use xpu_model::job::Job;
@@ -9,8 +10,8 @@ use xpu_wire::{
 
 use super::{Arrangement, Clock, Inspection, JobView, Row, reckon::Examination};
 
-/// Ranks whose figures are computed for one redraw; if more have reported, the others keep their previous
-/// figures. It is twice the number that reports between two redraws of ten thousand ranks.
+/// Number of ranks whose figures are computed for one redraw. If more have reported, the others keep their
+/// previous figures. With ten thousand ranks, half of this number reports between two redraws.
 const AT_ONCE: usize = 2_048;
 
 impl JobView {
@@ -27,20 +28,20 @@ impl JobView {
             let examiner = self.examiner.anew();
             *self = Self { job: job.name().clone(), examiner, ..Self::default() };
         }
-        // Ages are shown in seconds: within one second, only the job itself can change the picture.
+        // Ages are shown in seconds, so within one second only the job itself can change the picture.
         let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
         let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
         if self.made == making && sifted == filter.map(Filter::text) && !self.behind {
             return;
         }
-        // With thousands of ranks, a redraw that computes findings updates no figures; but not two in a row,
-        // or figures would never be updated.
+        // With thousands of ranks, a redraw that computes findings updates no figures. This never happens
+        // twice in a row, or figures would never be updated.
         let examination = Examination::of(job, now);
         let examines = self.examined != Some(examination) && job.ranks().len() > AT_ONCE;
         self.rested = examines && !self.rested;
         let is_over = !self.rows.is_empty() && job.living() == 0;
         if is_over != self.is_over() {
-            // The last figures stay.
+            // The last figures are kept.
             self.rows.iter_mut().for_each(Row::outdate);
         }
         let refreshed = self.refresh_rows(job, if self.rested { 0 } else { AT_ONCE });
@@ -82,7 +83,7 @@ impl JobView {
             }
         }
         let reported = self.rows.iter().zip(job.ranks()).filter(|(row, (_, view))| !row.is_of(view)).count();
-        // All of them, if they are not too many; else the ones after the last that had its turn.
+        // All of them, if there are not too many; otherwise, those after the last one that had its turn.
         let most = reported.min(at_once);
         let (mut left, from) = if reported <= at_once { (reported, 0) } else { (most, self.next) };
         self.next = 0;
@@ -118,8 +119,8 @@ mod tests {
     use super::*;
     use crate::{action::Action, app::App, palette::Depth, update::update};
 
-    /// A host no longer reports, a rank is gone, another is silent: the screen shows the same figures as
-    /// documents, and no others.
+    /// If a host no longer reports, a rank is gone, and another is silent, the screen shows the same figures
+    /// as documents, and no others.
     #[test]
     fn figures_on_the_screen_are_those_of_documents() {
         let simulation = Simulation::new(1, 2, 4);
@@ -156,8 +157,8 @@ mod tests {
         assert!(headline.gemm.is_some() && headline.step_time.is_some(), "as it was: {headline:?}");
     }
 
-    /// If more ranks report at once than are computed at once, all have had their turn after some redraws,
-    /// and each is known to be alive at once.
+    /// If more ranks report than are computed for one redraw, all have had their turn after some redraws.
+    /// Each is known to be alive immediately.
     #[test]
     fn of_a_flood_every_rank_has_its_turn() {
         let simulation = Simulation::new(1, 700, 8);

@@ -20,9 +20,9 @@ use super::Clock;
 pub enum Urgency {
     /// A finding names it.
     Named,
-    /// It does not report, or is gone.
+    /// The rank does not report, or is gone.
     Troubled,
-    /// It works normally, or waits for others.
+    /// The rank works normally, or waits for others.
     Calm,
 }
 
@@ -37,7 +37,7 @@ pub struct Row {
     pub age: Duration,
     /// The class of the worst finding that names it.
     pub named: Option<Kind>,
-    /// The filter leaves it out.
+    /// Whether the filter leaves it out.
     pub aside: bool,
     /// The state of the rank for which its figures were computed.
     of: u64,
@@ -50,23 +50,24 @@ impl Row {
         Self { status, life, clock: Clock::default(), age: Duration::ZERO, named: None, aside: false, of }
     }
 
-    /// Its figures must be computed again.
+    /// Notes that its figures must be computed again.
     pub(super) fn outdate(&mut self) {
         self.of = u64::MAX;
     }
 
-    /// Whether its figures include all that is known of the rank.
+    /// Whether its figures include all known data of the rank.
     pub(super) fn is_of(&self, view: &RankView) -> bool {
         self.of == view.changed()
     }
 
-    /// Whether it is alive, and the time since its last report: known at once, even if its figures have to
-    /// wait.
+    /// Notes whether it is alive, and the time since its last report. These are known at once, even if its
+    /// figures have to wait.
     pub(super) fn hear(&mut self, view: &RankView, clock: Clock) {
         (self.life, self.clock, self.age) = (view.life(), clock, clock.age(view.heard()));
     }
 
-    /// Sets its state by the findings, and clears figures that are not current; for an ended job they stay.
+    /// Sets its state by the findings, and clears figures that are not current; for an ended job, they are
+    /// kept.
     pub(super) fn place(&mut self, view: &RankView, state: RankState, is_over: bool) {
         let clock = self.clock;
         self.status.place(view, state, |then| clock.age(then));
@@ -75,7 +76,7 @@ impl Row {
         }
     }
 
-    /// The present data of the rank, for its line.
+    /// The rank's present data, for its line.
     pub(in crate::app) fn current_status(&self, job: &Job, view: &RankView, is_over: bool) -> RankStatus {
         let mut row = Self { status: status::rank_line(job, self.status.rank, view), ..self.clone() };
         row.place(view, self.status.state, is_over);

@@ -9,7 +9,7 @@ use std::{
 use xpu_model::stack::{Class, MAIN_THREAD, Node, Ranks, Tree, Word};
 use xpu_wire::frame::ThreadStack;
 
-/// Frames of a run that all ranks share; a longer one is shown without its middle.
+/// Largest number of frames shown of a run that all ranks share; a longer run is shown without its middle.
 const SHARED: usize = 6;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -21,19 +21,20 @@ pub struct Row {
     /// On a branch's first line: whether the branch is open.
     pub open: Option<bool>,
     pub shown: Shown,
-    /// On a branch's first line: the ranks here, and those not here.
+    /// On a branch's first line: the ranks in it, and those not in it.
     pub here: Ranks,
     pub missing: Ranks,
-    /// Threads here, of all ranks.
+    /// Number of threads here, of all ranks.
     pub threads: usize,
-    /// Whether threads are here and no deeper: it is what they do now.
+    /// Whether threads end here, so that this is their present position.
     pub is_end: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
     Frame(Word),
-    /// A closed branch: the thread, if it is one whole; its innermost frame; and how many lines are not shown.
+    /// A closed branch: the thread, if the branch is a whole thread; its innermost frame; and the number of
+    /// lines that are not shown.
     Closed {
         thread: Option<Word>,
         innermost: Word,
@@ -41,8 +42,8 @@ pub enum Shown {
     },
     /// Frames in the middle of a run.
     Left(usize),
-    /// Native frames below a Python frame: their number, and the innermost. The path of a call is seldom of
-    /// interest.
+    /// Native frames below a Python frame: their number, and the innermost. The path of a call is rarely
+    /// needed.
     Native {
         frames: usize,
         innermost: Word,
@@ -58,7 +59,7 @@ impl Row {
     }
 }
 
-/// `natives`: whether native frames below those of Python are lines of their own.
+/// The lines of a tree. `natives`: whether native frames below those of Python have lines of their own.
 pub(super) fn of(tree: &Tree, turned: &BTreeSet<u64>, natives: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for root in &tree.roots {
@@ -141,7 +142,7 @@ impl Lines<'_> {
     }
 }
 
-/// A compiled frame; entries of the kernel or the ledger have no file.
+/// Whether it is a compiled frame; entries of the kernel or the ledger have no file.
 fn is_native(word: &Word) -> bool {
     matches!(word.class, Class::C | Class::Cpp | Class::Torch) && !word.file.is_empty() && !word.is_python()
 }

@@ -95,7 +95,7 @@ fn the_outlier_is_one_key_away() {
     stacks.next_outlier();
     let at = stacks.at().unwrap();
     assert_eq!((at, stacks.rows()[at].here.to_string()), (2, "3".to_owned()));
-    // There is only one, so the next is the same.
+    // There is only one outlier, so the next one is the same.
     stacks.next_outlier();
     assert_eq!(stacks.at(), Some(at));
 }
@@ -119,7 +119,7 @@ fn what_was_closed_stays_closed_when_stacks_are_read_again() {
     let mut stacks = parted();
     stacks.next_outlier();
     stacks.fold(Folding::Close);
-    // Another tree, of one rank fewer.
+    // Another tree, with one rank fewer.
     settled(&mut stacks, all().into_iter().skip(1).collect());
     assert_eq!(names(&stacks)[2], "1 > read");
     assert_eq!(stacks.at(), Some(2));
@@ -140,7 +140,7 @@ fn a_rank_is_said_to_be_in_its_innermost_python() {
     assert_eq!((place(0), place(3), place(1)), (Some("step"), Some("read"), None));
 }
 
-/// The path of a call to where it waits is seldom of interest.
+/// The native path of a call to the place where it waits is rarely needed.
 #[test]
 fn native_frames_below_those_of_python_are_one_line_until_they_are_asked_for() {
     let native = |function: &str| StackFrame {

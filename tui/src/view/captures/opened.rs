@@ -22,10 +22,10 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Columns of the bar for all time.
+/// Columns of a bar for 100 % of the time.
 const BAR: usize = 60;
 
-/// Most lines of one sentence.
+/// Largest number of lines of one sentence.
 const SENTENCE: usize = 2;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
@@ -52,7 +52,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
             panel::paragraph(app.palette, Role::Alarm, &format!("{} {why}", glyph::ALARM), inner, buffer);
         }
         Some(Ok(summary)) => {
-            // The commands for it are always visible.
+            // The commands for the file are always visible.
             let commands = commands(app, path, summary, width);
             let [above, below] = ratatui::layout::Layout::vertical([
                 ratatui::layout::Constraint::Fill(1),

@@ -18,7 +18,7 @@ use super::super::{
 };
 use crate::{app::App, glyph, palette::Role, widget::wrap::cut_at_word, width::Breakpoint};
 
-/// Its lines: PyTorch's profiler has one once traces were requested.
+/// Number of lines. PyTorch's profiler has a line once traces were requested.
 pub(super) fn lines(app: &App) -> u16 {
     if matches!(app.kineto, kineto::Standing::None) { 3 } else { 4 }
 }

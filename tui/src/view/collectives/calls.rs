@@ -1,4 +1,4 @@
-//! The last calls of a communicator on the informative ranks: where they diverge, and the calls before.
+//! The last calls of a communicator on the informative ranks: the divergence, and the calls before it.
 
 use ratatui::{
     buffer::Buffer,
@@ -25,15 +25,15 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Calls of a rank, and ranks.
+/// Number of calls per rank, and of ranks.
 const CALLS: usize = 6;
 const RANKS: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Calls {
-    /// Where the ranks diverge, if that is in this communicator.
+    /// The sentence on the divergence, if it is in this communicator.
     sentence: Option<String>,
-    /// How far each rank's GPU has come in the one that does not end.
+    /// The progress of each rank's GPU in the collective that does not end.
     gpus: Option<String>,
     /// The statement of NCCL's RAS about it, and whether it agrees.
     ras: Option<(Role, String)>,
@@ -44,7 +44,7 @@ pub(super) struct Calls {
 enum Stage {
     /// The call at which they diverge.
     Parts,
-    /// It is known to have ended.
+    /// The call is known to have ended.
     Done,
     Open,
 }

@@ -100,7 +100,7 @@ fn places(
     stacks::places(app, &of.whereabouts, inner, buffer, hits);
 }
 
-/// In a hung job, arrival skew means nothing: the divergence of the calls is more informative, once they were
+/// In a hung job, arrival skew means nothing. The divergence of the calls is more informative, once they were
 /// read.
 fn skew_or_calls(
     app: &App,
@@ -117,7 +117,7 @@ fn skew_or_calls(
     }
 }
 
-/// The latest first: a bar, and its figure.
+/// Draws the arrival skew, the latest rank first: a bar, and its figure.
 fn arrival_skew(
     app: &App,
     breakpoint: Breakpoint,
@@ -138,7 +138,7 @@ fn arrival_skew(
     }
     let mut lines = Vec::new();
     let step = app.job_view.step_time.map(Nanoseconds::milliseconds);
-    // Noise is not stretched into bars.
+    // Noise must not be stretched into bars.
     let noise = step.map_or(0.0, |step| step * ALIKE);
     let most = of.late.first().map_or(0.0, |&(_, late)| late).max(noise);
     for (&(rank, late), y) in of.late.iter().zip(inner.y..inner.bottom()) {

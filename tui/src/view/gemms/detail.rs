@@ -30,7 +30,7 @@ const BAR: usize = 14;
 /// Columns of a rank before its bar.
 const BEFORE: usize = 34;
 
-/// Columns of the durations, beside the ranks.
+/// Columns of the durations, which are next to the ranks.
 const BESIDE: u16 = 36;
 
 /// Blanks between two figures of the durations.

@@ -1,4 +1,5 @@
-//! A quantity of every rank over the last minutes: which rank was slow, since when, and whether it recurs.
+//! A quantity of every rank over the last minutes. It shows which rank was slow, since when, and whether this
+//! recurs.
 
 use std::{
     ops::{Range, RangeInclusive},
@@ -49,7 +50,7 @@ fn captions(app: &App) -> Vec<String> {
 }
 
 impl Past {
-    /// For a map and its labels of this size.
+    /// The layout of a map and its labels of this size.
     pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
         let (first, last) = app.zoom.shown(app.history.known());
         let fit = |width| {
@@ -60,7 +61,8 @@ impl Past {
             };
             timemap::Frame::fit(rows, size, columns, width, height, app.palette.has_halves())
         };
-        // The number of ranks per row does not depend on the width; only after it are the names known.
+        // The number of ranks per row does not depend on the width. It determines the names, and so their
+        // width.
         let frame = fit(width);
         let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last };
         let names = (0..frame.height()).map(|line| plan.name(app, line, plan.label).width());
@@ -112,7 +114,7 @@ impl Past {
         let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         let longest = cells.iter().map(Vec::len).max().unwrap_or(0);
-        // A zoomed time takes the whole width, as far as cells can widen.
+        // A zoomed range takes the whole width, as far as cells can widen.
         let alone = app.zoom.only(app.history.known()).is_some();
         let wide = if alone { (map.width / longest.max(1) as u16).clamp(1, WIDEST) } else { 1 };
         TimeMap { frame: self.frame, cells: &cells, wide, palette: app.palette }.draw(map, buffer);
@@ -172,7 +174,7 @@ impl Past {
         };
         let worst = app.history.worst(members.into_iter(), metric, self.columns.clone());
         let span = self.frame.span;
-        // The first cell is cut where the past begins.
+        // The first cell is cut at the begin of the past.
         let cut = (span as u64 - self.columns.start() % span as u64) as usize % span;
         let (first, rest) = worst.split_at(cut.min(worst.len()));
         let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));
@@ -213,7 +215,7 @@ impl Past {
     }
 }
 
-/// `gpu-005 37`, `32-39`: with the host if it is a single one and there is room.
+/// `gpu-005 37`, `32-39`: with the host if the ranks are on a single one and there is room.
 fn named(app: &App, rows: &[usize], width: usize) -> String {
     let row = |at: Option<&usize>| app.job_view.rows().get(*at?);
     let (Some(first), Some(last)) = (row(rows.first()), row(rows.last())) else { return String::new() };

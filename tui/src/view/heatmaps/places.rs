@@ -31,13 +31,13 @@ const CELL: usize = 12;
 const NAMED: usize = 12;
 
 impl Places {
-    /// For a map and its labels of this size.
+    /// The layout of a map and its labels of this size.
     pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
         let shape = shape(app);
         let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
         let label = names.max().unwrap_or(0).min(LABEL).min(width / 3);
         let space = width.saturating_sub(label + GAP);
-        // If each group has a line, its worst rank is named beside it.
+        // If each group has a line, its worst rank is named next to it.
         let named = !app.job_view.bundles.is_empty() && shape.groups <= height && space >= CELL + GAP + NAMED;
         let grid = Grid::fit(shape, if named { CELL } else { space }, height, app.palette.has_halves());
         Self { grid, label, named }
@@ -79,7 +79,7 @@ impl Places {
         }
     }
 
-    /// The worst rank of each group, beside its cell.
+    /// The worst rank of each group, next to its cell.
     fn names(&self, app: &App, metric: Metric, area: Rect, buffer: &mut Buffer) {
         let Some(scale) = app.job_view.scale(metric) else { return };
         for (slot, bundle) in app.job_view.bundles.iter().enumerate() {
@@ -157,7 +157,7 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
         (Life::Alive, ..) if row.is_heard() && row.status.state == RankState::Hung => Cell::Alarm,
         (_, value, _) if !row.is_heard() => Cell::Stale { value },
         (_, Some(value), Some(scale)) => match of_value(value, scale) {
-            // A rank's median skew may be small and still add up, so ranks that the finding names have a
+            // A rank's median skew may be small but still add up, so ranks that the finding names have a
             // sign.
             Cell::Value { value, step, badness, sign: None }
                 if metric == Metric::Skew && row.named == Some(Kind::SlowRank) =>

@@ -15,7 +15,7 @@ use crate::{
 const KEY: usize = 14;
 const INDENT: usize = 2;
 
-/// Lines one entry takes at most.
+/// Largest number of lines of one entry.
 const LINES: usize = 3;
 
 /// The uses of the mouse.

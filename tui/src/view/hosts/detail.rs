@@ -1,4 +1,4 @@
-//! One host: all that is known of it, and its GPUs one by one.
+//! One host: all known data, and its GPUs one by one.
 
 use ratatui::{
     buffer::Buffer,
@@ -24,13 +24,13 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Columns of the GPUs, beside the host's data.
+/// Columns of the GPUs, which are next to the host's data.
 const BESIDE: u16 = 62;
 
 /// Columns of a line's label.
 const LABEL: usize = 11;
 
-/// Most lines of one label: the first of these with which all labels fit, else the last.
+/// Largest number of lines of one label: the first of these with which all labels fit, otherwise the last.
 const MOST: [usize; 3] = [4, 3, 2];
 
 /// Lines that the state of the link may always take: it names the reason why a host is down.

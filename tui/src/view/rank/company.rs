@@ -1,4 +1,4 @@
-//! The rank's communicators: their members, and whether it keeps up.
+//! The rank's communicators: their members, and whether the rank keeps up.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
@@ -25,7 +25,7 @@ const COLUMNS: [Column; 5] = [
     Column::figure(9).whole(),
     Column::figure(6).whole(),
 ];
-/// From this width on the first two are wider, and its last activity is shown.
+/// Smallest width at which the first two columns are wider, and the last activity is shown.
 const ROOMY: usize = 68;
 const MORE: usize = 4;
 /// Runs of ranks that are named.

@@ -56,7 +56,7 @@ fn why_no_device(rank: &Inspection) -> &'static str {
     if rank.is_new { "no reports yet" } else { "no driver reports it" }
 }
 
-/// On one line, problems first.
+/// The quantities on one line, problems first.
 pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let palette = app.palette;
     let Some(device) = &rank.status.device else {
@@ -157,7 +157,7 @@ fn health(device: &DeviceStatus, time: Option<GpuTime>, unread: &str) -> Vec<Hea
     all.into_iter().flatten().collect()
 }
 
-/// Of the last half minute.
+/// The parts of the last half minute.
 fn parts(time: GpuTime) -> String {
     let GpuTime { gemms_pct, communication_pct, other_kernels_pct, .. } = time;
     format!(" (GEMMs {gemms_pct:.0}, NCCL {communication_pct:.0}, other {other_kernels_pct:.0})")

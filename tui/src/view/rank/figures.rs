@@ -1,4 +1,4 @@
-//! The rank's figures beside those of its peers or of the pinned rank, with their history.
+//! The rank's figures next to those of its peers or of the pinned rank, with their history.
 
 use ratatui::{
     buffer::Buffer,
@@ -19,7 +19,7 @@ use crate::{
     widget::{scale::Worse, sparkline},
 };
 
-/// In order of importance.
+/// The metrics, in order of importance.
 const METRICS: [Metric; 11] = [
     Metric::Gemm,
     Metric::StepTime,
@@ -75,7 +75,7 @@ impl Table {
         Title { name: "Figures", about: self.about.clone(), right: String::new() }
     }
 
-    /// Its head included.
+    /// The height, including the head.
     pub(super) fn height(&self) -> u16 {
         self.rows.len().max(1) as u16 + 1
     }

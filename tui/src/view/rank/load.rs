@@ -1,4 +1,4 @@
-//! What the rank's GPU, its processes and its host move and compute.
+//! Load of the rank's GPU, its processes and its host.
 
 use xpu_model::{
     figure,
@@ -8,7 +8,7 @@ use xpu_model::{
 use super::device::Health;
 use crate::palette::Role;
 
-/// The GPU's figures first.
+/// The load as lines; the GPU's figures come first.
 pub(super) fn of(load: &LoadStatus) -> Vec<Health> {
     let known = |name, text: Option<String>| text.map(|text| Health { name, text, role: Role::Text });
     let gpu = |of: &dyn Fn(&GpuLoadStatus) -> Option<String>| load.gpu.as_ref().and_then(of);
@@ -39,7 +39,7 @@ pub(in crate::view) fn cpu(host: HostLoadStatus) -> Option<String> {
         .map(|share| format!("{share:.0} % of {}", figure::counted(host.cores as usize, "core", "cores")))
 }
 
-/// The kinds of network that exist.
+/// The traffic of each kind of network that the host has.
 pub(in crate::view) fn network(host: HostLoadStatus) -> Option<String> {
     let rdma = traffic(host.rdma, ["in", "out"]).map(|rates| format!("RDMA {rates}"));
     joined([traffic(host.network, ["in", "out"]), rdma], "; ")

@@ -50,7 +50,7 @@ const GEMMS: [Place; 7] = [
     words("spread", 8),
 ];
 
-/// Both together fit the left side of 132 columns, and 80 columns.
+/// Both tables fit the left side of 132 columns, and 80 columns.
 const COLLECTIVES: [Place; 8] = [
     words("operation", 20),
     figure("size", 7),
@@ -75,7 +75,7 @@ pub(super) fn collectives(
     buffer: &mut Buffer,
 ) {
     let rows: Vec<_> = rank.status.collectives.iter().map(collective).collect();
-    // A collective's time says nothing about the link alone.
+    // The time of a collective also includes waiting, so it is no measure of the link.
     let means = if rows.is_empty() { "" } else { "GB/s of the transfer, µs with waiting" };
     table(app, rank, breakpoint, "Collectives", means, &COLLECTIVES, &rows, area, buffer);
 }
@@ -104,8 +104,8 @@ fn known(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), figure::three)
 }
 
-/// The distribution of durations between the shortest and the longest, one bar per part. A part with any has
-/// at least the lowest bar.
+/// The distribution of durations between the shortest and the longest, one bar per part. A part with any
+/// duration has at least the lowest bar.
 fn spread(parts: &[u64]) -> String {
     let most = parts.iter().copied().max().unwrap_or(0).max(1);
     let bar = |&count: &u64| match count {
@@ -121,7 +121,7 @@ fn awaited(app: &App, rank: &Inspection) -> String {
     let asked = app.now.since(app.watched.since);
     match row.life {
         Life::Ended | Life::Died => "it ended before its shapes were requested".to_owned(),
-        // Summaries come from watched ranks.
+        // Only watched ranks have summaries.
         _ if app.is_past() => "not recorded up to here: no viewer watched it".to_owned(),
         _ if !row.is_heard() => {
             format!("no report for {}: {} shows its host", figure::age(row.age), app.key("hosts"))
@@ -137,7 +137,7 @@ fn awaited(app: &App, rank: &Inspection) -> String {
     }
 }
 
-/// As many rows as fit, most time first; the rest is counted.
+/// Draws the rows that fit, most time first, and counts the rest.
 fn table<const N: usize>(
     app: &App,
     rank: &Inspection,
@@ -178,7 +178,7 @@ fn table<const N: usize>(
     }
 }
 
-/// The first column takes the remaining width as far as its names need it; complete names matter more than
+/// The first column takes the remaining width, as far as its names need it. Complete names matter more than
 /// the last column.
 fn widths<const N: usize>(places: &[Place; N], rows: &[[String; N]], width: usize) -> [Column; N] {
     let mut columns = places.map(|place| place.cells);

@@ -13,7 +13,7 @@ use crate::{
 
 /// Columns of a line's label.
 const NAME: usize = 10;
-/// Most lines of one of them.
+/// Largest number of lines of one label.
 const LINES: usize = 3;
 
 pub(super) fn title(rank: &Inspection) -> Title<'static> {
@@ -21,7 +21,7 @@ pub(super) fn title(rank: &Inspection) -> Title<'static> {
     Title { name: "Watching it", about: version, right: String::new() }
 }
 
-/// What it has allocated on its GPU, what NCCL took beside it, and what grows.
+/// The memory that the rank has allocated on its GPU, the memory that NCCL took in addition, and growth.
 fn memory(status: &RankStatus) -> Vec<(&'static str, String)> {
     let mut known = Vec::new();
     let activity = status.activity.as_ref();

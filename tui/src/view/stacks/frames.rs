@@ -30,14 +30,14 @@ const STEP: usize = 2;
 /// The largest indentation, so that names stay readable.
 const DEEPEST: usize = 12;
 
-/// Runs of ranks before the rest is only counted: ranks that are here, and missing ones.
+/// Number of runs of ranks before the rest is only counted, for ranks that are here and for missing ones.
 const HERE: usize = 6;
 const MISSING: usize = 4;
 
-/// Least columns of a function's name.
+/// Smallest number of columns of a function's name.
 const LEAST: usize = 12;
 
-/// Least columns of ranks, so that frames are aligned.
+/// Smallest number of columns of ranks, so that frames are aligned.
 const RANKS: usize = 7;
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
@@ -61,7 +61,8 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     }
 }
 
-/// If not all fit and nothing is selected: the innermost frames of each branch, which show where it is.
+/// If not all frames fit and nothing is selected, draws the innermost frames of each branch, which show where
+/// its ranks are.
 fn draw_ends(palette: Palette, rows: &[StackRow], area: Rect, buffer: &mut Buffer) {
     let mut column = 0;
     for (piece, y) in shortened(rows, area.height.into()).into_iter().zip(area.y..area.bottom()) {
@@ -100,7 +101,7 @@ fn shortened(rows: &[StackRow], height: usize) -> Vec<Piece<'_>> {
     let made = |kept: usize| {
         let mut pieces = Vec::new();
         for run in runs() {
-            // The branch's first line and its last stay.
+            // The first and the last line of the branch are kept.
             let middle = run.len().saturating_sub(2);
             let left = middle.saturating_sub(kept);
             let left = if left == 1 { 0 } else { left };

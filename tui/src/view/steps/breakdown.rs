@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{app::App, glyph, palette::Role, widget::wrap::wrapped, width::Breakpoint};
 
-/// Lines of what the last capture's steps would take without its stragglers.
+/// Number of lines of the what-if of the last capture.
 pub(super) const WHAT_IF: u16 = 2;
 
 /// Columns of a bar's label, and of its figures.
@@ -40,7 +40,7 @@ struct Part {
     /// The word before the share: `from` if it may be more.
     least: bool,
     means: String,
-    /// The same in `WORDS` columns.
+    /// The meaning in at most `WORDS` columns.
     briefly: &'static str,
 }
 
@@ -77,7 +77,7 @@ fn draw_spans(app: &App, area: Rect, buffer: &mut Buffer) {
     labelled(app, "spans", &each.collect::<Vec<_>>().join(" · "), area, buffer);
 }
 
-/// A text below the bars, as far as there is room.
+/// Draws a text below the bars, as far as there is room.
 fn labelled(app: &App, name: &str, text: &str, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width).saturating_sub(LABEL);
     let lines = wrapped(text, width, area.height.into());
@@ -93,7 +93,7 @@ fn labelled(app: &App, name: &str, text: &str, area: Rect, buffer: &mut Buffer) 
     headline::lines(&lines, area, buffer);
 }
 
-/// Without their frame.
+/// Draws the bars, without their frame.
 pub(super) fn bars(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let bar = BAR[(breakpoint as usize).saturating_sub(Breakpoint::Narrow as usize).min(BAR.len() - 1)];
     let lines: Vec<_> =

@@ -28,7 +28,7 @@ use crate::{
 /// Columns of the figures left of the plot.
 const FIGURES: u16 = 10;
 
-/// From this width on, both ends of the axis show their steps.
+/// Smallest width at which both ends of the axis show their steps.
 const ROOMY: u16 = 48;
 
 /// A step this many times as long as the median is cut off and marked, so that the others stay
@@ -38,13 +38,13 @@ const TALL: f64 = 2.5;
 /// The number of changes listed below the plot, the newest ones.
 const LISTED: usize = 3;
 
-/// The lines of the changes.
+/// Number of lines of the changes.
 pub(super) fn listed(app: &App, breakpoint: Breakpoint) -> usize {
     let most = if breakpoint == Breakpoint::Wide { LISTED } else { 1 };
     app.steps.changes.len().min(most)
 }
 
-/// What is drawn in one column.
+/// The data of one column.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bin {
     median: f64,
@@ -56,7 +56,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     plot(app, listed(app, breakpoint), inner, buffer);
 }
 
-/// Without its frame, and with this many changes listed below it.
+/// Draws the plot without its frame, with this many changes listed below it.
 pub(super) fn plot(app: &App, changes: usize, inner: Rect, buffer: &mut Buffer) {
     let points: Vec<Point> = app.step_times.points().copied().collect();
     let changes = changes.min(usize::from(inner.height / 3)) as u16;
@@ -177,7 +177,8 @@ fn bins(points: &[Point], width: usize, column: impl Fn(Moment) -> usize) -> Vec
     let known = medians.into_iter().zip(worst);
     let mut bins: Vec<_> =
         known.map(|(medians, worst)| Some(Bin { median: median(medians)?, worst })).collect();
-    // Points come once a second and not on the second: one column between two that have some is no hang.
+    // Points come once a second, but not exactly on the second. So a single empty column between two filled
+    // ones is no hang.
     for at in 1..width.saturating_sub(1) {
         if bins[at].is_none() && bins[at + 1].is_some() {
             bins[at] = bins[at - 1];
@@ -186,7 +187,7 @@ fn bins(points: &[Point], width: usize, column: impl Fn(Moment) -> usize) -> Vec
     bins
 }
 
-/// From the column up to the slowest rank, if the difference is more than noise.
+/// Draws the line from the column up to the slowest rank, if the difference is more than noise.
 fn whisker(
     app: &App,
     bin: Bin,

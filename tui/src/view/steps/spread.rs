@@ -39,7 +39,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         let plot = Rect { height: below.height - 1, ..below };
         let counts = of.parts(from, to, plot.width.into());
         let most = counts.iter().copied().max().unwrap_or(0).max(1);
-        // Most steps are alike, so the few others must stay visible.
+        // Most steps are alike, so the few different ones must stay visible.
         let shares: Vec<_> =
             counts.iter().map(|&count| ((1 + count) as f64).ln() / ((1 + most) as f64).ln()).collect();
         let style = app.palette.of(Role::Accent);

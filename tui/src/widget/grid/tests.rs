@@ -26,7 +26,7 @@ fn without_colours_no_half_blocks_are_used() {
 fn a_host_wider_than_the_screen_goes_on_in_the_next_line() {
     let grid = Grid::fit(Shape { groups: 1, size: 128 }, 40, 10, true);
     assert_eq!((grid.density, grid.cell_of(20).line), (Density::Double, 1));
-    // But not to make room for figures.
+    // But groups do not share lines to make room for figures.
     assert_eq!(Grid::fit(Shape { groups: 1, size: 8 }, 52, 10, true).lines(), 1);
 }
 
@@ -38,7 +38,7 @@ fn a_line_holds_one_host_where_there_are_lines_enough() {
     };
     assert_eq!(lines(2, 20), [0, 1]);
     assert_eq!(lines(3, 3), [0, 1, 2]);
-    // But no group is left out for that.
+    // But no group is left out to achieve that.
     assert_eq!(lines(4, 2), [0, 0, 1, 1]);
 }
 

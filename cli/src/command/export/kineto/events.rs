@@ -18,16 +18,18 @@ use super::{
     launches::{Launches, is_launch},
 };
 
-/// Kineto's processes are those of the system, and the GPUs by their numbers. A rank uses one, whichever it is.
+/// Kineto's processes are those of the system, and the GPUs by number. A rank uses one GPU, which always gets
+/// this number.
 const GPU: u32 = 0;
 
 pub(super) type Put<'a> = dyn FnMut(&Value) -> io::Result<()> + 'a;
 
 pub(super) struct Events<'a> {
     trace: &'a Trace<'a>,
-    /// Of the program.
+    /// Process id of the program.
     process: u32,
-    /// CUPTI recorded all kernels, so the operations that the hook timed around them are no further kernels.
+    /// Whether CUPTI recorded all kernels. If so, the operations that the hook timed around them are not
+    /// additional kernels.
     has_kernels: bool,
     /// A separate thread for calls whose time and thread are unknown.
     unseen: u32,
@@ -70,7 +72,7 @@ impl<'a> Events<'a> {
                 }
                 (_, CapturedSpan::Host { .. }) => self.call(single, put)?,
                 (_, CapturedSpan::Gpu { .. }) if is_launch(single) && self.has_kernels => {
-                    // Its kernels are there.
+                    // CUPTI recorded the kernels of this operation.
                     self.correlation(single, put)?;
                 }
                 (_, CapturedSpan::Gpu { .. }) => {
@@ -124,7 +126,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// On the thread with the first launch. A time in place of steps is no step of the profiler.
+    /// Steps, on the thread with the first launch. A period instead of steps is no step of the profiler.
     fn steps(&self, put: &mut Put<'_>) -> io::Result<()> {
         let of = self.trace.of;
         let threads = of.operations.iter().map(|single| single.thread);
@@ -197,8 +199,9 @@ impl<'a> Events<'a> {
         self.on_gpu(single, kernel::demangled(name), correlation, args, put)
     }
 
-    /// The number of the call that launched it, which is written before its first use. The call's duration is
-    /// unknown; for a library's kernel, only the step of the call is known.
+    /// The number of the call that launched the operation; the call is written before the number is first
+    /// used. The duration of the call is unknown. For a kernel of a library, only the step of the call is
+    /// known.
     fn correlation(&mut self, launch: &Single, put: &mut Put<'_>) -> io::Result<u64> {
         if let Some(&known) = self.known.get(&std::ptr::from_ref(launch)) {
             return Ok(known);
@@ -260,7 +263,7 @@ impl<'a> Events<'a> {
         if is_seen { put(&self.arrow("f", correlation, place, from)) } else { Ok(()) }
     }
 
-    /// On a thread of the rank.
+    /// A place on a thread of the rank.
     fn place(&self, thread: u32) -> Place {
         Place { process: self.process, thread }
     }
@@ -280,7 +283,7 @@ impl<'a> Events<'a> {
         json!({ "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args })
     }
 
-    /// From a call to the launched work.
+    /// Draws an arrow from a call to the launched work.
     fn arrow(
         &self,
         part: &str,
@@ -298,7 +301,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The line of a trace that an event is drawn in. Of a GPU, the thread is a stream.
+/// The line of a trace in which an event is drawn. On a GPU, the thread is a stream.
 #[derive(Clone, Copy)]
 struct Place {
     process: u32,
@@ -330,7 +333,7 @@ fn device_name(single: &Single) -> String {
     }
 }
 
-/// By Kineto's names if there are any.
+/// Details of an operation, under Kineto's names if there are any.
 fn details(capture: &Capture, single: &Single) -> Map<String, Value> {
     let mut all = words::details(single);
     if let CapturedLabel::Gemm(shape) = &*single.label {

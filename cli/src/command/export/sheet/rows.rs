@@ -35,7 +35,7 @@ impl Source<'_> {
         row
     }
 
-    /// A time in place of steps has none.
+    /// The step's number; a period instead of steps has none.
     fn number(&self, step: Step) -> Option<Step> {
         self.capture.window.is_none().then_some(step)
     }

@@ -7,7 +7,7 @@ use xpu_analysis::what_if::{Cause, Estimate, Lost, Total};
 use xpu_model::figure::{clock, count, counted, time_of_day};
 use xpu_wire::{id::JobName, unit::Moment};
 
-/// Ranks and hosts named in a line of text.
+/// Number of ranks and hosts named in a line of text.
 const NAMED: usize = 3;
 
 #[derive(Debug, Serialize)]

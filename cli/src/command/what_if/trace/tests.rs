@@ -13,7 +13,8 @@ use xpu_analysis::what_if::{Job, WhatIf};
 
 use super::*;
 
-/// Two replicas, the second of which computes twice as long; one row is one operation: replica, kind, start, duration.
+/// Two replicas; the second one computes twice as long. A row is an operation: replica, kind, start,
+/// duration.
 const OPERATIONS: [(i32, &str, f32, f32); 8] = [
     (0, "forward-compute", 0.0, 1.0),
     (0, "backward-compute", 1.0, 2.0),

@@ -1,4 +1,4 @@
-//! The cost of each thing in each step of each rank.
+//! The cost of each kind of work in each step of each rank.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ use super::{
     CostKind,
 };
 
-/// A kind of cost, and what it is of.
+/// A kind of cost, and the name of the work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) kind: CostKind,
@@ -27,7 +27,7 @@ type Place = (Rank, Step);
 
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    /// Each, with the factor of its figures: figures of a time are per second.
+    /// Each place, with the factor of its figures: figures of a period are per second.
     places: Vec<(Place, f64)>,
     of: HashMap<Key, BTreeMap<Place, (u64, u64)>>,
 }
@@ -84,7 +84,7 @@ impl Costs {
                 CapturedLabel::Gemm(shape) => {
                     self.add(CostKind::Gemm, format!("{shape} {}", transposed(shape)), place, took);
                 }
-                // NCCL kernels are covered in more detail by transfer and wait.
+                // Transfer and wait cover NCCL kernels in more detail.
                 CapturedLabel::Activity(name) if single.work(step.seen) == Some(Work::Compute) => {
                     self.add(CostKind::Kernel, kernel::demangled(name), place, took);
                 }
@@ -100,8 +100,8 @@ impl Costs {
         }
     }
 
-    /// Communicators have other numbers in every run: two runs share the operation, the size and the number
-    /// of ranks.
+    /// Communicators have different ids in every run, so two runs are matched by the operation, the size and
+    /// the number of ranks.
     fn matched(&mut self, matched: &MatchedCollectives) {
         for (matched, together) in
             matched.all.iter().map(|one| (one, true)).chain(matched.others.iter().map(|one| (one, false)))
@@ -131,14 +131,14 @@ impl Costs {
         self.places.len()
     }
 
-    /// Nanoseconds of each step of each rank; none where the thing did not occur.
+    /// Nanoseconds of each step of each rank; none if this work did not occur.
     pub(super) fn samples(&self, key: &Key) -> Vec<(Place, f64)> {
         let of = self.of.get(key);
         let took = |place| of.and_then(|of| of.get(place)).map_or(0.0, |&(took, _)| took as f64);
         self.places.iter().map(|(place, scale)| (*place, took(place) * scale)).collect()
     }
 
-    /// Per step of a rank, or per second.
+    /// The count per step of a rank, or per second.
     pub(super) fn count(&self, key: &Key) -> f64 {
         let of = self.of.get(key);
         let count = |place| of.and_then(|of| of.get(place)).map_or(0.0, |&(_, count)| count as f64);

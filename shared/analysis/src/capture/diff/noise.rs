@@ -1,4 +1,4 @@
-//! How far means of steps differ by chance.
+//! The random difference between means of steps.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ pub(super) fn mean(samples: &[Sample]) -> f64 {
     samples.iter().map(|(_, value)| value).sum::<f64>() / samples.len().max(1) as f64
 }
 
-/// Variation between steps, pooled over all ranks, because ranks of one step are not independent of each
-/// other. With one step in each file, the variation of the change between ranks.
+/// The variation between steps, pooled over all ranks, because the ranks of one step are not independent of
+/// each other. If each file has one step, the variation of the change between ranks.
 pub(super) fn noise(before: &[Sample], after: &[Sample]) -> Option<f64> {
     let steps = |all: &[Sample]| grouped(all, |(_, step)| step.0);
     let (a, b): (Vec<_>, Vec<_>) =
@@ -29,7 +29,7 @@ pub(super) fn noise(before: &[Sample], after: &[Sample]) -> Option<f64> {
     Some(student(free) * (squares(&changes) / free as f64 / changes.len() as f64).sqrt())
 }
 
-/// The change of each rank in both captures.
+/// The change of each rank that is in both captures.
 pub(super) fn by_rank(before: &[Sample], after: &[Sample]) -> Vec<(Rank, f64)> {
     let ranks = |all: &[Sample]| grouped(all, |(rank, _)| rank.0.into());
     let after = ranks(after);
@@ -54,7 +54,8 @@ fn squares(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// The value exceeded by chance in 1 of 100, either way (Student's t), by degrees of freedom.
+/// The value that chance exceeds in 1 case of 100, on both sides together (Student's t), by degrees of
+/// freedom.
 fn student(free: usize) -> f64 {
     const TABLE: [f64; 12] = [63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05];
     TABLE.get(free.saturating_sub(1)).copied().unwrap_or(if free < 30 { 2.95 } else { 2.75 })

@@ -16,7 +16,7 @@ fn capture(parts: impl IntoIterator<Item = CapturePart>) -> Capture {
     capture
 }
 
-/// The GEMMs take 10 ms plus `longer`, the second step's plus `jitter`.
+/// The GEMMs take 10 ms plus `longer`; those of the second step take `jitter` more.
 fn gemms(rank: u32, longer: u64, jitter: u64) -> CapturePart {
     let mut new = part(rank, 0);
     for (operation, more) in new.operations.iter_mut().step_by(3).zip([longer, longer + jitter]) {
@@ -43,7 +43,7 @@ fn what_is_more_than_noise_is_real_and_the_rest_is_not() {
     assert!(row.change_ns > 1e6 && !row.real, "a step of two differs: {row:?}");
 }
 
-/// Steps of a rank that are `longer`, of which it waits `waits` more for the other.
+/// Steps of a rank that take `longer` more, including `waits` more of waiting for the other rank.
 fn later(rank: u32, longer: u64, waits: u64, jitter: u64) -> CapturePart {
     let mut new = part(rank, 0);
     if let Some(account) = &mut new.account {
@@ -61,7 +61,8 @@ fn later(rank: u32, longer: u64, waits: u64, jitter: u64) -> CapturePart {
     new
 }
 
-/// Rank 1 comes 4 ms later to the collective of each step: rank 0 waits for it, and its waits changed most.
+/// Rank 1 enters the collective of each step 4 ms later. Rank 0 waits for it, so the waits of rank 0 changed
+/// most.
 #[test]
 fn who_is_waited_for_is_named_and_not_who_waits() {
     let before = capture([later(0, 0, 0, MS / 100), later(1, 0, 0, MS / 100)]);

@@ -1,5 +1,5 @@
-//! Stragglers: the ranks that are last into collectives. No clock is needed: the last rank has the shortest
-//! duration.
+//! Stragglers: the ranks that enter collectives last. No clocks are needed, because the last rank has the
+//! shortest duration.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use super::{
     Busy,
 };
 
-/// GPU times have a resolution of half a microsecond: with a smaller difference no rank counts as last.
+/// GPU times have a resolution of half a microsecond, so with a smaller difference than this, no rank counts
+/// as last.
 pub const NOISE_NS: u64 = 2_000;
 
 /// A rank, in the collectives that it shared with others.
@@ -19,16 +20,16 @@ pub const NOISE_NS: u64 = 2_000;
 pub struct ArrivalRow {
     pub rank: Rank,
     pub collectives: u64,
-    /// Number of collectives it was last into, by more than 2 us.
+    /// Number of collectives that it entered last, by more than 2 us.
     pub last: u64,
-    /// Straggler delay per step: the time its victims computed nothing while they waited; of those the victim
-    /// that waited least, so it is what a step would be shorter, had this rank come with the one before it.
-    /// Per second for a capture of a time.
+    /// Straggler delay per step: the time in which a waiting rank computed nothing, for the rank that waited
+    /// least. So a step would be shorter by this if the straggler had entered together with the rank before
+    /// it. Per second for a capture of a period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_per_step_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_per_second_ns: Option<u64>,
-    /// Total wait of all other ranks for it, per step or second.
+    /// Total wait of all other ranks for it, per step or per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_waiting_per_step_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,12 +37,12 @@ pub struct ArrivalRow {
 }
 
 impl ArrivalRow {
-    /// Per step, or per second.
+    /// The cost per step, or per second.
     pub fn cost_ns(&self) -> u64 {
         self.cost_per_step_ns.or(self.cost_per_second_ns).unwrap_or(0)
     }
 
-    /// Per step, or per second.
+    /// The total wait per step, or per second.
     pub fn kept_waiting_ns(&self) -> u64 {
         self.kept_waiting_per_step_ns.or(self.kept_waiting_per_second_ns).unwrap_or(0)
     }

@@ -9,22 +9,22 @@ use super::super::{Kind, RankCapture, Single, Spans, WholeStep, Work, union};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     pub took_ns: u64,
-    /// At least one kernel ran that is not NCCL's.
+    /// Time in which at least one kernel ran that is not NCCL's.
     pub compute_ns: u64,
-    /// At least one NCCL kernel ran, waiting for other ranks included.
+    /// Time in which at least one NCCL kernel ran, including waiting for other ranks.
     pub communication_ns: u64,
-    /// The same while nothing was computed.
+    /// The part of it in which nothing was computed.
     pub exposed_ns: u64,
-    /// Copies and fills on streams, while neither ran.
+    /// Time of copies and fills on streams while no kernel ran.
     pub memory_ns: u64,
-    /// None of these: if all kernels were recorded, the GPU was idle.
+    /// Time in which none of these ran. If all kernels were recorded, the GPU was idle.
     pub gap_ns: u64,
-    /// A thread was blocked by a call that waits for the GPU.
+    /// Time in which a thread was blocked by a call that waits for the GPU.
     pub blocked_ns: u64,
 }
 
 impl Summary {
-    /// The share of communication that was hidden behind compute.
+    /// The share of communication that compute hides.
     pub fn hidden(&self) -> Option<f64> {
         let hidden = self.communication_ns.saturating_sub(self.exposed_ns);
         super::spread::share(hidden, self.communication_ns)
@@ -45,7 +45,7 @@ impl Summary {
     }
 }
 
-/// When a rank's GPU did which kind of work.
+/// The times of each kind of work on a rank's GPU.
 #[derive(Debug)]
 pub(in crate::capture) struct Busy {
     compute: Spans,
@@ -68,12 +68,12 @@ impl Busy {
         self.compute.within(from, to).length().0
     }
 
-    /// Whether the time of anything on the GPU is known.
+    /// Whether any GPU time is known.
     pub(in crate::capture) fn is_any(&self) -> bool {
         [&self.compute, &self.communication, &self.memory].iter().any(|spans| spans.end().is_some())
     }
 
-    /// When it did none of these, between two times.
+    /// The times between two moments at which it did none of these.
     pub(in crate::capture) fn gaps(&self, from: Moment, to: Moment) -> Vec<(Moment, Moment)> {
         let works = [&self.compute, &self.communication, &self.memory];
         let busy = union(works.iter().flat_map(|spans| spans.within(from, to).iter().collect::<Vec<_>>()));

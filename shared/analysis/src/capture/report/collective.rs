@@ -15,7 +15,8 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All of one communicator, operation and power of two of bytes, over whole steps.
+/// All collectives of one communicator, one operation and one power of two of bytes, over fully recorded
+/// steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct CollectiveRow {
     pub communicator: String,
@@ -23,18 +24,20 @@ pub struct CollectiveRow {
     pub name: Option<String>,
     pub size: Option<u32>,
     pub operation: String,
-    /// Messages from this number of bytes up to less than twice that; 0 for empty ones.
+    /// Messages of at least this number of bytes and less than twice that; 0 for empty ones.
     pub from_bytes: u64,
-    /// Ranks in the file.
+    /// Number of its ranks in the file.
     pub ranks: usize,
-    /// Collectives, not calls: the same one on all ranks counts once. Sends and receives count for each rank.
+    /// Number of collectives, not of calls: a collective counts once for all its ranks. Sends and receives
+    /// count for each rank.
     pub count: u64,
-    /// Over all of them, each once.
+    /// Bytes of all of them, each counted once.
     pub bytes: u64,
-    /// Times without waiting: for each, that of the rank with the shortest duration.
+    /// Times without waiting: for each collective, the shortest duration of a rank.
     #[serde(flatten)]
     pub transfer: Spread,
-    /// Time that ranks waited in them for the last rank, over all ranks; `null` for sends and receives.
+    /// Time that ranks waited in them for the last rank, summed over all ranks; `null` for sends and
+    /// receives.
     pub wait_ns: Option<u64>,
     pub bus_gbytes_per_s: Option<GigabytesPerSecond>,
     /// How NCCL carries them out (`RING/LL128 x24`), the most frequent first; empty if it is unknown.

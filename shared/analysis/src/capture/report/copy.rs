@@ -13,20 +13,20 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All copies of one direction, or all fills, over all ranks and whole steps.
+/// All copies of one direction, or all fills, over all ranks and fully recorded steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct CopyRow {
     /// `HostToDevice`; `Set` for fills.
     pub what: String,
     pub count: u64,
     pub bytes: u64,
-    /// GPU times: of copies on a stream, in whole steps.
+    /// GPU times of copies on a stream, in fully recorded steps.
     #[serde(flatten)]
     pub took: Spread,
     pub gbytes_per_s: Option<GigabytesPerSecond>,
     /// Time that threads spent in the calls; `null` if these were not recorded.
     pub held_ns: Option<u64>,
-    /// As a share of the time of all steps.
+    /// Share of the time of all steps.
     pub share: Option<f64>,
 }
 

@@ -8,22 +8,25 @@ use super::{
     Busy,
 };
 
-/// A gap that is shorter, before something that had been launched long ago, lies between two kernels.
+/// A shorter gap before an operation that had been launched long before counts as time between two kernels.
 const BETWEEN: u64 = 30_000;
 
-/// Times of two clocks that are the same.
+/// Times of two clocks that differ by less are equal.
 const BLUR: u64 = 2_000;
 
-/// The sum is [`super::Summary::gap_ns`], or nothing of a rank without any GPU time.
+/// The sum is [`super::Summary::gap_ns`], or zero for a rank without any GPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Gaps {
-    /// What ran next was launched only after the gap had begun: the GPU waited for its host.
+    /// The next operation was launched only after the gap had begun: the GPU waited for its host.
     pub host_ns: u64,
-    /// It had been launched before, and the gap is shorter than 30 us: the time between two kernels.
+    /// The next operation had been launched before, and the gap is shorter than 30 us: the time between two
+    /// kernels.
     pub kernel_ns: u64,
-    /// It had been launched before, and waited for something else: another stream, a copy, another rank.
+    /// The next operation had been launched before, and waited for something else: another stream, a copy,
+    /// another rank.
     pub other_ns: u64,
-    /// When it was launched is unknown: it is a kernel of CUPTI's that no timed operation belongs to.
+    /// When the next operation was launched is unknown: it is a kernel recorded by CUPTI that belongs to no
+    /// timed operation.
     pub unknown_ns: u64,
 }
 
@@ -53,7 +56,7 @@ impl Gaps {
         let near = launches.partition_point(|(begin, _)| begin.0.saturating_add(BLUR) < to.0);
         let next = launches.get(near).filter(|(begin, _)| begin.0 <= to.0.saturating_add(BLUR));
         match next {
-            // The step ends with a gap: what comes next is in no step.
+            // The step ends with a gap, so the next operation is in no step.
             None if to == end => match launches.get(near) {
                 Some((_, at)) if *at > from => &mut self.host_ns,
                 Some(_) => &mut self.other_ns,

@@ -14,7 +14,7 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All GEMMs of one shape, over all ranks and whole steps.
+/// All GEMMs of one shape, over all ranks and fully recorded steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct GemmRow {
     pub m: u64,
@@ -23,14 +23,14 @@ pub struct GemmRow {
     pub batch: u64,
     pub datatype: String,
     pub compute: String,
-    /// Of A and B, in BLAS notation: `TN` is A transposed.
+    /// Whether A and B are transposed, in BLAS notation: `TN` is A transposed.
     pub transposed: String,
     pub count: u64,
     #[serde(flatten)]
     pub took: Spread,
     /// 2·batch·m·n·k of the timed ones, over their time.
     pub tflops: Option<Tflops>,
-    /// As a share of the time of all steps.
+    /// Share of the time of all steps.
     pub share: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ impl GemmRow {
     }
 }
 
-/// The same of a shape as it was recorded.
+/// The same for a shape as it was recorded.
 pub(crate) fn shape_of(shape: &GemmShape) -> String {
     let GemmShape { m, n, k, batch, .. } = *shape;
     shown(m, n, k, batch, &transposed(shape), &shape.datatype.to_string())

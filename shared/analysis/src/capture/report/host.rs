@@ -1,5 +1,5 @@
-//! Host activity of threads: spans of the program, Python's functions, its garbage collector, data loaders,
-//! and calls that wait for the GPU.
+//! Activity of threads on the host: spans of the program, Python's functions and garbage collector, data
+//! loaders, and calls that wait for the GPU.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -35,16 +35,16 @@ impl fmt::Display for HostKind {
     }
 }
 
-/// One function or call, over all ranks and whole steps.
+/// One function or call, over all ranks and fully recorded steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostRow {
     pub kind: HostKind,
     pub name: String,
     pub count: u64,
-    /// Nested functions count in both.
+    /// The time of a nested function counts in both functions.
     #[serde(flatten)]
     pub took: Spread,
-    /// As a share of the time of all steps.
+    /// Share of the time of all steps.
     pub share: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Kernels, by name: all of them by CUPTI, else the requested ones.
+//! Kernels, by name: all kernels if CUPTI recorded them, else the requested ones.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All launches of one kernel, over all ranks and whole steps.
+/// All launches of one kernel, over all ranks and fully recorded steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelRow {
     /// The whole demangled name; a pattern for kernels requested by name.
     pub name: String,
-    /// For display.
+    /// A short form of the name, for display.
     pub short: String,
     pub work: Work,
     pub count: u64,
     #[serde(flatten)]
     pub took: Spread,
-    /// As a share of the time of all steps.
+    /// Share of the time of all steps.
     pub share: Option<f64>,
 }
 

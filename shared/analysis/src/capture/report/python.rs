@@ -1,7 +1,7 @@
-//! Sampled Python stacks: which functions the time went to, and where the program was while its GPU had nothing
-//! to do.
+//! Sampled Python stacks: the functions in which the time was spent, and where the program was while its GPU
+//! had nothing to do.
 //!
-//! Shares are of the samples of main threads: each rank counts for as much time as was sampled of it.
+//! Shares are of the samples of main threads: each rank counts in proportion to its number of samples.
 
 mod functions;
 mod place;
@@ -28,16 +28,16 @@ use super::{
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PythonReport {
     pub ranks: Vec<PythonRank>,
-    /// All over 1 %, the most time in themselves first.
+    /// All functions above 1 %, those with the most time of their own first.
     pub functions: Vec<FunctionRow>,
 }
 
-/// How a rank was sampled, and what its main thread did while its GPU was idle.
+/// How a rank was sampled, and where its main thread was while its GPU was idle.
 #[derive(Clone, Debug, Serialize)]
 pub struct PythonRank {
     pub rank: Rank,
     pub host: HostName,
-    /// Of the main thread, in whole steps.
+    /// Number of samples of the main thread, in fully recorded steps.
     pub samples: u64,
     pub rate_hz: u32,
     pub native: bool,
@@ -45,23 +45,24 @@ pub struct PythonRank {
     pub missed: u64,
     /// CPU time that the sampling process took, as a share of one core; `null` if it is unknown.
     pub sampler_cpu_share: Option<f64>,
-    /// How often, and how long in all, threads were stopped for native frames.
+    /// How often threads were stopped for native frames, and for how long in total.
     pub stops: u64,
     pub stopped_ns: u64,
     pub longest_stop_ns: u64,
     /// What is missing, and why.
     pub why: Option<String>,
-    /// Where its main thread was most of the time, and the share of its samples there.
+    /// Where its main thread was most of the time, and the share of the samples at that place.
     pub place: Option<Place>,
     pub share: f64,
-    /// What it did in the gaps of the GPU; `null` if no GPU time is known.
+    /// Where it was in the gaps of the GPU; `null` if no GPU time is known.
     pub idle: Option<Idle>,
 }
 
-/// What a main thread did in the gaps of its GPU.
+/// Where a main thread was in the gaps of its GPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Idle {
-    /// Whether the gaps are idle times: all kernels were recorded. Otherwise other kernels may have run.
+    /// Whether all kernels were recorded, so that the gaps are idle times. Otherwise, other kernels may have
+    /// run.
     pub all_kernels: bool,
     pub gap_ns: u64,
     /// The gaps as a share of the time of the steps.
@@ -69,7 +70,7 @@ pub struct Idle {
     pub samples: u64,
     /// The innermost place that most of these samples have in common.
     pub place: Place,
-    /// The share of these samples that are in it.
+    /// The share of these samples that are at this place.
     pub share: f64,
 }
 
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn where_a_rank_was_while_its_gpu_was_idle_is_said() {
-        // Ten times as many samples as the example has, so that they are enough to tell.
+        // Ten times the samples of the example, so that they are enough for a sentence.
         let mut dense = samples(1);
         let every: Vec<_> = dense.samples.iter().skip(1).flat_map(|sample| [sample.stack; 10]).collect();
         let after = |_| xpu_wire::unit::Nanoseconds(MS / 10);

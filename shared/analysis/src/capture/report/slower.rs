@@ -1,7 +1,7 @@
-//! Which rank is slower than the others at which GEMM, kernel, copy or function.
+//! Ranks that are slower than the others at a GEMM, kernel, copy or function.
 //!
 //! Communication is left out, because a collective takes long on the ranks that wait; `arrivals` names the
-//! rank they wait for. Calls that wait for the GPU are left out too.
+//! rank for which they wait. Calls that wait for the GPU are left out too.
 
 use std::{
     cmp::Reverse,
@@ -19,10 +19,10 @@ use super::{
     HostKind, copied, host_function, shape_of,
 };
 
-/// Executions that a rank must have of it.
+/// Number of executions that a rank must have.
 const TIMED: usize = 3;
 
-/// Least factor by which it takes longer there, and least share of a step that this costs.
+/// Smallest factor by which the rank takes longer, and smallest share of a step that this costs.
 const SLOWER: f64 = 1.05;
 const WORTH: f64 = 0.001;
 
@@ -56,7 +56,7 @@ impl SlowKind {
 #[derive(Clone, Debug, Serialize)]
 pub struct SlowRow {
     pub kind: SlowKind,
-    /// A shape, a kernel, a direction with the bytes, a function.
+    /// A shape, a kernel, a direction with its bytes, or a function.
     pub name: String,
     pub rank: Rank,
     /// Executions with times on this rank.
@@ -124,7 +124,7 @@ pub(super) fn rows(steps: &[WholeStep<'_>]) -> Vec<SlowRow> {
     rows
 }
 
-/// The slowest rank, if nearly all its times are above nearly all of the others'.
+/// The slowest rank, if nearly all its times exceed nearly all times of the others.
 fn row(kind: SlowKind, name: String, ranks: BTreeMap<Rank, Vec<u64>>, steps: u64) -> Option<SlowRow> {
     let mut ranks: Vec<_> = ranks.into_iter().filter(|(_, took)| took.len() >= TIMED).collect();
     for (_, took) in &mut ranks {
@@ -154,7 +154,7 @@ fn row(kind: SlowKind, name: String, ranks: BTreeMap<Rank, Vec<u64>>, steps: u64
     })
 }
 
-/// Of sorted times.
+/// A percentile of sorted times.
 fn at(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(sorted.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0)
 }

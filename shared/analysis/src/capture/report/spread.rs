@@ -4,7 +4,7 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
-    /// The number with times: the figures are theirs.
+    /// Number of timed operations, from which the figures are computed.
     pub timed: u64,
     pub total_ns: u64,
     pub p50_ns: Option<u64>,

@@ -18,7 +18,7 @@ fn capture(parts: Vec<CapturePart>) -> Capture {
     capture
 }
 
-/// Makes the collectives of a rank shorter by `by`: it came later, and all end together.
+/// Makes the collectives of a rank shorter by `by`: it enters later, and all ranks end together.
 fn comes_later(part: &mut CapturePart, by: u64) {
     for operation in &mut part.operations {
         if let (Some(_), CapturedSpan::Gpu { late, took, .. }) = (operation.sequence, &mut operation.span) {
@@ -60,7 +60,7 @@ fn of_a_collective_the_shortest_time_is_the_transfer_and_the_rest_waiting() {
     let mut very_last = part(1, 0);
     comes_later(&mut very_last, 8 * MS);
     let arrivals = Report::of(&capture(vec![part(0, 0), very_last])).arrivals;
-    // From 6 to 14, idle from 11 on.
+    // The others wait from 6 to 14, and are idle from 11 on.
     assert_eq!((arrivals[0].rank, arrivals[0].cost_per_step_ns), (Rank(1), Some(3 * MS)));
 }
 
@@ -108,7 +108,7 @@ fn where_kernels_are_there_the_gpu_is_what_they_say() {
     let report = Report::of(&capture(vec![with_activity(0)]));
     let rank = &report.ranks[0];
     assert_eq!(rank.seen, Seen::Kernels);
-    // A kernel from 1 to 11, NCCL's from 6 to 16, a copy from 15 to 18: each of 20 ms once.
+    // In each step of 20 ms: a kernel from 1 to 11, NCCL's from 6 to 16, a copy from 15 to 18.
     let wanted = Summary {
         took_ns: 20 * MS,
         compute_ns: 10 * MS,
@@ -158,8 +158,8 @@ const GEMM: u32 = 0;
 const ALL_REDUCE: u32 = 1;
 const WAIT: u32 = 2;
 
-/// The breakdown of the steps between these marks: total, compute, exposed and gap, milliseconds. Operations:
-/// launch, begin and end, on the GPU except for waits.
+/// The breakdown of the steps between these marks: total, compute, exposed and gap, in milliseconds. Each
+/// operation has its launch, begin and end, which are GPU times except for waits.
 fn spent(marks: &[u64], operations: &[(u32, u64, u64, u64)]) -> Vec<[u64; 4]> {
     let mut part = part(0, 0);
     let account = part.account.as_mut().expect("an account");

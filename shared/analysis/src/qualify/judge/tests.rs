@@ -7,7 +7,7 @@ fn figure(kind: Kind, name: &str, median: f64) -> Figure {
     Figure::of(kind, name, vec![median]).expect("a rate")
 }
 
-/// A host whose GPUs have these rates of their largest GEMM.
+/// A host whose GPUs reach these rates with their largest GEMM.
 fn host(name: &str, rates: &[f64]) -> Host {
     let gpu = |(index, &rate): (usize, &f64)| Gpu {
         index: index as u32,
@@ -40,7 +40,7 @@ fn a_gpu_that_is_slower_than_its_neighbours_fails_and_its_host_with_it() {
         ["GPU 1: gemm bf16 8192: 600 TFLOPS, 86 % of its neighbours (700), at least 90 % are expected"]
     );
     assert_eq!(of.verdict.exit_code(), 1);
-    // Judged again, nothing doubles.
+    // If it is judged again, nothing appears twice.
     let mut again = of.clone();
     again.judge();
     assert_eq!(again, of);

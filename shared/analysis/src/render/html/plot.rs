@@ -6,17 +6,17 @@ use crate::capture::{Lane, RankReport, Report, Spans};
 
 use super::super::milliseconds;
 
-/// In units of the drawing: the width of the names to the left, and of the bars beside them.
+/// In units of the drawing: the width of the names on the left, and of the bars next to them.
 const LEFT: f64 = 70.0;
 const WIDE: f64 = 930.0;
 
-/// Ranks drawn: more are indistinguishable.
+/// Number of ranks drawn; more would be indistinguishable.
 const RANKS: usize = 256;
 
-/// Narrower pieces are drawn with their neighbours.
+/// Narrower pieces are drawn together with their neighbours.
 const FINEST: f64 = 0.15;
 
-/// Bars of the mean step of each rank, all by one scale.
+/// Bars of the mean step of each rank, all on one scale.
 pub(super) fn breakdown(report: &Report, out: &mut String) {
     let mean = |rank: &RankReport, time: u64| {
         time as f64 / rank.steps.iter().filter(|step| step.summary.is_some()).count().max(1) as f64
@@ -57,7 +57,7 @@ pub(super) fn breakdown(report: &Report, out: &mut String) {
     out.push_str("</svg>\n");
 }
 
-/// For each rank its compute, and below it its communication and copies.
+/// For each rank its compute, and below that its communication and copies.
 pub(super) fn timeline(what: &str, lanes: &[Lane], out: &mut String) {
     let lanes = &lanes[..lanes.len().min(RANKS)];
     let begin_at = lanes.iter().map(|lane| lane.from.0).min().unwrap_or(0);
@@ -117,7 +117,7 @@ fn name(out: &mut String, y: f64, text: &str) {
     let _ = write!(out, "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 8.0);
 }
 
-/// From its upper left corner.
+/// A rectangle, given by its upper left corner and its size.
 struct Rectangle {
     x: f64,
     y: f64,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::what_if::StepTimes;
 
-/// Two ranks; the second loses this much of each step, and 1 ms are lost otherwise.
+/// Two ranks. The second loses `lost_ms` of each step, and other causes 1 ms.
 fn estimate(first: u64, last: u64, lost_ms: f64) -> Estimate {
     let loss = |cause, lost_ms: f64| Loss {
         cause,

@@ -12,10 +12,12 @@ use xpu_wire::{
 use super::Refusal;
 use crate::capture::{Capture, Kind, Seen, Single, WholeStep, Work};
 
-/// One step of one rank. Times are seconds since it left the last collective of the step before: from, to.
+/// One step of one rank. Times are pairs of begin and end, in seconds since the rank left the last collective
+/// of the previous step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cut {
-    /// Operations launched before each collective and after the previous one; `None` if none was timed.
+    /// The time of the operations launched between the previous collective and this one; `None` if none was
+    /// timed.
     pub(super) compute: Vec<Option<(f64, f64)>>,
     pub(super) collectives: Vec<(f64, f64)>,
 }
@@ -31,7 +33,7 @@ pub(super) struct Tracks {
 /// The identity of a collective over all steps and ranks.
 type Name = (CommunicatorId, Operation, u64);
 
-/// The share of untimed operations beyond which nothing is simulated.
+/// Nothing is simulated if more than one in this many operations is untimed.
 const UNTIMED: u64 = 4;
 
 impl Tracks {
@@ -48,7 +50,7 @@ impl Tracks {
         let ranks: Vec<Rank> = capture.ranks.keys().copied().collect();
         let all: Vec<_> =
             by_number.into_iter().filter(|(_, of_ranks)| of_ranks.len() == ranks.len()).collect();
-        // A step whose ranks launched different collectives has no names.
+        // If the ranks launched different collectives in a step, the step has no names.
         let names: Vec<Option<Vec<Name>>> = all.iter().map(|(_, of_ranks)| common_names(of_ranks)).collect();
         let Some(usual) = most_common(names.iter().flatten()) else {
             let what = "its ranks do not launch the same collectives (tensor or expert parallelism)";
@@ -123,7 +125,7 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
     if all > there { Err(Refusal::RanksMissing { there, all }) } else { Ok(()) }
 }
 
-/// Operations outside groups: the members of a group are not timed, the group is.
+/// Operations outside of groups. The members of a group are not timed; only the group is.
 fn is_launch(single: &Single) -> bool {
     match &*single.label {
         CapturedLabel::Collective { .. } => single.collective_id().is_some() && single.on_gpu().is_some(),
@@ -160,7 +162,7 @@ fn most_common<'a>(all: impl Iterator<Item = &'a Vec<Name>>) -> Option<Vec<Name>
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(names, _)| names.clone())
 }
 
-/// From the last collective of `before` to that of `step`.
+/// Cuts from the last collective of `before` to that of `step`.
 fn cut(before: &WholeStep<'_>, step: &WholeStep<'_>) -> Option<Cut> {
     if before.to != step.from {
         return None;

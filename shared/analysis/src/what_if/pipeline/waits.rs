@@ -29,7 +29,7 @@ pub(super) fn waits(rows: &[&Row], names: &BTreeMap<Name, Index>, stages: usize)
             for (&send, &compute) in sends.iter().zip(&computes) {
                 waits.after[send].push(compute);
             }
-            // A receive is posted when the compute before it is done.
+            // A receive is posted once the preceding compute is done.
             for (number, (&receive, &compute)) in receives.iter().zip(&computes).enumerate() {
                 waits.after[compute].push(receive);
                 if number > 0 {
@@ -69,7 +69,7 @@ impl Waits {
         }
     }
 
-    /// The first send and receive backward are posted one forward before the first backward.
+    /// The first backward send and receive are posted one forward before the first backward.
     fn first_backward(&mut self, rows: &[&Row], compute: &[Index], posted: [Vec<Index>; 2]) {
         let first = compute.iter().position(|&index| rows[index].kind == Kind::BackwardCompute);
         let Some(before) = first.and_then(|first| first.checked_sub(2)) else { return };
@@ -96,7 +96,7 @@ impl Waits {
         if !embedding.is_empty() {
             self.groups.push(Group { members: embedding, of_all_replicas: false });
         }
-        // The norm of all gradients is computed together.
+        // The norm of all gradients is computed over all stages together.
         let clip = of(Kind::OptimizerClipMainGrad);
         if !clip.is_empty() {
             self.groups.push(of_all(clip));
@@ -104,7 +104,7 @@ impl Waits {
     }
 }
 
-/// In order of their numbers.
+/// The operations of a stage and kind, in order of their numbers.
 fn all_of(names: &BTreeMap<Name, Index>, stage: i64, kind: Kind) -> Vec<Index> {
     names.range((stage, kind, 0)..=(stage, kind, i64::MAX)).map(|(_, &index)| index).collect()
 }

@@ -1,4 +1,4 @@
-//! Captures of data-parallel jobs, put together from their frames.
+//! Captures of data-parallel jobs, assembled from frames.
 
 use xpu_wire::{
     collective::Operation,
@@ -95,7 +95,7 @@ fn a_slow_rank_of_a_capture_is_repaired() {
     near(ranks.lost_ms, 4.0);
 }
 
-/// Four ranks on two hosts: the second host's compute for 14 ms, the first's for 10.
+/// Four ranks on two hosts. Those of the second host compute for 14 ms, those of the first for 10.
 #[test]
 fn a_slow_host_is_repaired_as_a_whole() {
     let computes = |of: u32, part: u32| CapturePart { rank: Rank(of), ..rank(part, 4, 0) };
@@ -116,7 +116,7 @@ fn a_slow_host_is_repaired_as_a_whole() {
 
 #[test]
 fn compute_that_runs_beside_a_collective_does_not_wait_for_it() {
-    // What follows the collective runs at once, from 10 and 14 ms on, for 1 ms.
+    // The work after the collective runs concurrently with it, from 10 and 14 ms on, for 1 ms.
     let beside = three(3).map(|mut part| {
         let computes = if part.rank.0 == 1 { 14 } else { 10 };
         for operation in part.operations.iter_mut().skip(2).step_by(3) {
@@ -198,7 +198,7 @@ fn captures_that_lack_too_much_are_refused() {
 fn a_step_with_other_collectives_is_left_out() {
     let mut parts = three(5);
     for part in &mut parts {
-        // In the second of five steps all reduce more.
+        // In the second of five steps, all ranks reduce more.
         let CapturedLabel::Collective { communicator, operation, datatype, .. } = part.labels[1] else {
             continue;
         };

@@ -8,12 +8,12 @@ use xpu_wire::{
 
 use super::Unmatched;
 
-/// Calls before it that show what a rank usually does next.
+/// Number of preceding calls that show the usual next call of a rank.
 const CONTEXT: usize = 4;
 /// Longer sequences distinguish nothing more.
 const MOST: usize = 256;
 
-/// The circle that the earliest waiting rank leads to, in the order of waiting. All ranks wait.
+/// The circle to which the earliest waiting rank leads, in the order of waiting. All ranks wait.
 pub(super) fn of<'a, 'b>(unmatched: &'b [Unmatched<'a>]) -> Vec<&'b Unmatched<'a>> {
     let mut path: Vec<&Unmatched<'_>> = Vec::new();
     let mut next = unmatched.iter().min_by_key(|one| one.call.entered);
@@ -28,8 +28,8 @@ pub(super) fn of<'a, 'b>(unmatched: &'b [Unmatched<'a>]) -> Vec<&'b Unmatched<'a
     Vec::new()
 }
 
-/// The message of a circle that is missing because its rank waits where it usually does not; `None` if this
-/// holds for no rank or for several.
+/// The missing message of a circle whose rank waits where it usually does not; `None` if there is no such
+/// rank, or several.
 pub(super) fn begins<'a, 'b>(circle: &[&'b Unmatched<'a>]) -> Option<(&'b Unmatched<'a>, &'b Unmatched<'a>)> {
     let waits_for = |rank| circle.iter().find(|other| other.calls.rank == rank);
     let unusual = circle.iter().filter_map(|one| {

@@ -22,7 +22,7 @@ pub struct Straggler {
     pub pct: f64,
     pub error_pct: f64,
     pub step_ms: Option<f64>,
-    /// Timed collectives, and those at which the others waited for it alone.
+    /// Number of timed collectives, and of those at which the others waited for it alone.
     pub timed: u32,
     pub last: u32,
     /// Its GEMM rate, and the others'.
@@ -44,7 +44,7 @@ pub enum Cause {
     MoreWork {
         times: f64,
     },
-    /// Its threads wait less for the GPU than the others': shares of the time, in percent.
+    /// Its threads wait less for the GPU than the others' threads: shares of the time, in percent.
     WaitsLess {
         pct: f64,
         usual_pct: f64,
@@ -91,7 +91,7 @@ impl fmt::Display for Straggler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, host, pct, error_pct, .. } = self;
         write!(f, "rank {rank} ({host}) delays the others by ")?;
-        // From the job's step times it may be known to a digit.
+        // If it is computed from the job's step times, it may be known exactly to the digit.
         let of = |whole: f64| {
             let [least, most] = [(pct - error_pct).max(0.0), pct + error_pct]
                 .map(|bound| format!("{:.1}", bound * whole / 100.0));

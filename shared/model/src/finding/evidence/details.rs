@@ -1,4 +1,4 @@
-//! Evidence below its headline: the clauses that the headline leaves out.
+//! The evidence that is shown below a headline: the clauses that the headline leaves out.
 
 use xpu_wire::{frame::EndCause, id::Rank};
 
@@ -28,7 +28,7 @@ impl Clauses<'_> {
         }
     }
 
-    /// All ranks, where the headline names the first.
+    /// Adds all ranks, if the headline names only the first.
     fn ranks(&mut self, ranks: &[Rank]) {
         if ranks.len() > 1 {
             self.add(phrase::ranks(ranks));
@@ -52,7 +52,7 @@ impl Clauses<'_> {
 }
 
 impl Evidence {
-    /// The sentence without what this headline has; empty if that is all.
+    /// The sentence without the parts that this headline has; empty if nothing is left.
     pub(in crate::finding) fn details(&self, headline: &str) -> String {
         let mut to = Clauses { headline, clauses: Vec::new() };
         self.add_details(&mut to);
@@ -80,7 +80,7 @@ impl Evidence {
             Self::Xid(_) => to.add("the driver reported it"),
             Self::Exited(of) => exited(of, to),
             Self::Stopped(of) => stopped(of, to),
-            // The record's sentence names both calls, of which the headline has none.
+            // The record's sentence names both calls, and the headline names none.
             Self::Diverged(of) => to.add(of.sentence.clone()),
             Self::Forming(of) => forming(of, to),
             Self::NotEntered(of) => not_entered(of, to),
@@ -192,7 +192,7 @@ fn straggler(of: &Straggler, to: &mut Clauses<'_>) {
             if let Some((own, usual)) = of.tflops {
                 to.add(format!("its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}"));
             }
-            // The headline has both of these completely.
+            // The headline has these two in full.
             if !matches!(cause, Cause::MoreWork { .. } | Cause::Unknown) {
                 to.add(cause.to_string());
             }

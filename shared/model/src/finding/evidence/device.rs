@@ -1,4 +1,4 @@
-//! GPUs in trouble.
+//! GPUs with problems.
 
 use std::{fmt, time::Duration};
 
@@ -42,7 +42,7 @@ impl WithFigures for XidErrors {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FullMemory {
     pub ranks: Vec<Rank>,
-    /// The rank with the least left.
+    /// The rank with the least free memory.
     pub worst: Rank,
     pub host: HostName,
     pub free: u64,
@@ -72,9 +72,9 @@ pub struct GrowingMemory {
     pub worst: Rank,
     pub host: HostName,
     pub growth: MemoryGrowth,
-    /// On its GPU.
+    /// Free memory on that rank's GPU.
     pub free: u64,
-    /// How long that lasts.
+    /// How long the free memory lasts.
     pub left_s: f64,
 }
 

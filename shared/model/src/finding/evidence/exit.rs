@@ -22,7 +22,7 @@ pub struct Exited {
     pub was_seen: bool,
     /// Its end, if known.
     pub exit: Option<Box<RankExit>>,
-    /// Ranks that ended after it, and how many of them were asked to.
+    /// Ranks that ended after it, and how many of them were asked to end.
     pub followers: Vec<Rank>,
     pub by_sigterm: usize,
 }
@@ -47,7 +47,7 @@ impl fmt::Display for Exited {
 }
 
 impl Exited {
-    /// Who had ended it.
+    /// The process that had ended it.
     pub(super) fn sender(&self) -> Option<String> {
         let asked = self.exit.as_ref()?.asked.as_ref()?;
         let name = if asked.name.is_empty() { String::new() } else { format!(" ({})", asked.name) };

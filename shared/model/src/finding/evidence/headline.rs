@@ -1,4 +1,4 @@
-//! Evidence in one short line: who, where, what, and the cost. The sentence with all figures is its `Display`.
+//! Evidence in one short line: rank, host, problem and cost. `Display` gives the sentence with all figures.
 
 use std::time::Duration;
 
@@ -45,18 +45,18 @@ fn short(host: &str) -> String {
     name.chars().take(HOST - 1).chain(['…']).collect()
 }
 
-/// The first of these that has room, else the last.
+/// The first of these lines that fits, else the last.
 fn fitted<const N: usize>(lines: [String; N]) -> String {
     let fits = lines.iter().position(|line| line.chars().count() <= WIDTH);
     lines.into_iter().nth(fits.unwrap_or(N - 1)).unwrap_or_default()
 }
 
-/// What is wrong, and its cost. Figures go first where there is no room for all.
+/// The problem and its cost. The figures are left out first if not everything fits.
 fn with_cost(what: &str, figures: &str, cost: &str) -> String {
     fitted([format!("{what}{figures}{cost}"), format!("{what}{cost}"), what.to_owned()])
 }
 
-/// What is wrong, and for how long.
+/// The problem and its duration.
 fn with_age(what: &str, figures: &str, seconds: f64) -> String {
     let age = age(seconds);
     fitted([format!("{what}{figures}, {age}"), format!("{what}, {age}"), what.to_owned()])
@@ -112,8 +112,9 @@ fn collective(of: &CollectiveCall) -> String {
 }
 
 impl Evidence {
-    /// In one line of at most [`WIDTH`] columns with usual names and figures. Evidence about ranks of a hang
-    /// does not know their hosts: `ranks` are the finding's, `host` is that of the first of them.
+    /// One line, of at most [`WIDTH`] columns with names and figures of usual length. The evidence of a hang
+    /// does not contain hosts, so `ranks` are those of the finding, and `host` is the host of the first of
+    /// them.
     pub(in crate::finding) fn headline(&self, ranks: &[Rank], host: Option<&str>) -> String {
         let first = ranks.first().copied().unwrap_or_default();
         let who = who(ranks, first, host);

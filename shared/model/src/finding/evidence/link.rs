@@ -13,16 +13,17 @@ use super::{Figures, WithFigures};
 pub struct SlowLink {
     pub operation: Operation,
     pub communicator: CommunicatorId,
-    /// Its number of ranks.
+    /// Number of ranks of the communicator.
     pub size: u32,
     pub gb_s: f64,
     pub usual_gb_s: f64,
-    /// The number of similar groups whose median this is; `None` if it is its own earlier value.
+    /// The number of similar groups whose median the usual value is; `None` if it is the communicator's own
+    /// earlier value.
     pub groups: Option<usize>,
-    /// Slow communicators, and all known ones.
+    /// Number of slow communicators, and of all known ones.
     pub slow: usize,
     pub known: usize,
-    /// The host common to all slow ones.
+    /// The host that all slow communicators include.
     pub passes: Option<HostName>,
 }
 

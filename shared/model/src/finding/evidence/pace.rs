@@ -14,7 +14,7 @@ use crate::phrase;
 pub struct Regression {
     pub before_ms: f64,
     pub after_ms: f64,
-    /// The mean step; else the median one.
+    /// Whether the figure is the mean step time; otherwise it is the median.
     pub is_mean: bool,
     pub since_s: f64,
     /// Increase of FLOPs per step, and decrease of the GEMM rate, in percent.
@@ -22,13 +22,14 @@ pub struct Regression {
     pub rate_pct: f64,
     /// Whether slower GEMMs are the cause.
     pub is_compute: bool,
-    /// Then, the reasons for which the clocks of most GPUs are held down.
+    /// If so, the reasons for which the clocks of most GPUs are held down.
     pub clocks: Option<HeldClock>,
     pub late: Option<LateLaunches>,
     pub lacks_cpu: Option<LacksCpu>,
 }
 
-/// Ranks that do not get the CPU time they need: shares of the time, of the one that waits longest.
+/// Ranks that do not get the CPU time they need. The figures are shares of the time, of the rank that waits
+/// longest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LacksCpu {
     pub ranks: Vec<Rank>,
@@ -36,7 +37,7 @@ pub struct LacksCpu {
     pub thread: String,
     pub throttled_pct: f64,
     pub stopped_pct: f64,
-    /// The others' share; `None` if most ranks wait alike, or there are no others.
+    /// The share of the other ranks; `None` if most ranks wait equally, or there are no others.
     pub others_pct: Option<f64>,
 }
 
@@ -64,7 +65,7 @@ impl fmt::Display for LacksCpu {
 }
 
 impl LacksCpu {
-    /// By the larger reason.
+    /// The share by the larger reason.
     pub fn share_pct(&self) -> f64 {
         self.waited_pct.max(self.throttled_pct).max(self.stopped_pct)
     }
@@ -77,8 +78,8 @@ impl LacksCpu {
     }
 }
 
-/// Ranks whose hosts launch too late: collectives queued for their GPUs, and for the others', during long
-/// steps.
+/// Ranks whose hosts launch too late. The figures are collectives queued during long steps, for their GPUs
+/// and for the others'.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateLaunches {
     pub ranks: Vec<Rank>,
@@ -104,7 +105,7 @@ impl LateLaunches {
     }
 }
 
-/// Figures that differ by less than this percentage are called the same.
+/// Figures that differ by less than this percentage are described as equal.
 const ALIKE: f64 = 3.0;
 
 impl Regression {
@@ -170,7 +171,7 @@ impl WithFigures for Regression {
 pub struct PastRun {
     pub step_ms: f64,
     pub past_step_ms: f64,
-    /// The day and GPUs of that run; since when, in words; and the cause.
+    /// The day and GPUs of that run; the time since which steps take longer, in words; and the cause.
     pub day: String,
     pub gpu: String,
     pub when: String,

@@ -1,4 +1,4 @@
-//! Ranks the others wait for.
+//! Ranks for which the others wait.
 
 use std::fmt;
 
@@ -30,7 +30,8 @@ impl fmt::Display for Named {
 pub struct Rates {
     pub tflops: f64,
     pub usual_tflops: f64,
-    /// The number of ranks with the same work whose median this is; `None` if it is its own earlier value.
+    /// The number of ranks with the same work whose median the expected rate is; `None` if that is the rank's
+    /// own earlier rate.
     pub ranks: Option<usize>,
 }
 
@@ -54,11 +55,11 @@ impl Rates {
     }
 }
 
-/// A share of the time, and if steps are known its part of one.
+/// A share of the time, and the same share of a step, if steps are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     pub pct: f64,
-    /// Milliseconds lost, and those of a step.
+    /// Milliseconds lost in a step, and the length of the step.
     pub ms_of_step: Option<(f64, f64)>,
 }
 
@@ -77,14 +78,14 @@ const SELDOM: f64 = 0.5;
 /// A rank's arrival at its collectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waiting {
-    /// Share of its collectives that it is last into, in percent.
+    /// Share of its collectives that it enters last, in percent.
     pub last_pct: f64,
     pub loss: Loss,
-    /// Whether this is its cost to the others; else its summed arrival skew.
+    /// Whether the loss is its cost to the others; otherwise it is its summed arrival skew.
     pub is_cost: bool,
 }
 
-/// The same, if known, and its age if it is not current: a hung job reports nothing new.
+/// The rank's arrival, if known, and its age if it is not current, because a hung job reports nothing new.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
     pub waiting: Option<Waiting>,
@@ -96,7 +97,7 @@ impl fmt::Display for Arrival {
         match self.waiting {
             None => f.write_str("its arrival skew is unknown")?,
             Some(Waiting { last_pct, loss, is_cost }) => {
-                // If few collectives are timed, it may be last into none of them.
+                // If few collectives are timed, the rank may enter none of them last.
                 let is_last = last_pct >= SELDOM;
                 if is_last {
                     write!(f, "it is last into {last_pct:.0} % of its collectives")?;
@@ -196,13 +197,13 @@ impl WithFigures for LateHost {
     }
 }
 
-/// It does more FLOPs than the others, in a job where all should do the same.
+/// The rank does more FLOPs than the others, in a job where all should do the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MoreWork {
     pub who: Named,
-    /// As a multiple of the others'.
+    /// Its FLOPs as a multiple of the others'.
     pub times: f64,
-    /// The number of others whose median this is.
+    /// Its rate, and the others' median with their number.
     pub rates: Rates,
     pub arrival: Arrival,
 }

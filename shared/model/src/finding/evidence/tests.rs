@@ -581,7 +581,7 @@ fn a_headline_has_who_where_what_and_the_cost() {
     assert_eq!(hang.headline(&[Rank(3)], Some("node-1")), reported);
 }
 
-/// Below a headline only what it leaves out.
+/// The details contain only what the headline leaves out.
 #[test]
 fn details_repeat_no_clause_of_the_headline() {
     let slow = straggler(Cause::WaitsLess { pct: 2.0, usual_pct: 40.0 });

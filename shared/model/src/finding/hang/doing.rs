@@ -1,4 +1,4 @@
-//! What the rank does for which others wait.
+//! The activity of the rank for which others wait.
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +11,7 @@ use xpu_wire::{
 use super::held;
 use crate::job::{Job, RankView};
 
-/// A rank that has not worked for longer does not compute.
+/// A rank whose last work is longer ago than this does not compute.
 const AT_WORK: Duration = Duration::from_secs(3);
 
 /// A rank's activity, as far as visible.
@@ -24,9 +24,9 @@ pub enum Doing {
     Inside(Call, f64),
     /// Inside no call of CUDA or NCCL.
     Outside,
-    /// The same, and its process works: on its CPU, or on files.
+    /// Inside no such call, and its process works: on its CPU, or on files.
     Works,
-    /// The same, and its main thread is in an uninterruptible wait for a disk or a file server.
+    /// Inside no such call, and its main thread is in an uninterruptible wait for a disk or a file server.
     InTheKernel,
 }
 
@@ -41,7 +41,7 @@ impl Doing {
         }
     }
 
-    /// The same, with what is known of a rank that is in no call.
+    /// The activity, with more detail for a rank that is in no call.
     pub(super) fn closely(job: &Job, rank: Rank, view: &RankView) -> Self {
         let known = Self::of(view);
         let now = |stacks: &&RankStacks| {
@@ -58,7 +58,7 @@ impl Doing {
         }
     }
 
-    /// How long it has been inside its call.
+    /// How long the rank has been inside its call.
     pub(in crate::finding) fn seconds(self) -> Option<f64> {
         if let Self::Inside(_, seconds) = self { Some(seconds) } else { None }
     }

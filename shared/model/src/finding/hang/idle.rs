@@ -41,7 +41,8 @@ pub(super) fn ranks(job: &Job, deadline: Duration) -> Option<Finding> {
     })
 }
 
-/// Whether its steps are those of training: marked, or an optimizer's. A server without requests is idle too.
+/// Whether its steps are those of training: marked, or an optimizer's. A server that has no requests is idle
+/// as well, but does not hang.
 fn trains(view: &RankView) -> bool {
     view.life() == Life::Alive
         && view.latest().is_some_and(|digest| {

@@ -1,4 +1,4 @@
-//! Collectives that all entered and that do not end.
+//! Collectives that all ranks entered but that do not end.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{
 
 use crate::job::Job;
 
-/// All called it, and some are still inside the call.
+/// All ranks called it, and some are still inside the call.
 pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
     let least = still.least();
     let launching = |call| matches!(call, Call::Collective | Call::GroupEnd);
@@ -38,8 +38,8 @@ pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
     Some(finding(Class::NotLaunched, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
-/// For laggards that wait for their GPUs: a collective that ended on all ranks but them, or a collective
-/// among them that does not end.
+/// For laggards that wait for their GPUs: a collective that ended on all other ranks, or a collective among
+/// the laggards that does not end.
 pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let is_culprit = |place: &&Place<'_>| culprits.contains(&place.rank);
     if !still.iter().flat_map(|still| &still.places).filter(is_culprit).all(waits_for_gpu) {
@@ -55,7 +55,7 @@ pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Fin
     still.iter().filter(among).find_map(in_kernel).or_else(partial).or_else(out_of_step)
 }
 
-/// It ended on all but a few, who wait for it while the others went on.
+/// It ended on all but a few ranks, which wait for it while the others continued.
 fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let least = still.least();
     let ended = still.waiting().all(|place| place.state.completed >= least);
@@ -82,8 +82,8 @@ fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     Some(finding(Class::Partial, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
-/// Of the collectives that all launched and that do not end, the one with the most pending behind it, because
-/// others may wait for its ranks.
+/// Among the collectives that all ranks launched and that do not end, selects the one with the most calls
+/// pending behind it, because other ranks may wait for its ranks.
 pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let behind = |still: &Still<'_>| {
         let left = still.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));
@@ -110,7 +110,7 @@ pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     Some(first)
 }
 
-/// The GPUs that have not started a collective which all launched and which does not end, by the driver.
+/// The GPUs that, by the driver's figures, have not started a collective that all ranks launched.
 fn by_the_driver(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Finding> {
     let (ranks, witness) = witness::not_started(&still.places)?;
     let confidence =
@@ -129,7 +129,7 @@ fn by_the_driver(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Findin
     Some(finding(Class::NotStarted, ranks, confidence, still, evidence, advice, Some(collective)))
 }
 
-/// All launched it, and it does not end.
+/// All ranks launched it, but it does not end.
 fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     let launched = still.places.iter().all(|place| place.state.enqueued >= place.state.entered);
     // The count of completed collectives may lag a little, so only a rank that waits for its GPU proves that
@@ -141,8 +141,7 @@ fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     }
     let unfinished: Vec<_> =
         still.places.iter().filter(|place| place.state.completed < place.state.entered).collect();
-    // Completion is known late on each rank. A collective that has ended on one rank is not the one that does
-    // not end.
+    // Completion becomes known late on each rank. A collective that has ended on one rank is not the cause.
     let first = unfinished.iter().map(|place| place.state.completed).max()?;
     let ranks: Vec<Rank> = unfinished.iter().map(|place| place.rank).collect();
     let collective = still.collective(first, unfinished.iter().copied());

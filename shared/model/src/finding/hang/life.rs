@@ -1,4 +1,4 @@
-//! A communicator being created or destroyed, to which some ranks do not come.
+//! A communicator is being created or destroyed, and some ranks do not take part.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::job::{Job, RankView};
 
-/// Its creation: until the first step is done, ranks may come late.
+/// The creation of a communicator. Until the first step is done, ranks may join late.
 pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
     let patience = match has_begun(job) {
         true => deadline,
@@ -24,8 +24,9 @@ pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
     waiting(job, Call::CommunicatorInit, patience)
 }
 
-/// Whether those outside certainly do not come: one has ended, or all wait for collectives that ranks inside
-/// have not entered. One that loads or compiles cannot be distinguished from one that is stuck.
+/// Whether the ranks outside the call certainly do not join: one has ended, or all wait for collectives that
+/// ranks inside have not entered. A rank that loads or compiles cannot be distinguished from one that is
+/// stuck.
 fn nobody_comes(job: &Job) -> bool {
     let (inside, outside): (Vec<_>, Vec<_>) = job
         .ranks()
@@ -72,7 +73,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     let (inside, absent): (Vec<_>, Vec<_>) =
         job.ranks().filter(|(_, view)| view.is_alive()).partition(|(_, view)| waited(view).is_some());
     let works = |view: &RankView| view.idle_for() < patience.min(Duration::from_secs_f64(since_s)) / 2;
-    // A working rank may still come.
+    // A working rank may still join.
     if absent.iter().any(|(_, view)| works(view)) && since_s < LONG_PATIENCE.as_secs_f64() {
         return None;
     }
@@ -95,7 +96,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         severity: Severity::Critical,
         cost: None,
     };
-    // A rank that has ended is missing, whichever others may be.
+    // A rank that has ended is missing, whatever other ranks do.
     let ended: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Ended).collect();
     let absent = if makes && absent.is_empty() { ended } else { absent };
     if absent.is_empty() {
@@ -108,7 +109,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
             (named.clone(), if unseen.is_empty() { Missing::Nobody } else { Missing::Unseen(unseen) });
         return Some(finding(named, Confidence::Likely, missing, advice));
     }
-    // Perhaps not all of them belong to it: a rank inside another call waits for others itself.
+    // Perhaps not all of them belong to the communicator. A rank inside another call waits for others itself.
     let is_idle = |view: &RankView| Doing::of(view) == Doing::Outside && !works(view);
     let idle: Vec<_> = absent.iter().copied().filter(|(_, view)| is_idle(view)).collect();
     let missing = if absent.len() < inside.len() || idle.is_empty() { absent } else { idle };
@@ -119,7 +120,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     let ranks: Vec<Rank> = missing.iter().map(|&(rank, _)| rank).collect();
     let doing = Doing::closely(job, *rank, first);
     let missing = Missing::Ranks { ranks: ranks.clone(), doing };
-    // If as many ranks are in other calls, those may be the correct ones.
+    // If at least as many ranks are in other calls, those may be the correct ones.
     let is_open = ranks.len() >= inside.len() && !is_idle(first);
     let confidence = if is_open { Confidence::Guess } else { Confidence::Likely };
     Some(finding(ranks, confidence, missing, "look at those ranks' stacks"))

@@ -7,14 +7,14 @@ use xpu_wire::{collective::Operation, id::Rank};
 use super::super::evidence::hang::{Mismatch, OutOfStep};
 use super::{Class, Confidence, Evidence, Finding, Place, Still, anyone_held, finding, waits_for_gpu};
 
-/// Whether all ranks pass the same bytes. A group's may differ, and tokens are distributed unevenly over
-/// experts.
+/// Whether all ranks pass the same bytes. The bytes of a group may differ, and tokens are distributed
+/// unevenly over experts.
 fn is_alike(operation: Operation) -> bool {
     use Operation::{AllGather, AllReduce, Broadcast, Reduce, ReduceScatter};
     matches!(operation, AllReduce | AllGather | ReduceScatter | Broadcast | Reduce)
 }
 
-/// All entered the same number, and the last differs.
+/// All ranks entered the same number of collectives, and the last one differs.
 pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     let unfinished = still.places.iter().any(|place| place.state.completed < place.state.entered);
     if !still.is_whole() || still.least() != still.most() || !unfinished || !anyone_held(&still.places) {
@@ -31,7 +31,7 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     }
     let most = said.values().map(Vec::len).max()?;
     let (majority, minority): (Vec<_>, Vec<_>) = said.values().partition(|places| places.len() == most);
-    // Equal numbers on both sides: both are reported.
+    // If both sides have the same number of ranks, both are reported.
     let undecided = majority.len() > 1;
     let named: Vec<_> = if undecided { majority.clone() } else { minority };
     let mut ranks: Vec<Rank> =
@@ -54,10 +54,10 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
 }
 
-/// A few called more than most, and all called the collective in which most wait. The GPUs wait in it, so
-/// earlier calls do not match.
+/// A few ranks called more collectives than most, and all called the collective in which most wait. The GPUs
+/// wait in it, so earlier calls do not match.
 ///
-/// If only a few called fewer, these may wait for their own kernels.
+/// If only a few ranks called fewer, these may wait for their own kernels.
 pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let least = still.least();
     let (laggards, ahead) = (still.laggards().count(), still.waiting().count());

@@ -30,8 +30,8 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     if let Some(finding) = kernel::root(still, &culprits) {
         return Some(finding);
     }
-    // Of the collectives that they miss, the first by the records of calls, else the one in which most ranks
-    // wait.
+    // Among the collectives that they have not entered, the first one by the records of calls is selected,
+    // else the one in which most ranks wait.
     let missed = |still: &&Still<'_>| still.laggards().any(|place| culprits.contains(&place.rank));
     let first =
         job.divergence().filter(|found| found.kind == DivergenceKind::NotEntered).map(|found| found.id);
@@ -57,8 +57,8 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     Some(finding(Class::NotEntered, ranks, confidence, still, evidence, advice, Some(collective)))
 }
 
-/// Of laggards without a known dependency, those in no call. The others wait for something too, such as an
-/// unnumbered receive or their own kernel.
+/// The laggards that have no known dependency and are in no call. The other laggards also wait for something,
+/// such as an unnumbered receive or their own kernel.
 fn freest(still: &[Still<'_>], culprits: BTreeSet<Rank>) -> BTreeSet<Rank> {
     let is_free = |rank: &Rank| {
         let mut places = still.iter().flat_map(|still| &still.places);

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::job::Job;
 
-/// Ranks whose GPUs have not reached the collective that other GPUs have reached, and that wait for no other
-/// rank.
+/// Ranks that wait for no other rank, and whose GPUs have not reached the collective that other GPUs have
+/// reached.
 pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let mut waiting = BTreeSet::new();
     let mut queues = Vec::new();
@@ -58,8 +58,8 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
 }
 
 impl After {
-    /// By the record of this rank; `None` if it has no such call, or if no call before it on its stream is
-    /// known to have ended.
+    /// Reads it from the record of this rank. `None` if the record has no such call, or if no earlier call on
+    /// its stream is known to have ended.
     pub(super) fn of(job: &Job, communicator: CommunicatorId, number: u64, rank: Rank) -> Option<Self> {
         let record = job.record(rank).filter(|_| job.has_fresh_record(rank))?;
         let is_it = |call: &RecordedCall| {
@@ -81,9 +81,9 @@ impl After {
 /// The progress of a rank's GPU in a communicator. Only some of its collectives have an event before them.
 struct Front {
     rank: Rank,
-    /// Collectives known to be done.
+    /// Number of collectives known to be done.
     done: u64,
-    /// The last that has started and is not known to be done, and the first that has not started.
+    /// The last collective that has started and is not known to be done, and the first that has not started.
     begun: Option<u64>,
     queued: Option<u64>,
 }

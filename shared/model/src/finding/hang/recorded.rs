@@ -9,10 +9,10 @@ use crate::{
     job::Job,
 };
 
-/// The first divergence, if the job hangs because of it: a rank that only has not come yet is reported by its
-/// position.
+/// The first divergence, if the job hangs because of it. A rank that merely has not arrived yet is reported
+/// by its position instead.
 pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
-    // If a rank has called more since, its record is out of date.
+    // If a rank has made more calls since, its record is out of date.
     let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
     let divergence =
         job.divergence().filter(|found| !found.passed && found.kind != DivergenceKind::NotEntered)?;
@@ -34,7 +34,7 @@ pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         DivergenceKind::Unmatched => {
             (Class::Unmatched, "look at both calls: `xpu-top collectives` shows the calls before them")
         }
-        // A rank that only has not come yet is filtered out above.
+        // A rank that merely has not arrived yet is filtered out above.
         DivergenceKind::Extra
         | DivergenceKind::LeftOut
         | DivergenceKind::Operation
@@ -49,7 +49,7 @@ pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     };
     let confidence = match by {
         By::Majority => Confidence::Certain,
-        // From another site, it may have called something else because the other did not get there.
+        // The rank may have called from another site only because the other rank did not get there.
         By::Novelty if is_replaced(divergence) => Confidence::Guess,
         By::Novelty => Confidence::Likely,
         By::Nothing => Confidence::Guess,
@@ -64,7 +64,7 @@ pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     Some(finding(class, ranks.clone(), confidence, of, evidence, advice, collective))
 }
 
-/// A call from another site, instead of the others' call.
+/// Whether it is a call from another site, instead of the others' call.
 fn is_replaced(divergence: &Divergence) -> bool {
     let follows = matches!(
         divergence.kind,

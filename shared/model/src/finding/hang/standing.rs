@@ -14,17 +14,17 @@ use super::{
 };
 use crate::{divergence::Divergence, job::Job, ras};
 
-/// Groups that are listed; the ranks of further states are in no group.
+/// Number of groups that are listed; ranks in further states are in no group.
 const GROUPS: usize = 32;
 
 /// A GPU that is busy at less than this share of its power limit runs a kernel that only waits: computing and moving
 /// data take more.
 const WAITING_POWER: f64 = 0.35;
 
-/// Clocks of launches and calls differ by this much.
+/// The clocks of launches and calls differ by at most this.
 const CLOCKS: u64 = 20_000_000;
 
-/// The finding, with the state of each rank's GPU in the operation that it is about.
+/// Adds to a finding the state of each rank's GPU in the operation concerned.
 pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) -> Finding {
     let groups = match &finding.collective {
         Some(collective) => still
@@ -32,7 +32,8 @@ pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) ->
             .find(|still| still.id.to_string() == collective.communicator)
             .map(|of| groups(job, of, collective.number)),
         None => job.divergence().and_then(|found| match finding.class {
-            // If calls of two communicators are in another order: the collective that not all have called.
+            // If calls on two communicators are in another order, the collective that not all ranks have
+            // called.
             Class::Deadlock | Class::Mismatch if found.ends.is_empty() => {
                 let open = |of: &&Still<'_>| of.id == found.id && of.least() < of.most();
                 still.iter().find(open).map(|of| groups(job, of, of.least()))
@@ -159,7 +160,8 @@ fn by_record(rank: Rank, record: &RankRecord, at_call: usize) -> GpusAt {
     }
 }
 
-/// The last that was launched before this call on its stream and is not known to have ended, and how long ago.
+/// The last work that was launched before this call on its stream and is not known to have ended, and how
+/// long ago it was launched.
 fn work_before(record: &RankRecord, at: usize) -> Option<(String, Option<f64>)> {
     let call = &record.calls[at];
     let ago = |moment: Moment| record.read_at.since(moment).as_secs_f64();
@@ -187,7 +189,7 @@ fn named(call: &RecordedCall) -> String {
     format!("{}{number}", call.operation)
 }
 
-/// The driver's figures for a GPU complete what is known, or replace it where nothing is known.
+/// The driver's figures for a GPU complete the evidence, or are the only evidence if there is no other.
 fn by_the_driver(at: &mut GpusAt, load: Load, has_not_begun: bool) {
     (at.busy_pct, at.power_w) = (Some(load.busy_pct), load.watts);
     let waits = load.busy_pct >= witness::BUSY

@@ -1,4 +1,4 @@
-//! Mismatched sends and receives: they carry no number, but ranks with the same part make as many calls.
+//! Mismatched sends and receives: they carry no number, but ranks with the same role make equally many calls.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::super::evidence::hang::{Exchanging, Unmatched};
 use super::{Class, Confidence, Evidence, Finding, Place, Rank, Still, finding, waits_for_gpu};
 use crate::job::Job;
 
-/// All ranks of a communicator wait for their GPUs after sends and receives, as many on each. Once the records of
-/// calls are read, they show whose partner is missing.
+/// All ranks of a communicator wait for their GPUs after equally many sends and receives. Once the records of
+/// calls are read, they show which call has no partner.
 pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let exchanges =
         |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
-    // Then its GPU is not in a send or receive.
+    // If so, its GPU is not in a send or receive.
     let ends_with_collective = |place: &Place<'_>| {
         let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank));
         record.and_then(|record| record.calls.last()).is_some_and(|call| call.operation.is_collective())

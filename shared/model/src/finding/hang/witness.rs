@@ -6,15 +6,17 @@ use std::collections::BTreeSet;
 use super::{Place, Rank};
 use crate::job::{RankView, median};
 
-/// Readings of a rank, all of the time without progress. The utilisation covers a second at most.
+/// Number of readings of a rank, all taken during the time without progress. The utilisation covers at most a
+/// second.
 const READINGS: usize = 3;
 const LATER_BY: f64 = 3.0;
 
-/// In percent: nothing runs; something always runs.
+/// In percent: below the first, nothing runs; above the second, something always runs.
 const IDLE: f64 = 1.0;
 pub(super) const BUSY: f64 = 95.0;
 
-/// In watts and as a ratio: a GPU that computes takes this much more than those that wait in a collective.
+/// In watts, and as a ratio: a GPU that computes takes this much more power than GPUs that wait in a
+/// collective.
 const MORE_WATTS: f64 = 100.0;
 const MORE: f64 = 1.7;
 
@@ -25,11 +27,11 @@ pub enum Witness {
     Event,
     /// Its GPU runs nothing, and those of the others do: in percent of the time.
     Idle { others_busy_pct: f64 },
-    /// It takes this much power, and the others at most that much.
+    /// It takes this much power, and the others take at most `others_watts`.
     Power { watts: f64, others_watts: f64 },
 }
 
-/// The ranks whose GPUs have not started a collective that all launched.
+/// The ranks whose GPUs have not started a collective that all ranks launched.
 pub(super) fn not_started(places: &[Place<'_>]) -> Option<(Vec<Rank>, Witness)> {
     let loads: Vec<_> =
         places.iter().map(|place| Some((place.rank, Load::of(place.view)?))).collect::<Option<_>>()?;
@@ -61,7 +63,7 @@ pub(super) fn have_own_devices(places: &[Place<'_>]) -> bool {
     apart.len() == devices.len()
 }
 
-/// What a GPU does while its rank makes no progress.
+/// The load of a GPU while its rank makes no progress.
 pub(super) struct Load {
     pub busy_pct: f64,
     pub watts: Option<f64>,

@@ -1,32 +1,31 @@
-//! Ranks whose host launches too late: during long steps its GPU has nothing queued, and the others' have
-//! everything that their hosts launched meanwhile. Each digest covers its own rank alone, so no clock is
-//! compared; no timings are needed.
+//! Ranks whose host launches too late. During long steps, the GPU of such a rank has nothing queued, while
+//! the other GPUs have everything queued that their hosts launched meanwhile. Each digest covers its own rank
+//! alone, so no clocks are compared, and no timings are needed.
 
 use xpu_wire::id::Rank;
 
 use super::super::cohort::usual_of_others;
 use crate::job::{Ahead, Job, RankView, median};
 
-/// Digests in the look-back, the half minute within which a slow rank must be named; and the minimum, the
-/// fewest in which a condition persists.
+/// Number of digests in the look-back, the half minute within which a slow rank must be named; and the
+/// smallest number in which a condition counts as persistent.
 const LOOKED_BACK: usize = 28;
 const LEAST: usize = 3;
 
-/// Digests of a host are taken at one moment: what all its ranks show counts once, and takes this many to be
-/// certain.
+/// The digests of one host are taken at the same moment. So what all its ranks show counts once, and this
+/// many digests are needed.
 const LEAST_OF_A_HOST: usize = 8;
 
-/// A digest is slow if its steps, at the usual pace, account for less than this share of its time: most of it is
-/// something else.
+/// A digest is slow if its steps, at the usual step time, account for less than this share of its time.
 const SLOW: f64 = 0.5;
 
-/// Least number of collectives that the others have queued, the one that runs and one behind it; and the
-/// largest share of that for a late rank.
+/// Smallest number of collectives that the others have queued: the one that runs and one behind it. And the
+/// largest share of that number for a late rank.
 const QUEUED: f64 = 2.0;
 const FEWER: f64 = 0.5;
 
-/// And the least difference: a digest may come just before or after a few launches, such as the buckets of a
-/// step.
+/// Smallest difference of the queues: a digest may fall just before or after a few launches, such as the
+/// buckets of a step.
 const APART: f64 = 4.0;
 
 /// A rank is late if it has fewer queued in this share of its slow digests: in a pause that all ranks make, which one
@@ -37,7 +36,7 @@ const MOSTLY: f64 = 0.75;
 /// all, it waits in most digests, except those in which it launches. Tuned.
 const WAITS: f64 = 0.3;
 
-/// The late ranks, and the median queue lengths meanwhile.
+/// The late ranks, and the median queue lengths during long steps.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Late {
     pub(super) ranks: Vec<Rank>,

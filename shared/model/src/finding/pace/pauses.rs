@@ -1,5 +1,5 @@
-//! Steps that occasionally take much longer: the time lost in them, and the ranks whose threads do something
-//! else meanwhile.
+//! Steps that occasionally take much longer: the time lost in them, and the ranks whose threads do other work
+//! meanwhile.
 
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
@@ -15,14 +15,15 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Digests over which pauses are searched, the half minute within which they must be named; the digests that
-/// must include one; and the total share of time lost, a quarter more than makes a finding `slow`. Tuned.
+/// Number of digests that are searched for pauses: the half minute within which they must be named. Then the
+/// number of digests that must include a pause, and the total share of time that must be lost, a quarter more
+/// than makes a finding `slow`. Tuned.
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
 
-/// A step that takes this multiple of the usual is a pause, even if many of a digest do. With fewer than this
-/// many steps in a digest, the median may be a pause itself. Tuned.
+/// A step that takes this multiple of the usual step is a pause, even if a digest has many. With fewer than
+/// this many steps in a digest, the median itself may be a pause. Tuned.
 const MUCH_LONGER: f64 = 1.5;
 const MANY_STEPS: f32 = 8.0;
 
@@ -30,25 +31,24 @@ const MANY_STEPS: f32 = 8.0;
 /// cut in two loses half in each digest on average.
 const NEGLIGIBLE: f64 = 0.25;
 
-/// Pauses did not begin now if they cost more than this share of their present cost before, because then most
-/// of it is not new.
+/// Pauses are not new if they already cost more than this share of their present cost before.
 const MUCH_AS_BEFORE: f64 = 0.5;
 
-/// The share of the loss by which threads of the causing rank wait less: most of it in total; and in each
-/// half, of which one may have a pause less, as much as makes a cause.
+/// The share of the loss by which threads of the causing rank wait less: most of it in total, and the share
+/// that makes a cause in each half, because one half may have one pause fewer.
 const MOST: f64 = 0.6;
 const HALF: f64 = EXPLAINS;
 
-/// Digests over which the cost is averaged, if pauses began as long ago: two minutes, in which pauses of several
-/// seconds are some dozen.
+/// Number of digests over which the cost is averaged, if pauses began that long ago: two minutes, which
+/// contain about a dozen pauses of several seconds.
 const AVERAGED: usize = 120;
 
 /// A rank's loss through single long steps.
 struct Lost {
-    /// Share of the time, and separate pauses, in the digests over which pauses are searched.
+    /// Share of the time, and number of separate pauses, in the digests that are searched.
     share: f64,
     pauses: usize,
-    /// Digests of these since the first pause.
+    /// Number of these digests since the first pause.
     since: usize,
     /// The usual step. Seconds.
     pace: f64,
@@ -56,29 +56,29 @@ struct Lost {
     /// the latest of [`AVERAGED`] digests.
     average: f64,
     step: f64,
-    /// Digests before pauses began.
+    /// Number of digests before pauses began.
     before: usize,
-    /// Seconds since pauses began, and those that are averaged with their pauses.
+    /// Seconds since pauses began; and the seconds that are averaged, with their number of pauses.
     began_s: f64,
     averaged_s: f64,
     averaged_pauses: usize,
 }
 
-/// In digests without the last `skip`.
+/// The loss in the digests without the last `skip`.
 fn lost(view: &RankView, skip: usize) -> Option<Lost> {
     // Newest first.
     let samples: Vec<PaceSample> = view.pace_samples().rev().skip(skip).copied().collect();
     lost_in(&samples)
 }
 
-/// By digests, newest first.
+/// The loss in these digests, newest first.
 fn lost_in(all: &[PaceSample]) -> Option<Lost> {
     let samples = &all[..all.len().min(WINDOW)];
     if samples.len() < WINDOW / 2 {
         return None;
     }
     let pace = quarter(samples)?;
-    // Steps that are all slightly longer are no pauses; among many steps the median is none.
+    // If all steps are slightly longer, they are no pauses. The median of many steps is no pause.
     let usual = |sample: &PaceSample| {
         let own = if sample.steps < MANY_STEPS { pace } else { f64::from(sample.pace) };
         own.clamp(pace, MUCH_LONGER * pace)
@@ -93,8 +93,8 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
         (0..samples.len()).filter(|&at| long(&samples[at]) && over(&samples[at]) > least).collect()
     };
     let hits = hits_in(samples);
-    // If consecutive digests all include one, these are no pauses: steps are just longer, unless most steps
-    // of a digest are not.
+    // If consecutive digests all include a long step, these are no pauses but longer steps, unless most steps
+    // of a digest are not longer.
     let mostly_usual =
         |sample: &PaceSample| sample.steps >= MANY_STEPS && f64::from(sample.pace) < MUCH_LONGER * pace;
     let is_apart = |at: usize| at == 0 || !hits.contains(&(at - 1)) || mostly_usual(&samples[at]);
@@ -103,7 +103,8 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
     let share = sum(&hits) / span(samples);
     let began = began(all.iter().map(|sample| (over(sample), f64::from(sample.span))), share);
     let averaged = hits_in(&all[..began.min(AVERAGED)]);
-    // From the first pause, which is not counted, to the last. If the next one is late, they have become rarer.
+    // From the first pause, which is not counted, to the last. If the next pause is overdue, pauses have
+    // become rarer.
     let (first, later) = averaged.split_last().map_or((0, &[][..]), |(&first, later)| (first, later));
     let latest = later.first().copied().unwrap_or(0);
     let between = span(&all[latest..first]);
@@ -138,13 +139,13 @@ fn began(lost_and_passed: impl Iterator<Item = (f64, f64)>, share: f64) -> usize
     began
 }
 
-/// The value that a quarter of them exceeds.
+/// The value that a quarter of the values exceeds.
 fn upper_quarter(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() * 3 / 4).copied()
 }
 
-/// The usual step, by digests without a pause.
+/// The usual step, from digests without a pause.
 fn quarter(samples: &[PaceSample]) -> Option<f64> {
     let mut paces: Vec<f64> =
         samples.iter().map(|sample| f64::from(sample.pace.min(sample.span / sample.steps))).collect();
@@ -152,8 +153,8 @@ fn quarter(samples: &[PaceSample]) -> Option<f64> {
     paces.get(paces.len() / 3).copied()
 }
 
-/// The loss in single long steps since they began, over two minutes at most, as most of these ranks show it:
-/// the share of the time, and the mean step. `None` if there are few.
+/// The loss in single long steps since they began, over at most two minutes: the share of the time and the
+/// mean step, for most of these ranks. `None` if there are few.
 pub(in crate::finding) fn lost_in_pauses<'a>(
     views: impl ExactSizeIterator<Item = &'a RankView>,
 ) -> Option<(f64, Nanoseconds)> {
@@ -165,7 +166,8 @@ pub(in crate::finding) fn lost_in_pauses<'a>(
     of(|lost| lost.average).filter(|_| many).map(|share| (share, step))
 }
 
-/// Whether pauses began a while after the first digest that is known: not with a job's first steps, which compile.
+/// Whether pauses began a while after the first digest that is known: that is, not in a job's first steps,
+/// which compile.
 pub(super) fn are_new(asked: &[(Rank, &RankView)]) -> bool {
     let before = asked.iter().filter_map(|(_, view)| lost(view, 0)).map(|lost| lost.before as f64);
     median(before.collect()).is_some_and(|before| before >= (WINDOW / 3) as f64)
@@ -213,8 +215,8 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     })
 }
 
-/// Ranks, a few at most, whose threads waited for the GPU less than the others' by most of that share of
-/// time, and in both halves of the digests since the first pause: they had other work, repeatedly.
+/// The few ranks whose threads waited less for the GPU than the others' threads, by most of that share of the
+/// time, in both halves of the digests since the first pause: they had other work, repeatedly.
 fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
     let less = |skip: usize, digests: usize, than: f64| -> Vec<Rank> {
         let waits = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked_before(skip, digests)?)));
@@ -241,7 +243,7 @@ fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
 mod tests {
     use super::*;
 
-    /// The samples of the last seconds, newest first, of steps that end at these times; by the GPU's clock.
+    /// The samples of the last seconds, newest first, for steps that end at these times by the GPU's clock.
     fn samples(ends: &[f64]) -> Vec<PaceSample> {
         let mut found = Vec::new();
         let (mut last, mut at) = (ends[0], 1);
@@ -262,7 +264,7 @@ mod tests {
         found
     }
 
-    /// When steps of 9 ms end, of which every fiftieth takes this long from 25 s on.
+    /// The ends of steps of 9 ms. From 25 s on, one step in `every` takes this long.
     fn ends(begin: f64, long: f64, every: u64) -> Vec<f64> {
         let (mut ends, mut step) = (vec![begin], 0);
         while ends[ends.len() - 1] < 50.0 {
@@ -273,7 +275,7 @@ mod tests {
         ends
     }
 
-    /// A checkpoint of 1.45 s after every 0.45 s: hardly a second is without one.
+    /// A checkpoint of 1.45 s after every 0.45 s: hardly any second is without one.
     #[test]
     fn pauses_in_almost_every_digest_are_pauses() {
         for phase in 0..20 {
@@ -282,7 +284,7 @@ mod tests {
         }
     }
 
-    /// As on two H200s: 150 steps a second, the median 6.6 ms and the mean 7.
+    /// Measured on two H200s: 150 steps a second, with a median of 6.6 ms and a mean of 7 ms.
     #[test]
     fn pauses_did_not_begin_when_short_steps_varied() {
         let mut samples = samples(&ends(0.0, 1.45, 50));

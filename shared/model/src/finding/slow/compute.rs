@@ -1,4 +1,4 @@
-//! GPUs that are slower than those with the same work, or than before.
+//! GPUs that are slower than others with the same work, or slower than before.
 
 use super::{
     super::cohort::{SPREADS, spread},
@@ -7,19 +7,19 @@ use super::{
     median, usual_lateness,
 };
 
-/// The least spread that is assumed for rates of equal GPUs, even if they seem equal: a third of their
+/// The smallest spread that is assumed for rates of equal GPUs, even if they seem equal: a third of their
 /// largest difference ([`cost::APART`]).
 const LEAST_SPREAD: f64 = cost::APART / 3.0;
 
-/// Above this share of its own past a rank has not changed: halfway to being slow.
+/// Above this share of its own past rate, a rank has not changed: halfway to being slow.
 const STEADY: f64 = 1.0 - (1.0 - SLOW) / 2.0;
 
-/// The others wait for a rank that is late by this share of the time, and not by chance: the same share from
-/// which several late ranks are named.
+/// A rank that is late by this share of the time is late not by chance, and the others wait for it. It is the
+/// share from which several late ranks are named.
 const WAITED_FOR: f64 = LATE;
 
-/// Seconds after which lateness is known: the others report the same collectives two digests later, and half
-/// a digest passes until the next on average. Tuned.
+/// Seconds after which arrival skew is known: the others report the same collectives two digests later, and
+/// on average half a digest passes until the next. Tuned.
 const LATENESS_KNOWN: f64 = 4.5;
 
 pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
@@ -64,13 +64,13 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     slow.collect()
 }
 
-/// [`SPREADS`] for this number of ranks: the slowest of more is further below them by chance.
+/// [`SPREADS`], adjusted to this number of ranks: by chance, the slowest of more ranks deviates more.
 pub(super) fn spreads(ranks: usize) -> f64 {
     let extreme = |ranks: usize| (2.0 * (ranks as f64).ln()).sqrt();
     SPREADS + extreme(ranks) - extreme(COHORT)
 }
 
-/// Ranks that fell behind their own past while enough others did not: one of two, half of a cohort.
+/// Ranks that became slower than their own past while enough others did not: one of two, or half of a cohort.
 pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'_>]) -> Vec<Suspect<'a>> {
     let all = || cohorts.iter().flatten();
     let fallen = |member: &'a Member<'a>| {
@@ -84,16 +84,16 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
         |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);
     let mut fallen: Vec<_> = all().filter_map(fallen).collect();
     let steady = all().filter(stayed).count();
-    // If most ranks fell behind, a rank that did not may be the cause.
+    // If most ranks became slower, a rank that did not may be the cause.
     if fallen.len() > steady {
         fallen.retain(|&(member, _, usual)| low_since(member, SLOW * usual) > LATENESS_KNOWN);
     }
-    // Ranks that neither fell behind nor stayed are between two digests.
+    // Ranks that neither became slower nor stayed the same are between two digests.
     if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
         return Vec::new();
     }
-    // A kernel that waits for other ranks takes SMs from the GEMMs beside it. If the others wait for a rank
-    // that did not fall behind, that rank caused theirs to become slower.
+    // A kernel that waits for other ranks takes SMs from concurrent GEMMs. If the others wait for a rank that
+    // did not become slower, that rank made the others' GEMMs slower.
     let latest = all().filter(stayed).filter_map(|member| member.lateness()).fold(0.0, f64::max);
     let kept = |member: &Member<'_>| {
         let late = member.lateness();

@@ -1,5 +1,5 @@
-//! Straggler delay: the cost of ranks that are last. It is the base of all rules: a cost that matters is
-//! reported, with or without a known cause.
+//! Straggler delay: the cost of ranks that enter collectives last. All rules are based on it: a cost that
+//! matters is reported, with or without a known cause.
 
 use std::time::Duration;
 
@@ -18,39 +18,39 @@ use super::{
 };
 use crate::job::{StragglerDelay, median};
 
-/// Share of the time from which a cost is reported; nobody would look into a smaller one.
+/// Share of the time from which a cost is reported; a smaller one is not worth an investigation.
 pub(super) const REPORTED: f64 = 0.02;
 
-/// And the required share without the second of the largest loss, which takes away a fifteenth of [`LONG`]
-/// equal losses, and a fifth of unequal ones.
+/// The share that must remain without the second of the largest loss. Leaving it out removes a fifteenth of
+/// [`LONG`] equal losses, and a fifth of unequal ones.
 const STEADY: f64 = 0.8 * REPORTED;
 
-/// With this many timed collectives, few waits are significant: if one in ten waited, none among these
-/// would occur by chance once in 24 times.
+/// With this many timed collectives, few waits are significant: if one in ten waited, the chance of none
+/// among these would be one in 24.
 const ENOUGH: u32 = 30;
 
-/// One of two ranks is last into all of this many timed collectives by chance once in 2^8 times.
+/// The chance that one of two ranks enters all of this many timed collectives last is one in 2^8.
 const ALL_OF: u32 = 8;
 
-/// This many more waits for the GPU per step than the others have, and this multiple of theirs, leave the GPU
-/// idle: more than the loss, the norm of the gradients and a check for overflow need.
+/// A rank leaves its GPU idle if it has this many more waits for the GPU per step than the others, and this
+/// multiple of theirs. It is more than the loss, the norm of the gradients and a check for overflow need.
 const MORE_WAITS: f64 = 5.0;
 const TIMES_THEIRS: f64 = 2.0;
 
-/// Rules that look back over [`LONG`] digests, a second or a little more apart, cover no more seconds than
-/// these.
+/// Rules that look back over [`LONG`] digests, a second or a little more apart, cover at most this many
+/// seconds.
 const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 
 /// If another rank costs more than this share of the first one's cost, one may pass on the other's delay, so
 /// neither is reported. Tuned.
 const ALONE: f64 = 0.6;
 
-/// Standard errors by which a GEMM rate is significantly lower, by chance once in 700 times: with few small GEMMs
-/// rates vary by a third.
+/// Number of standard errors by which a GEMM rate must be lower, which happens by chance once in 700 times:
+/// with few small GEMMs, rates vary by a third.
 pub(super) const ERRORS: f64 = 3.0;
 
-/// If a rank itself waited for this share of the time that the others waited for it, the delay that it passes
-/// on is mostly not its own.
+/// If a rank itself waited for this share of the time that the others waited for it, it mostly passes on the
+/// delay of another rank.
 const PASSED_ON: f64 = 0.5;
 
 /// A rank accounts for pauses if it causes this share of their cost: most of it.
@@ -60,15 +60,15 @@ const MOST: f64 = 0.5;
 /// at (docs/measurements-log.md).
 pub(super) const APART: f64 = 0.03;
 
-/// With this many waits for the GPU per step, the others' waiting is known: one call in 50 steps, which is
-/// how often programs log.
+/// With at least this many waits for the GPU per step, the waiting of the others is known: one call in 50
+/// steps, which is how often programs log.
 const FEW_WAITS: f64 = 0.02;
 
 /// Digests are a second or a little more apart.
 const LATE_DIGEST: Duration = Duration::from_millis(500);
 
-/// A rank with this much more work is reported even if its GEMMs alone do not account for the cost: as much
-/// as makes a GPU slow.
+/// A rank with this much more work is reported even if its GEMMs alone do not account for the cost. It is the
+/// share by which a GPU counts as slow.
 const CLEARLY_MORE: f64 = 1.0 - SLOW;
 
 /// Equal hosts with the same program differ by up to this share of the time that they need for it: at most
@@ -83,12 +83,12 @@ struct Lost {
     error: f64,
 }
 
-/// The others' wait for it; `None` while too little was timed, or if nothing distinguishes it.
+/// How long the others wait for it; `None` while too little was timed, or if the rank does not stand out.
 fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     waited_more(member, others).filter(|lost| lost.share > lost.error)
 }
 
-/// By how much longer the others wait for it than for each other, without regard to the error.
+/// The difference between the others' wait for it and their wait for each other, without regard to the error.
 fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let delay = member.delay?;
     let usual = usual_of_others(others.iter().filter_map(|other| Some(other.delay?.cost)).collect())?;
@@ -96,20 +96,21 @@ fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     (share > 0.0).then_some(Lost { share, error: WIDTH * delay.error })
 }
 
-/// The same for a rank that was last into all its timed collectives, if no other was last into many: one of a
-/// step's few collectives carries the whole delay, and it is seldom among the timed ones.
+/// The same for a rank that entered all its timed collectives last, if no other entered many last. If a step
+/// has few collectives, one of them may carry the whole delay, and that one is rarely timed.
 fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     member.delay.filter(|delay| delay.joined >= ALL_OF && delay.last == delay.joined)?;
     let seldom = |other: &&Member<'_>| other.delay.is_none_or(|delay| 2 * delay.last <= delay.joined);
     waited_more(member, others).filter(|_| others.iter().all(seldom))
 }
 
-/// The others' loss through it: no more than their wait for it.
+/// The time that the others lose because of it: at most the time that they wait for it.
 fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     bounded(waited_for(member, others)?, member, others)
 }
 
-/// The same for a rank that is late together with others, so that the rest never waits for it alone.
+/// The same for a rank that is late together with others, so that the remaining ranks never wait for it
+/// alone.
 fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
     let usual = usual_of_others(rest.iter().map(|other| other.late_pooled).collect())?;
     let share = member.late_pooled - usual;
@@ -126,20 +127,21 @@ fn bounded(Lost { share: sum, error }: Lost, member: &Member<'_>, others: &[&Mem
     (share > 0.0).then(|| Lost { share, error: error * share / sum })
 }
 
-/// Upper bound of the time that these ranks lose, whichever of them is late: the time for which their threads
-/// wait for the GPU. A GPU that waits for others while its own host has nothing ready loses nothing.
+/// Upper bound of the time that these ranks lose, regardless of the late rank: the time for which their
+/// threads wait for the GPU. If a GPU waits for others while its own host has nothing to launch, it loses
+/// nothing.
 pub(super) fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
     usual_of_others(ranks.iter().map(|member| waits(member)).collect::<Option<_>>()?)
 }
 
-/// Whether its host is known to limit it: a rank whose threads hardly wait for their GPU would hardly be
-/// faster with another.
+/// Whether its host is known to limit it: if its threads hardly wait for the GPU, a faster GPU would hardly
+/// help.
 pub(super) fn is_limited_by_host(member: &Member<'_>) -> bool {
     waits(member).is_some_and(|share| share < HOSTS_DIFFER)
 }
 
-/// Whether its threads wait less for their GPU than the others' (the share of time), by more than equal hosts
-/// differ; true while either is unknown.
+/// Whether its threads wait for their GPU for a smaller share of the time than the others' threads, by more
+/// than equal hosts differ. True while either share is unknown.
 pub(super) fn waits_less(member: &Member<'_>, others: Option<f64>) -> bool {
     let known = others.zip(waits(member));
     known.is_none_or(|(usual, own)| usual - own > HOSTS_DIFFER * (1.0 - usual))
@@ -150,14 +152,14 @@ fn waits(member: &Member<'_>) -> Option<f64> {
     member.blocked.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
 }
 
-/// Whether it is known that no rank, or at least not this one, has kept the others waiting for this many
-/// seconds. Then a slowdown since then costs nothing. Waiting for sends and receives is not observed.
+/// Whether it is known that, for this many seconds, the others have not waited for any rank, or at least not
+/// for this one. Then a slowdown since then costs nothing. Waiting for sends and receives is not observed.
 pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     if all.len() < 2 || all.iter().any(|member| member.sends) {
         return false;
     }
-    // Or another does, and not this one.
+    // Or the others wait for another rank, and not for this one.
     let costs = |member: &Member<'_>| waited_for(member, &others(&all, member.rank));
     let named = all.iter().find(|member| member.rank == rank);
     let is_known = named.is_some_and(|member| member.delay.is_some() && costs(member).is_none());
@@ -174,11 +176,12 @@ pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]
     }
     let usual = usual_of_all(delays.iter().map(|delay| delay.cost).collect()).unwrap_or(0.0);
     let most = delays.iter().map(|delay| delay.cost - usual + WIDTH * delay.error).fold(0.0, f64::max);
-    // It may have begun after most of the look-back.
+    // The delay may have begun after most of the look-back.
     most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < REPORTED
 }
 
-/// Whether the others are known to wait for this rank, beyond the error, for at least as long as is reported.
+/// Whether the others are known to wait for this rank, beyond the error, for at least the time from which a
+/// cost is reported.
 pub(super) fn is_awaited(rank: Rank, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     let named = all.iter().find(|member| member.rank == rank);
@@ -223,7 +226,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     if growth.is_none() && held_up(&others).is_some_and(|most| most < HOSTS_DIFFER) {
         return None;
     }
-    // Collectives that overlap wait for the same lateness several times.
+    // Collectives that overlap wait for the same late rank several times.
     let share = growth.map_or(lost.share, |growth| lost.share.min(growth.share()));
     let cause = explained(member, &others, share).or_else(|| {
         // A small difference between two hosts is no fault.
@@ -267,11 +270,11 @@ fn beside(
     of(member).zip(median(others.iter().filter_map(|other| of(other)).collect()))
 }
 
-/// What accounts for enough of the cost, among the known facts about it and the others.
+/// The measured facts about the rank and the others that account for enough of the cost.
 fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
-    // The threads of a rank with more work wait for its GPU as long as the others' threads for theirs.
+    // The threads of a rank with more work wait for its GPU as long as the others' threads wait for theirs.
     let spared =
         beside(member, others, |member| member.blocked_lately).map_or(0.0, |(own, usual)| usual - own);
     let by_work = |times: &f64| explains(in_gemms * (times - 1.0)) && in_gemms * (times - 1.0) > spared;
@@ -301,7 +304,7 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
         usual > 0.0 && own < (1.0 - apart) * usual && explains(in_gemms * (1.0 - own / usual))
     };
     let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
-    // It may have ended meanwhile, and still be in the cost.
+    // It may have ended meanwhile, but is still part of the cost.
     let until_now =
         beside(member, others, |member| member.rate_longer).map(|(own, usual)| (own, usual, false));
     let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
@@ -315,7 +318,7 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
 
 /// The difference from the others that is reported if no measured cause accounts for the cost.
 fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
-    // More GEMMs also mean more launches: each part of the step may have grown by the same share, but no
+    // More GEMMs also mean more launches: each part of the step may have grown by the same share, but not by
     // more.
     let accounts = |times: f64| times > 1.0 + CLEARLY_MORE && 1.0 - 1.0 / times > EXPLAINS * share;
     if let Some(times) = more_work(member, others).filter(|times| accounts(*times)) {
@@ -334,7 +337,7 @@ fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
         member.view.arithmetic_of_last(Duration::from_secs(digests as u64) + LATE_DIGEST)
     };
     let arithmetic = |member: &Member<'_>| within(member, LONG).or_else(|| within(member, RECENT));
-    // Digests cut steps in two; a difference within that error explains nothing.
+    // Digests cut steps in two; a difference within the resulting error explains nothing.
     let step = member.pace.max(member.view.longest_step());
     let uneven = arithmetic(member).zip(step);
     let blur = uneven.map_or(1.0, |((_, uneven), step)| uneven + step.seconds() / LONG as f64);
@@ -342,15 +345,15 @@ fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
     Some(own / usual).filter(|times| *times > 1.0 + blur)
 }
 
-/// Whether GEMMs at this share of their expected rate may explain the growth of steps: not if they take
-/// little of a step.
+/// Whether GEMMs at this share of their expected rate may explain the growth of steps. They cannot if they
+/// take little of a step.
 pub(super) fn may_account(member: &Member<'_>, rate: f64, growth: Option<&Growth>) -> bool {
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
     growth.is_none_or(|growth| in_gemms * (1.0 - rate) > EXPLAINS * growth.share())
 }
 
-/// The cost of these ranks, by the costliest, and since when: the given duration, or longer if more is
-/// remembered.
+/// The cost of these ranks, given by the costliest one, and its duration: the given one, or a longer one if
+/// the history shows it.
 pub(super) fn of(
     ranks: &[Rank],
     since_s: f64,
@@ -367,7 +370,7 @@ pub(super) fn of(
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
     let delay = most.and_then(|(member, _)| member.delay).filter(|_| ranks.len() == 1);
-    // If losses are rare, the steps that took longer show more of them than the last digests do.
+    // If losses are rare, the increase of step times covers more of them than the last digests do.
     let lasts = growth.is_some_and(Growth::is_of_most_steps);
     if let Some(average) = delay.and_then(|delay| delay.average).filter(|_| !lasts) {
         let known = pace::lost_in_pauses(all.iter().map(|member| member.view));
@@ -375,7 +378,7 @@ pub(super) fn of(
             return (Some(Cost::of(share, 0.0, Some(step), all.len(), since_s)), since_s);
         }
     }
-    // Steps became longer when it began: that is its cost, whatever was timed.
+    // If steps became longer when the slowdown began, this increase is its cost, whatever was timed.
     if let Some(growth) = growth.filter(|growth| growth.began_with(since_s)) {
         return (Some(growth.cost(all.len())), growth.since_s);
     }

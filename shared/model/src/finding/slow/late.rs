@@ -1,5 +1,5 @@
 //! Ranks that enter their collectives late although their GPUs are as fast as the others'. If several are
-//! late together, none of them alone costs anything; and if ranks send to each other, the cost of one is not
+//! late together, none of them alone costs anything. If ranks send to each other, the cost of one is not
 //! visible. [`super::cost`] names a single late rank.
 
 use xpu_wire::unit::Nanoseconds;
@@ -17,10 +17,10 @@ use crate::{finding::rank_profile::BEGUN, job::mean};
 /// that of one, so `minor` costs are not reported.
 pub(super) const LATE: f64 = 0.05;
 
-/// If another cause accounts for this share of its lateness, its host accounts for less.
+/// If another cause accounts for this share of its arrival skew, its host accounts for less.
 const MOST: f64 = 0.5;
 
-/// Lateness is compared among ranks with the same part: the first stage of a pipeline is the last to end.
+/// Compares the arrival skew of ranks with the same part, because the first stage of a pipeline ends last.
 pub(super) fn by_arrival<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     cohort::parts(cohort).iter().flat_map(|part| late_of(part)).collect()
 }
@@ -29,11 +29,11 @@ pub(super) fn by_arrival<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
 struct Usual {
     rate: f64,
     late: f64,
-    /// Spread of the lateness among its ranks.
+    /// Spread of the arrival skew among its ranks.
     spread: f64,
     /// Its wait for others.
     waited: f64,
-    /// The GEMMs' share of a step, and of the latest seconds.
+    /// The GEMMs' share of a step, and their share of the latest seconds.
     busy: f64,
     busy_lately: f64,
     /// Shares of the time in which threads waited for the GPU.
@@ -64,7 +64,7 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     let Some(usual) = Usual::of(part).filter(|_| part.len() >= COHORT) else { return Vec::new() };
     let held_up = cost::held_up(part);
     let is_late = |member: &Member<'_>, late: f64, spared: Option<f64>| {
-        // By its recently timed collectives, or by those of all digests: the lateness must exceed the
+        // The arrival skew of the recently timed collectives, or of those in all digests, must exceed the
         // interval of the sample, the variation between digests, and the usual difference between ranks.
         let sampled = WIDTH * member.delay.map_or(0.0, |delay| delay.late_error);
         let is_sure = |digests: usize| {
@@ -73,8 +73,8 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             mean - usual.late - (sampled * mean).max(cost::ERRORS * error_of_mean(known)) > LATE
         };
         let is_apart = late > compute::spreads(part.len()) * usual.spread;
-        // Or by the waiting of its threads, all of which is counted. Then few timed collectives suffice, if
-        // they agree.
+        // Or the waiting of its threads shows it, which is counted completely. Then few timed collectives
+        // suffice, if they agree.
         is_apart && [RECENT, LONG].into_iter().any(is_sure)
             || spared.is_some_and(|spared| spared > LATE && late > EXPLAINS * spared)
     };
@@ -95,12 +95,14 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let slowest = member.rate_longer.map_or(rate, |longer| rate.min(longer));
         let work = (member.busy? - usual.busy).max(member.busy_lately.unwrap_or(0.0) - usual.busy_lately);
         let other_causes = (1.0 - slowest / usual.rate).max(work);
-        // Threads of a rank whose host is late wait for the GPU that much less, if they wait at all.
+        // The threads of a rank whose host is late wait less for the GPU by the same time, if they wait at
+        // all.
         let spared = greater(less(member.blocked, usual.blocked, LONG), spared_lately);
         let waits = spared.zip(greater(usual.blocked, usual.blocked_lately).filter(|usual| *usual > 0.0));
         let is_its_host = waits.is_none_or(|(spared, usual)| spared >= EXPLAINS * late.min(usual));
         let is_known = waits.is_some_and(|(_, usual)| usual >= late);
-        // A rank that waits for another in one communicator is late in the next: it waits as long as the others do.
+        // A rank that waits for another rank in one communicator is late in the next; such a rank waits as
+        // long as the others do.
         let passes_on = if is_known {
             usual.waited - member.waited < MOST * late
         } else {
@@ -114,7 +116,8 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         {
             return None;
         }
-        // By its digests, or, if few of their collectives were timed, since it first cost the others time.
+        // The duration by its digests or, if few of their collectives were timed, since it first cost the
+        // others time.
         let digests = member.late.iter().take_while(|digest| **digest - usual.late > LATE).count() as f64;
         let costs = member.delay.filter(|delay| delay.cost > LATE);
         let since_s = costs.map_or(0.0, |delay| member.view.heard().since(delay.since).as_secs_f64());

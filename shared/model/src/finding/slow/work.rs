@@ -9,28 +9,28 @@ use super::{
     Severity, cost, describe, excess, median, usual_lateness,
 };
 
-/// A rank has more work if it exceeds the others' by this share, besides [`SPREADS`]: as much as makes a GPU
-/// slow.
+/// A rank has more work if its work exceeds that of the others by this share, in addition to [`SPREADS`]. It
+/// is the share by which a GPU counts as slow.
 const MORE: f64 = 1.0 - SLOW;
 
-/// Digests over which FLOPs are compared; several lengths, because few long steps end in one digest. The work
-/// must be more in both halves. In the shortest, each half has [`super::PERSISTENT`] digests; each next
-/// length is twice as long.
+/// Numbers of digests over which FLOPs are compared: several lengths, because few long steps end in one
+/// digest. The work must be larger in both halves. In the shortest length, each half has
+/// [`super::PERSISTENT`] digests; each following length is twice the previous one.
 pub(crate) const DIGESTS: [usize; 3] = [6, 12, 24];
 
-/// All digests, their later half and their earlier half: how many are left out, and how many are used.
+/// All digests, their later half and their earlier half: the number left out, and the number used.
 pub(crate) const fn spans(digests: usize) -> [(usize, usize); 3] {
     let half = digests / 2;
     [(0, digests), (0, half), (half, half)]
 }
 
-/// Steps by which ranks may differ, because digests begin and end within a step.
+/// Number of steps by which ranks may differ, because digests begin and end within a step.
 const BLUR: f64 = 2.0;
 
 /// A rank with more work.
 pub(super) struct Busy<'a> {
     pub member: &'a Member<'a>,
-    /// As a multiple of the others' FLOPs.
+    /// Its FLOPs as a multiple of the others'.
     times: f64,
 }
 
@@ -59,7 +59,7 @@ fn is_data_parallel(all: &[&Member<'_>]) -> bool {
     first.is_some() && all.iter().all(|member| member.shared.as_ref() == first)
 }
 
-/// The median of all in some digests, and the spread; only if known for all.
+/// The median of all ranks over some digests, and the spread; only if known for all ranks.
 struct Usual {
     /// Index of the digests, and of the part of them.
     span: usize,
@@ -77,7 +77,7 @@ impl Usual {
         Some(Self { span, part, work, spread: spread(works.iter().map(|one| one / work - 1.0)) })
     }
 
-    /// A rank's work as a multiple of that, if significant.
+    /// A rank's work as a multiple of that median, if the difference is significant.
     fn more(&self, member: &Member<'_>) -> Option<f64> {
         let (own, seconds) = member.arithmetic[self.span][self.part]?;
         let step = member.pace?.max(member.view.longest_step().unwrap_or_default());
@@ -97,7 +97,7 @@ fn more_than_others<'a>(all: &[&'a Member<'a>], span: usize) -> Vec<Busy<'a>> {
     all.iter().filter_map(busy).collect()
 }
 
-/// The ranks that the others wait for because of it.
+/// The finding about ranks for which the others wait because of more work.
 pub(super) fn finding(
     cohorts: &[Vec<Member<'_>>],
     busy: &[Busy<'_>],

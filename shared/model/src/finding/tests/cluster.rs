@@ -18,11 +18,11 @@ use crate::{
 /// The communication pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// All do the same, in one communicator.
+    /// All ranks do the same, in one communicator.
     Data,
-    /// Stages: one communicator per stage, with its ranks only, and one of all.
+    /// Stages: one communicator per stage, with its ranks only, and one communicator of all ranks.
     Pipeline { stages: u32 },
-    /// As `Data`, and every second collective distributes tokens.
+    /// Same as `Data`, but every second collective distributes tokens.
     Experts,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Fault {
     Compute { rank: u32, factor: f64 },
     /// It loses this many milliseconds a step.
     Host { rank: u32, ms: f64 },
-    /// As `Host`, in one second of `every` only.
+    /// Same as `Host`, but only in one second of `every`.
     Pauses { rank: u32, ms: f64, every: u64 },
     /// Some other rank has more work in every step, by this many milliseconds at most.
     Imbalance { ms: f64 },
@@ -40,16 +40,17 @@ pub(super) enum Fault {
     Jitter { ms: f64 },
     /// All GPUs' rates differ by chance, by this share at most.
     Spread { share: f64 },
-    /// A stage's GEMMs run at this share of the others' rate, with other shapes, and it is late to the
-    /// communicator of all.
+    /// A stage's GEMMs run at this share of the others' rate, with other shapes, and the stage is late in the
+    /// communicator of all ranks.
     SlowStage { stage: u32, share: f64, ms: f64 },
-    /// Its GEMMs run beside kernels that wait for others, and are slower by this factor; it delays no rank.
+    /// Its GEMMs run concurrently with kernels that wait for others, and are slower by this factor. It delays
+    /// no rank.
     Crowded { rank: u32, factor: f64 },
-    /// Threads wait for the GPU for half of the time, those of this rank for this much less.
+    /// Threads wait for the GPU for half of the time, the threads of this rank for this much less.
     Waits { rank: u32, less: f64 },
     /// It waits for its GPU this many more times in a step.
     Items { rank: u32, calls: u64 },
-    /// Transfers take up to this share longer, by chance and for two seconds each.
+    /// Transfers take up to this share longer, by chance, for two seconds at a time.
     Scatter { share: f64 },
     /// Transfers take this multiple.
     Link { factor: f64 },
@@ -57,7 +58,7 @@ pub(super) enum Fault {
     MoreWork { rank: u32, factor: f64, ms: f64 },
 }
 
-/// The second in which a slow link becomes slow: it has a past.
+/// The second in which a link becomes slow; before it, the link has a past.
 pub(super) const LINK_FROM: u64 = 30;
 
 /// A rank's digest once the job hangs.
@@ -102,7 +103,7 @@ impl Cluster {
         }
     }
 
-    /// From second `at` on nothing moves, and every rank reports `standing`.
+    /// From second `at` on, nothing moves, and every rank reports `standing`.
     pub(super) fn stand(mut self, at: u64, standing: impl Fn(u32, &mut RankDigest) + 'static) -> Self {
         self.is_stuck = Some((at, Box::new(standing)));
         self
@@ -145,8 +146,8 @@ impl Cluster {
         examine(self.job(), self.now())
     }
 
-    /// Runs until something is found, for `most` seconds at most; and the seconds that took since the faults
-    /// began.
+    /// Runs until something is found, for at most `most` seconds. Returns the findings, and the seconds since
+    /// the faults began.
     pub(super) fn until_found(&mut self, most: u64) -> (Vec<Finding>, u64) {
         let from = self.is_stuck.as_ref().map_or(self.from, |(at, _)| *at);
         loop {
@@ -311,12 +312,12 @@ impl Cluster {
     }
 }
 
-/// Inside a call since the job hangs.
+/// The rank has been inside a call since the hang began.
 pub(super) fn hold(digest: &mut RankDigest, call: Call) {
     digest.inside = vec![Inside { thread: 1, call, waited: Nanoseconds(60_000_000_000) }];
 }
 
-/// Entered and launched `more` additional collectives of a communicator, and waits for the GPU.
+/// The rank entered and launched `more` additional collectives of a communicator, and waits for the GPU.
 pub(super) fn wait(digest: &mut RankDigest, communicator: usize, more: u64) {
     let state = &mut digest.communicators[communicator];
     state.entered += more;

@@ -14,7 +14,7 @@ use crate::{
     status::{ExitCode, RankState, RankStatus, Status},
 };
 
-/// The second in which progress stops, and the one by which the reason is named.
+/// The second in which progress stops, and the second by which the reason is named.
 const STALL: u64 = 20;
 const BUDGET: u64 = 15;
 
@@ -64,7 +64,7 @@ fn the_first_divergence_is_reported() {
     });
     assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(6)));
     let missed = finding.collective.unwrap();
-    // It is of the same kind as the later ones; they do not reveal its size.
+    // It is of the same kind as the later ones, which do not reveal its size.
     assert_eq!(
         (missed.number, missed.operation.as_deref(), missed.bytes),
         (STALL * 36, Some("AllReduce"), None)
@@ -85,7 +85,8 @@ fn who_waits_for_the_culprit_is_not_the_culprit() {
     assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(0)));
 }
 
-/// As many on each, and every collective has ended: the records of calls are read for this finding.
+/// All ranks made equally many, and every collective has ended. For this finding, the records of calls are
+/// read.
 #[test]
 fn ranks_that_all_wait_after_sends_and_receives_hang() {
     let finding = found(Layout::Data, |_, digest| {
@@ -149,8 +150,8 @@ fn the_minority_that_means_something_else_is_named() {
     }
 }
 
-/// It omitted one call and went on: all called what the others wait for, and the GPUs execute different
-/// things in it.
+/// A rank omitted one call and continued. All called the collective in which the others wait, but the GPUs
+/// execute different operations in it.
 #[test]
 fn who_is_one_call_out_of_step_is_named_and_not_those_behind_it() {
     let finding = found(Layout::Data, |rank, digest| {
@@ -168,7 +169,7 @@ fn who_is_one_call_out_of_step_is_named_and_not_those_behind_it() {
     }
 }
 
-/// The same counts, and most are in Python: they did not come.
+/// The same counts, but most ranks are in Python: they did not enter the collective.
 #[test]
 fn most_that_are_in_no_call_did_not_enter() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
@@ -180,7 +181,7 @@ fn most_that_are_in_no_call_did_not_enter() {
     assert_eq!(cluster.until_found(60).0[0].class, Class::NotEntered);
 }
 
-/// And all called work is done: most wait for kernels of their own.
+/// The same counts, but all called work is done: most wait for kernels of their own.
 #[test]
 fn who_has_nothing_unfinished_is_not_out_of_step() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
@@ -230,7 +231,7 @@ fn who_does_not_come_to_make_a_communicator_is_named() {
     assert_eq!((found[0].class, &found[0].ranks), (Class::Init, &only(7)));
 }
 
-/// Half of a job creates a communicator. Of the others one is in no call; the rest wait in a
+/// Half of a job creates a communicator. Of the others, one rank is in no call, and the rest wait in a
 /// collective.
 #[test]
 fn who_is_in_no_call_keeps_a_few_from_making_a_communicator() {
@@ -250,18 +251,18 @@ fn who_is_in_no_call_keeps_a_few_from_making_a_communicator() {
     };
     assert_eq!(named(2, &[1]), only(1));
     assert_eq!(named(8, &[6]), only(6));
-    // It may be any of these.
+    // Any of these ranks may be missing.
     assert_eq!(named(8, &[4, 5, 6, 7]), [0, 1, 2, 3].map(Rank));
 }
 
-/// Inside a call since the job was first seen.
+/// The rank has been inside a call since the job was first seen.
 fn inside(digest: &mut RankDigest, call: Call) {
     hold(digest, call);
     digest.inside[0].waited.0 = digest.heard.0 - 1_800_000_000_000_000_000;
 }
 
-/// Before the first step: it has ended; or it waits for a collective that those who create it have not entered.
-/// One that is elsewhere in its program may load or compile, for a minute.
+/// Before the first step, a missing rank has ended, or waits for a collective that the ranks creating the
+/// communicator have not entered. A rank that is elsewhere in its program may load or compile, for a minute.
 #[test]
 fn who_certainly_does_not_come_in_the_first_seconds_is_named_at_once() {
     let named = |ranks: u32, missing: fn(&mut RankDigest)| {
@@ -321,7 +322,7 @@ fn a_hang_is_an_exit_code_and_a_state() {
     );
 }
 
-/// All have done a step: loading and compiling is over.
+/// All ranks have done a step, so loading and compiling is over.
 #[test]
 fn a_hang_in_the_first_steps_is_named() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(0, |rank, digest| {
@@ -335,14 +336,14 @@ fn a_hang_in_the_first_steps_is_named() {
     assert!((11..=BUDGET).contains(&seconds), "{seconds} s");
 }
 
-/// One long stall is a debugger: it does not delay the next hang's report for longer than a minute, nor that
-/// of a stopped process.
+/// A single long stall may be a debugger. It delays the report of the next hang by at most a minute, and that
+/// of a stopped process not at all.
 #[test]
 fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     let second = |digest: &RankDigest| (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
     let is_stuck = move |stopped: bool| {
         move |rank: u32, digest: &mut RankDigest| {
-            // It hung for five minutes, and then went on by one collective.
+            // The job hung for five minutes, and then advanced by one collective.
             let later = second(digest) >= 320;
             if rank != 6 || later {
                 wait(digest, 0, if rank == 6 { 1 } else { 1 + u64::from(later) });
@@ -360,8 +361,8 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     }
 }
 
-/// Of two hosts each receives its own ranks alone: neither knows the cause, all its ranks wait, and both
-/// report the hang.
+/// Each of two hosts receives only its own ranks. Neither host knows the cause, but all ranks of each host
+/// wait, so both report the hang.
 #[test]
 fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     let standing = |rank, digest: &mut RankDigest| {
@@ -375,7 +376,7 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     assert!(!is_stuck(cluster.job(), &cluster.findings()), "not after some seconds");
     cluster.run(BUDGET - 5);
     assert!(is_stuck(cluster.job(), &cluster.findings()));
-    // A training one does not, and neither does one with a working rank here.
+    // A job that trains does not hang, and neither does one with a working rank here.
     let mut trains = Cluster::new(5, 16, Layout::Data, &[]);
     trains.hosts = 1;
     assert!(!is_stuck(trains.run(60).job(), &[]));
@@ -391,7 +392,7 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     assert!(!is_stuck(saves.run(STALL + 40).job(), &[]), "it may be saving");
 }
 
-/// One process alone, or ranks that talk by gloo: they wait in no collective of NCCL.
+/// A single process, or ranks that communicate by gloo, wait in no collective of NCCL.
 #[test]
 fn who_trains_and_stops_doing_anything_is_idle() {
     for ranks in [1, 8] {
@@ -401,7 +402,7 @@ fn who_trains_and_stops_doing_anything_is_idle() {
         assert_eq!(found[0].confidence, Confidence::Guess);
         assert!((120..125).contains(&seconds), "{seconds} s");
     }
-    // A server without requests is idle too.
+    // A server that has no requests is idle too, but does not hang.
     let mut serves = Cluster::new(5, 1, Layout::Data, &[]).stand(STALL, |_, digest| {
         digest.step_source = Some(StepSource::Detected);
     });

@@ -1,4 +1,4 @@
-//! These are healthy, and nothing must be found.
+//! Healthy jobs, in which nothing must be found.
 
 use xpu_wire::{
     frame::{Body, HostWork, Life},
@@ -77,7 +77,7 @@ fn ranks_that_ended_are_no_hang() {
     assert_eq!(cluster.run(60).findings(), []);
 }
 
-/// A step of ten seconds: for fifty nothing need happen.
+/// Steps of ten seconds: a healthy job may show no progress for fifty seconds.
 #[test]
 fn a_slow_job_is_no_hang() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -109,7 +109,7 @@ fn a_slow_start_is_no_hang() {
     assert_eq!(found[0].ranks, super::cluster::only(6));
 }
 
-/// It is behind, and it works: a checkpoint, an evaluation.
+/// The rank is behind, but works: a checkpoint, an evaluation.
 #[test]
 fn a_rank_that_still_launches_is_given_time() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -124,7 +124,7 @@ fn a_rank_that_still_launches_is_given_time() {
     assert_eq!(cluster.until_found(160).0.len(), 1);
 }
 
-/// A checkpoint of a minute that makes no CUDA call; and one that is stuck.
+/// A checkpoint of a minute that makes no CUDA call, and a checkpoint that is stuck.
 #[test]
 fn a_rank_that_works_on_its_cpu_is_given_time() {
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, |rank, digest| {
@@ -142,7 +142,7 @@ fn a_rank_that_works_on_its_cpu_is_given_time() {
         busy(&mut cluster);
         assert_eq!(cluster.findings(), [], "second {second}");
     }
-    // It has done nothing for as long as it had worked, at most.
+    // It is reported once it has done nothing for as long as it had worked, at the latest.
     let seconds = (0..90).find(|_| !cluster.run(1).findings().is_empty()).unwrap();
     assert!((40..=70).contains(&seconds), "{seconds}");
 }
@@ -160,7 +160,7 @@ fn a_hook_that_is_off_reports_no_hang() {
     assert_eq!(cluster.run(60).findings(), []);
 }
 
-/// The seven observed ones wait for an unknown one: no rank can be named.
+/// The seven observed ranks wait for an unknown one, so no rank can be named.
 #[test]
 fn who_was_never_seen_is_not_taken_for_the_kernel() {
     let standing = |_: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -172,7 +172,7 @@ fn who_was_never_seen_is_not_taken_for_the_kernel() {
     assert_eq!(cluster.run(60).findings(), []);
 }
 
-/// It paused for ten seconds and went on: the next pause may take as long, and half as long again.
+/// The job paused for ten seconds and continued. The next pause may take that long, and half as long again.
 #[test]
 fn what_took_long_before_may_take_as_long_again() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -194,8 +194,8 @@ fn what_took_long_before_may_take_as_long_again() {
     assert_eq!(cluster.run(8).findings().len(), 1);
 }
 
-/// Compilers work without a CUDA call for longer than a hang would take: until all have done a step, a
-/// minute.
+/// Compilers work without a CUDA call for longer than the patience for a hang: it is a minute until all ranks
+/// have done a step.
 #[test]
 fn who_has_done_no_step_may_still_compile() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -208,7 +208,7 @@ fn who_has_done_no_step_may_still_compile() {
     assert_eq!(cluster.run(55).findings(), []);
 }
 
-/// Bandwidth that fluctuates by itself proves nothing by being low.
+/// If bandwidth fluctuates anyway, a low value proves nothing.
 #[test]
 fn a_link_that_wavers_is_not_slow() {
     let faults = [Fault::Scatter { share: 0.9 }, Fault::Link { factor: 1.5 }];

@@ -1,5 +1,5 @@
-//! Real faults: two ranks of DDP, of which rank 1 goes wrong (`tests/gpu/slow.py`), as received by a viewer
-//! that connected when the fault began and asked 20 s later. By default they share one H100.
+//! Real faults of rank 1 in a job of two DDP ranks (`tests/gpu/slow.py`), as received by a viewer that
+//! connected when the fault began and asked 20 s later. By default, the ranks share one H100.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn a_healthy_job_has_no_finding() {
     assert_eq!(found(include_bytes!("recorded/none.xpurec")), []);
 }
 
-/// Not only at the end: whoever asks in between must not be misled.
+/// Not only at the end: a viewer that asks in between must not be misled.
 #[test]
 fn a_healthy_job_has_no_finding_at_any_second() {
     for (name, bytes) in [
@@ -67,8 +67,8 @@ fn a_healthy_job_has_no_finding_at_any_second() {
     }
 }
 
-/// By the program's own clock steps took 1,900 ms, and 75 before. Rank 0 had launched ten steps when the fault began, hardly a collective
-/// of which was timed.
+/// Steps took 75 ms before the fault and 1,900 ms after it, by the program's own clock. Rank 0 had launched
+/// ten steps when the fault began, and hardly any of their collectives were timed.
 #[test]
 fn who_holds_the_gil_is_named() {
     let cost = named(include_bytes!("recorded/gil.xpurec"), Class::Host);
@@ -82,7 +82,7 @@ fn who_saves_alone_is_named() {
     assert!((24.6..36.8).contains(&cost), "{cost}");
 }
 
-/// 75.4 ms a step, and 123.6 with twenty `.item()`.
+/// 75.4 ms a step, and 123.6 ms with twenty `.item()`.
 #[test]
 fn who_waits_for_its_own_gpu_is_named() {
     let cost = named(include_bytes!("recorded/item.xpurec"), Class::Host);
@@ -121,14 +121,14 @@ fn who_is_stopped_now_and_then_is_named() {
     assert!(found[0].evidence.to_string().contains("was stopped (SIGSTOP)"), "{}", found[0].evidence);
 }
 
-/// 76.4 ms a step, and 126.7 with twenty `.item()`; rank 0 is last to four collectives of ten.
+/// 76.4 ms a step, and 126.7 with twenty `.item()`; rank 0 enters four collectives of ten last.
 #[test]
 fn who_waits_for_its_own_gpu_is_named_where_others_are_last_too() {
     let cost = named(include_bytes!("recorded/item_again.xpurec"), Class::Host);
     assert!((40.2..60.4).contains(&cost), "{cost}");
 }
 
-/// Two H200s, on a host each, whose steps take 6 ms because their hosts need as long: the GPUs wait for work.
+/// Two H200s on one host each. Steps take 6 ms because the hosts need that long: the GPUs wait for work.
 mod bound_by_its_hosts {
     use super::*;
 
@@ -138,7 +138,7 @@ mod bound_by_its_hosts {
         assert_eq!(found(include_bytes!("recorded/h200_none_again.xpurec")), []);
     }
 
-    /// Two H100s: of a few timed small GEMMs those of rank 0 took a fifth longer.
+    /// Two H100s: of a few timed small GEMMs, those of rank 0 took a fifth longer.
     #[test]
     fn rates_of_a_few_small_gemms_are_no_fault() {
         assert_eq!(found(include_bytes!("recorded/h100_none.xpurec")), []);
@@ -172,22 +172,22 @@ mod bound_by_its_hosts {
         assert!((24.4..36.6).contains(&cost), "{cost}");
     }
 
-    /// 6.8 ms a step, then 1,760 by the GPU's clock. Of GEMMs hardly one is timed.
+    /// 6.8 ms a step, then 1,760 by the GPU's clock. Hardly any GEMM is timed.
     #[test]
     fn who_holds_the_gil_is_named() {
         let cost = named(include_bytes!("recorded/h200_gil.xpurec"), Class::Host);
         assert!((1_400.0..2_120.0).contains(&cost), "{cost}");
     }
 
-    /// 9.1 ms a step, then 1,870 by the GPU's clock. The few timed GEMMs seem slow: their thread is held up
-    /// meanwhile.
+    /// 9.1 ms a step, then 1,870 by the GPU's clock. The few timed GEMMs seem slow because their thread is
+    /// held up meanwhile.
     #[test]
     fn whose_few_timed_gemms_seem_slow_holds_the_gil() {
         let cost = named(include_bytes!("recorded/h100_gil.xpurec"), Class::Host);
         assert!((1_500.0..2_240.0).contains(&cost), "{cost}");
     }
 
-    /// When rank 0 has completed four steps, or none because it waits until ten are done.
+    /// Rank 0 has completed four steps, or none because it waits until ten are done.
     #[test]
     fn who_holds_the_gil_is_named_in_ten_seconds() {
         let recordings: [&[u8]; 4] = [
@@ -204,7 +204,8 @@ mod bound_by_its_hosts {
         }
     }
 
-    /// 7.2 ms a step, then 35.1 with a checkpoint of 1.5 s every 50 steps. Steps differed by a third before.
+    /// 7.2 ms a step, then 35.1 with a checkpoint of 1.5 s every 50 steps. Before that, steps differed by a
+    /// third.
     #[test]
     fn who_saves_alone_is_named() {
         let cost = named(include_bytes!("recorded/h200_checkpoint.xpurec"), Class::Pauses);
@@ -241,7 +242,8 @@ mod bound_by_its_hosts {
         assert_eq!(found_after(bytes, Duration::from_secs(3)), []);
     }
 
-    /// Steps took as long as before: the other rank's threads wait for 0.8 ms of them, and no more is lost.
+    /// Steps took as long as before. The other rank's threads wait for 0.8 ms of each step, and no more is
+    /// lost.
     #[test]
     fn more_gemms_on_a_gpu_that_waits_for_work_cost_little() {
         let bytes = include_bytes!("recorded/h200_compute.xpurec");
@@ -252,7 +254,7 @@ mod bound_by_its_hosts {
     }
 }
 
-/// Two H100s, steps of 28 ms that their GPUs need.
+/// Two H100s. Steps take 28 ms because the GPUs need that long.
 mod bound_by_its_gpus {
     use super::*;
 
@@ -261,7 +263,7 @@ mod bound_by_its_gpus {
         assert_eq!(found(include_bytes!("recorded/h100_gpu_bound_none.xpurec")), []);
     }
 
-    /// 28.1 ms a step, then 63.5. Its clock is a tenth lower too, which is not why.
+    /// 28.1 ms a step, then 63.5. Its clock is also a tenth lower, which is not the cause.
     #[test]
     fn who_shares_its_gpu_is_named() {
         let cost = named(include_bytes!("recorded/h100_gpu_bound_neighbour.xpurec"), Class::Compute);
@@ -285,7 +287,8 @@ fn who_saves_every_half_second_is_named() {
     assert!((25.0..34.5).contains(&cost), "{cost}");
 }
 
-/// Two H200s: 10.1 ms a step, and 38.9 with the checkpoints. Its arrival skew beside them is found a moment before the end.
+/// Two H200s: 10.1 ms a step, and 38.9 with the checkpoints. Its arrival skew outside of the checkpoints is
+/// found shortly before the end.
 #[test]
 fn pauses_cost_what_they_cost_although_their_rank_is_late_too() {
     let bytes = include_bytes!("recorded/h200_checkpoint_late.xpurec");

@@ -15,7 +15,7 @@ fn is(found: &[Finding], class: Class, rank: u32) -> bool {
     matches!(found, [one] if one.kind == Kind::SlowRank && one.class == class && one.ranks == only(rank))
 }
 
-/// Of all jobs and seeds with one fault, the share in which it alone is named in time.
+/// The share of all jobs and seeds with one fault in which only that fault is named, in time.
 fn recall(class: Class, fault: impl Fn(u32) -> Fault) -> f64 {
     recall_in(&[Layout::Data, Layout::Pipeline { stages: 2 }], class, fault)
 }
@@ -29,7 +29,7 @@ fn recall_in(layouts: &[Layout], class: Class, fault: impl Fn(u32) -> Fault) -> 
                 let mut cluster = Cluster::new(seed, ranks, layout, &[fault(rank)]);
                 cluster.from = 12;
                 let (found, seconds) = cluster.until_found(30);
-                // A rank named instead is a wrong one, at any time.
+                // No other rank may be named at any time.
                 assert!(found.is_empty() || is(&found, class, rank), "seed {seed}: {found:#?}");
                 let settled = cluster.run(10).findings();
                 assert!(is(&settled, class, rank), "seed {seed}, {ranks} ranks, later: {settled:#?}");
@@ -81,7 +81,7 @@ fn two_faults_are_two_findings() {
     let faults = [Fault::Compute { rank: 5, factor: 1.3 }, Fault::Host { rank: 2, ms: 60.0 }];
     let found = Cluster::new(1, 16, Layout::Data, &faults).run(12).findings();
     let named: Vec<_> = found.iter().map(|finding| (finding.class, finding.ranks.clone())).collect();
-    // The costliest first.
+    // The costliest rank comes first.
     assert_eq!(named, [(Class::Host, only(2)), (Class::Compute, only(5))]);
 }
 
@@ -134,7 +134,7 @@ fn the_advice_follows_what_the_driver_reported() {
     }
 }
 
-/// With two others there is no median: its own past is the reference.
+/// With two others, there is no median, so the rank's own past is the reference.
 #[test]
 fn one_of_two_is_named_by_its_own_past() {
     let mut cluster = Cluster::new(1, 2, Layout::Data, &[Fault::Compute { rank: 1, factor: 1.3 }]);
@@ -154,7 +154,7 @@ fn slow_is_an_exit_code_and_a_state() {
     assert_eq!(slow.map(|rank| rank.rank.0).collect::<Vec<_>>(), [3]);
 }
 
-/// A little late in every collective, and less.
+/// A little late in every collective, and even less.
 #[test]
 fn who_is_always_a_little_late_is_named() {
     let fault = |ms| [Fault::Host { rank: 3, ms }];
@@ -163,7 +163,7 @@ fn who_is_always_a_little_late_is_named() {
     assert_eq!(Cluster::new(1, 8, Layout::Data, &fault(4.0)).run(30).findings(), []);
 }
 
-/// Two ranks that are late alike: neither alone costs anything.
+/// Two ranks are equally late: each alone costs nothing.
 #[test]
 fn two_that_are_late_together_are_named_together() {
     let faults = [Fault::Host { rank: 3, ms: 30.0 }, Fault::Host { rank: 6, ms: 30.0 }];
@@ -172,8 +172,8 @@ fn two_that_are_late_together_are_named_together() {
     assert_eq!((one.class, &one.ranks[..]), (Class::Host, &[Rank(3), Rank(6)][..]), "{found:#?}");
 }
 
-/// Its lateness is too small to be visible in the few timed collectives; its threads' shorter waits are
-/// counted.
+/// Its arrival skew is too small to be visible in the few timed collectives, but the shorter waits of its
+/// threads are counted.
 #[test]
 fn who_waits_less_for_its_gpu_is_named() {
     let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.13 }];
@@ -182,7 +182,7 @@ fn who_waits_less_for_its_gpu_is_named() {
     assert_eq!(Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings(), []);
 }
 
-/// Kernels that wait for rank 3 take SMs from the GEMMs beside them.
+/// Kernels that wait for rank 3 take SMs from concurrent GEMMs.
 #[test]
 fn whose_gemms_slow_down_while_it_waits_is_not_slow() {
     let crowded = (0..6).filter(|rank| *rank != 3).map(|rank| Fault::Crowded { rank, factor: 1.3 });
@@ -203,7 +203,7 @@ fn a_link_that_slows_down_is_named() {
     assert_eq!((found.len(), found[0].kind, found[0].class), (1, Kind::SlowLink, Class::Group));
 }
 
-/// The absence of reports is no health.
+/// The absence of reports does not mean health.
 #[test]
 fn who_was_slow_before_a_stall_is_named_all_through_it() {
     let is_stuck = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -225,7 +225,8 @@ fn who_was_slow_before_a_stall_is_named_all_through_it() {
     }
 }
 
-/// Its cost is per step, and not per collective: of four of 30 ms that overlap, at least a third of the sum.
+/// The cost is per step, not per collective: for four overlapping waits of 30 ms, at least a third of their
+/// sum.
 #[test]
 fn lateness_is_reported_by_the_step() {
     let reported = |exposed: f64| {

@@ -1,4 +1,4 @@
-//! The time in GEMMs: at the GPU's peak, lost to lower clocks, and the rest.
+//! The parts of the time in GEMMs: the time at the GPU's peak, the time lost to lower clocks, and the rest.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use xpu_wire::frame::{DeviceReading, Throttle};
 
 use crate::job::Breakdown;
 
-/// Clocks lower by less than this share of the time need no reason.
+/// If lower clocks cost less than this share of the time, no reason is given.
 const LOST: f64 = 0.5;
 
 /// Parts of the GEMM time, in percent of all time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GemmTime {
-    /// The time they would take at the GPU's peak.
+    /// The time that the GEMMs would take at the GPU's peak.
     #[serde(rename = "gemms_at_peak_pct")]
     pub at_peak_pct: f64,
     /// Additional time because clocks are below the highest: a power limit, heat, a setting.

@@ -28,7 +28,7 @@ pub struct GilHolder {
     pub line: u32,
 }
 
-/// Of the samples.
+/// Share of the samples, in percent.
 const MOST: f64 = 50.0;
 
 impl MainThreadSeen {

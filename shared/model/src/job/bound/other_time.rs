@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{BoundBy, RUNS_AHEAD};
 use crate::job::Breakdown;
 
-/// Its parts, in percent of all time; `None` for parts that are not measured. Each is the time by which steps
-/// would be shorter without it.
+/// Its parts, in percent of all time; `None` for parts that are not measured. Each says by how much shorter
+/// steps would be without that part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct OtherTime {
     #[serde(rename = "data_loading_pct")]
@@ -31,11 +31,11 @@ struct Part {
 impl OtherTime {
     /// `rest`: the share of all time.
     ///
-    /// An idle GPU waits for its host. If no thread of the host waits for the GPU, every second of the host
-    /// lengthens the step by a second, up to the time for which the GPU is idle. This holds for a wait for
-    /// data too. Without calls that wait for the GPU, the host would save the time in these calls, but the
-    /// GPU would still need its busy time. So the step would be shorter by the time in these calls or by the
-    /// idle time, whichever is less.
+    /// An idle GPU waits for its host. If no thread of the host waits for the GPU, every second of host work
+    /// lengthens the step by a second, up to the time for which the GPU is idle. This also holds for a wait
+    /// for data. Without calls that wait for the GPU, the host would save the time in these calls, but the
+    /// GPU would still need its busy time. So the step would be shorter by the lesser of the time in these
+    /// calls and the idle time.
     pub(super) fn of(one: &Breakdown, rest: f64) -> Self {
         let runs_ahead = one.blocked.is_none_or(|blocked| blocked >= RUNS_AHEAD);
         let idle = match one.busy {
@@ -64,7 +64,7 @@ impl OtherTime {
         ]
     }
 
-    /// The largest part, if it is larger than what is not explained.
+    /// The largest part, if it is larger than the unexplained part.
     pub(super) fn largest(&self) -> Option<BoundBy> {
         let known = self.parts().into_iter().filter_map(|part| Some((part.by, part.pct?)));
         let largest = known.max_by(|one, other| one.1.total_cmp(&other.1))?;

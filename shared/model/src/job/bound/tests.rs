@@ -31,7 +31,7 @@ fn the_largest_share_is_what_binds_and_all_add_up() {
         (one(0.3, 0.5, 0.9, 0.5), BoundBy::Stragglers),
         (one(0.2, 0.1, 0.5, 0.02), BoundBy::Host),
         (one(0.2, 0.1, 0.5, 0.8), BoundBy::Other),
-        // GEMMs on several streams, and waits beside them.
+        // GEMMs on several streams, with concurrent waits.
         (one(1.3, 0.5, 0.5, 0.5), BoundBy::Gemms),
     ];
     for (breakdown, by) in cases {
@@ -42,7 +42,8 @@ fn the_largest_share_is_what_binds_and_all_add_up() {
     }
 }
 
-/// Half of the peak at four fifths of the clock: of 60 %, 30 at the peak, 7.5 lost to clocks, 22.5 lost otherwise.
+/// Half of the peak at four fifths of the clock: 60 % are 30 at the peak, 7.5 lost to clocks and 22.5 lost
+/// otherwise.
 #[test]
 fn time_at_gemms_is_split_by_peak_and_clock() {
     let made_of = |one: Breakdown| Bound::of(&one, false).unwrap().gemms;
@@ -51,7 +52,7 @@ fn time_at_gemms_is_split_by_peak_and_clock() {
     for (part, wanted) in parts.iter().zip([30.0, 7.5, 22.5]) {
         assert!((part - wanted).abs() < 1e-9, "{split:?}");
     }
-    // A clock above the one for which peaks are stated, and GEMMs that slow each other.
+    // A clock above the one for which peaks are stated, and GEMMs that slow each other down.
     for invalid in [Breakdown { clock: Some(1.2), ..one(0.6, 0.2, 0.5, 0.5) }, one(1.3, 0.5, 0.5, 0.5)] {
         let bound = Bound::of(&invalid, false).unwrap();
         let GemmTime { at_peak_pct, clock_pct, below_peak_pct, .. } = bound.gemms.clone().unwrap();
@@ -84,7 +85,7 @@ fn a_straggler_binds_the_job_in_which_most_of_the_time_is_waiting() {
     assert!(late.to_string().starts_with("bound by waiting for other ranks: GEMMs "), "{late}");
 }
 
-/// Of 70 % that are neither GEMM nor communication.
+/// A job in which 70 % of the time are neither GEMM nor communication.
 fn host_bound(of: impl FnOnce(&mut Breakdown)) -> Bound {
     let mut breakdown = one(0.2, 0.1, 0.0, 0.02);
     of(&mut breakdown);
@@ -121,12 +122,12 @@ fn what_the_gpu_waits_for_is_reported_as_far_as_it_is_measured() {
     let bound = host_bound(|one| (one.loading, one.busy) = (Some(0.9), Some(0.4)));
     assert_eq!(parts(&bound), [Some(60.0), None, None, None, Some(10.0)]);
 
-    // More than the GPU is idle.
+    // More time than the GPU is idle.
     let bound = host_bound(|one| (one.collecting, one.loading) = (Some(0.6), Some(0.6)));
     assert_eq!(parts(&bound), [Some(60.0), Some(10.0), None, None, Some(0.0)]);
 }
 
-/// Waiting for data beside a GPU that has work costs nothing.
+/// Waiting for data costs nothing while the GPU has work.
 #[test]
 fn what_is_hidden_behind_the_gpus_work_is_no_share() {
     let ahead = |busy| {
@@ -176,7 +177,7 @@ fn what_holds_the_clocks_of_most_gpus_down_is_named() {
     assert!(named(1.0, &[power]).0.is_empty(), "nothing is lost");
 }
 
-/// Said five seconds ago; not what was said minutes ago.
+/// A report of five seconds ago counts, one of minutes ago does not.
 #[test]
 fn what_a_host_does_is_of_the_last_half_minute_and_names_the_function() {
     let simulation = Simulation::new(1, 1, 4);

@@ -1,5 +1,5 @@
 //! How far a rank's host was ahead of its GPU at each of its last digests. A GPU that waits for other ranks
-//! has all later launches of its host queued; one that waits for its own host has nothing.
+//! has all later launches of its host queued. A GPU that waits for its own host has nothing queued.
 
 use xpu_wire::frame::{CommunicatorState, RankDigest};
 
@@ -13,9 +13,9 @@ pub(super) const REMEMBERED: usize = WINDOW;
 pub struct Ahead {
     /// Collectives launched and not known to be done.
     pub queued: u32,
-    /// A thread was in a call that may wait for the GPU.
+    /// Whether a thread was in a call that may wait for the GPU.
     pub waits: bool,
-    /// Steps in the digest, and the seconds since the one before.
+    /// Steps in the digest, and the seconds since the previous one.
     pub steps: f32,
     pub passed: f32,
 }

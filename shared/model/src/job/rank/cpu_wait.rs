@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::{intervals::WINDOW, push_bounded};
 
-/// Seconds are reported only while a rank waits for the CPU. These are the last ones.
+/// Number of reports kept. A second is reported only while a rank waits for the CPU.
 const REMEMBERED: usize = WINDOW;
 
 /// Shares of the time.
@@ -25,7 +25,7 @@ pub struct CpuWait {
 }
 
 impl CpuWait {
-    /// By the larger reason.
+    /// The share by the larger reason.
     pub fn share(&self) -> f64 {
         self.waited.max(self.throttled).max(self.stopped).min(1.0)
     }
@@ -35,19 +35,19 @@ impl CpuWait {
 pub(super) struct CpuWaits(VecDeque<(Moment, RankCpu)>);
 
 impl CpuWaits {
-    /// Takes the report of `at`, once.
+    /// Takes the report of `at`, but only once.
     pub(super) fn take(&mut self, cpu: &RankCpu, at: Moment) {
         if self.0.back().is_none_or(|(last, _)| *last < at) {
             push_bounded(&mut self.0, (at, cpu.clone()), REMEMBERED);
         }
     }
 
-    /// Over the last `length` before `now`.
+    /// The wait over the last `length` before `now`.
     pub(super) fn over(&self, length: Duration, now: Moment) -> CpuWait {
         let within: Vec<&RankCpu> =
             self.0.iter().filter(|(at, _)| now.since(*at) < length).map(|(_, cpu)| cpu).collect();
         let share = |of: &dyn Fn(&RankCpu) -> Nanoseconds| {
-            // The sum of nothing is -0.
+            // The sum of no values is -0.
             let sum = within.iter().map(|cpu| of(cpu).seconds()).fold(0.0, f64::add);
             (sum / length.as_secs_f64().max(1.0)).min(1.0)
         };

@@ -16,7 +16,7 @@ use xpu_wire::{
 
 use super::{RankView, push_bounded};
 
-/// The key of collectives.
+/// What identifies collectives of one kind.
 type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
 
 /// Shapes, and collectives, kept.
@@ -35,7 +35,7 @@ pub(super) struct Detail {
     pub(super) nccl: NcclReport,
     steps: Histogram,
     gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
-    /// Timed GEMMs, and their time, in the first summary that had the shape.
+    /// Number and time of timed GEMMs in the first summary that had the shape.
     gemms_before: BTreeMap<GemmShape, (u64, Nanoseconds)>,
     collectives: BTreeMap<CollectiveKey, Option<CollectiveTotals>>,
     graphs: BTreeMap<u32, Option<GraphTotals>>,
@@ -109,7 +109,7 @@ impl RankView {
         self.detail.as_ref()?.summary.as_ref()
     }
 
-    /// How its NCCL calls are seen, with the launches that they are among; of a watched rank.
+    /// How the hook sees the NCCL calls of a watched rank, with its launches.
     pub fn nccl(&self) -> Option<(&Launches, &NcclReport)> {
         let detail = self.detail.as_ref().filter(|_| !self.is_gpu_of_several())?;
         Some((&detail.summary.as_ref()?.launches, &detail.nccl))

@@ -1,5 +1,5 @@
-//! The increments of a rank's last digests, from which rates are computed. With ten thousand ranks this is
-//! most of a viewer's memory, so nothing is in it twice.
+//! The increments of a rank's last digests, from which rates are computed. With ten thousand ranks, this is
+//! most of a viewer's memory, so nothing is stored twice.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::{RATES, push_bounded};
 /// Digests over which rates are computed.
 pub(super) const WINDOW: usize = Progress::WINDOW;
 
-/// Capacity for earlier ones: one, and one more for a moment.
+/// Capacity for earlier totals: one, and temporarily one more.
 const FEW: usize = 4;
 
 /// Digests with progress that are kept, however old.
@@ -29,7 +29,7 @@ pub(super) struct Interval {
     pub(super) arithmetic: f64,
     pub(super) gemm_flops: f64,
     pub(super) gemm_time: Nanoseconds,
-    /// It made progress, or timed a GEMM; while it hangs, no new rates are known.
+    /// Whether the rank made progress, or timed a GEMM. While it hangs, no new rates are known.
     pub(super) active: bool,
 }
 
@@ -37,7 +37,7 @@ impl Interval {
     pub(super) fn between(before: Option<&RankDigest>, digest: &RankDigest) -> Self {
         let timed = |digest: &RankDigest| (digest.gemm_timed_flops, digest.gemm_timed_for.0);
         let ((flops, time), (flops_before, time_before)) = (timed(digest), before.map_or((0.0, 0), timed));
-        // Totals that went back have restarted.
+        // If totals decreased, the rank has restarted.
         let began_anew = flops < flops_before || time < time_before;
         let (gemm_flops, gemm_time) =
             if began_anew { (0.0, 0) } else { (flops - flops_before, time - time_before) };
@@ -75,9 +75,9 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     window: VecDeque<Interval>,
-    /// Its totals before them, as far back as the half minute goes.
+    /// Its totals before these intervals, back to the begin of the half minute.
     before: VecDeque<Progress>,
-    /// Those with progress, and the kept ones before them.
+    /// Number of intervals with progress, and the kept ones before them.
     active: usize,
     active_before: VecDeque<Activity>,
 }
@@ -111,7 +111,7 @@ impl Intervals {
             }
         }
         push_bounded(&mut self.window, interval, WINDOW);
-        // The half minute begins at the last of them outside it.
+        // The half minute begins at the last totals outside of it.
         let begins = Moment(interval.progress.heard.0.saturating_sub(RATES.as_nanos() as u64));
         let within = self.before.iter().position(|progress| progress.heard > begins);
         self.before.drain(..within.unwrap_or(self.before.len()).saturating_sub(1));
@@ -122,7 +122,7 @@ impl Intervals {
         }
     }
 
-    /// Nothing was timed in the half minute.
+    /// Forgets figures, because nothing was timed in the half minute.
     pub(super) fn forget_figures(&mut self) {
         self.window.iter_mut().for_each(|interval| *interval = interval.without_figures());
     }
@@ -143,7 +143,7 @@ impl Intervals {
         self.active_before.iter().copied().chain(within)
     }
 
-    /// The first and the last of the half minute.
+    /// The first and the last interval of the half minute.
     pub(super) fn ends(&self) -> Option<(&Interval, &Interval)> {
         Some((self.window.front()?, self.window.back()?))
     }

@@ -69,17 +69,18 @@ impl RankView {
         self.heard().since(self.advance.worked.max(self.busy_at))
     }
 
-    /// Duration of a step, by the last digests with one, however old.
+    /// Step time by the last digests with a step, however old.
     pub fn pace(&self) -> Option<Nanoseconds> {
         self.pace
     }
 
-    /// Its arrival at the collectives of each digest, newest first.
+    /// How it arrived at the collectives of each digest, newest first.
     pub fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
         self.arrival_skew.arrivals().rev()
     }
 
-    /// The others' wait for it alone, over the last 15 digests; `None` while too few collectives matched.
+    /// How long the others waited for it alone, over the last 15 digests; `None` while too few collectives
+    /// matched.
     pub fn straggler_delay(&self) -> Option<StragglerDelay> {
         self.arrival_skew.straggler_delay()
     }
@@ -104,12 +105,12 @@ impl RankView {
         self.ahead.iter().rev()
     }
 
-    /// How much of the last `length` it waited for the CPU.
+    /// The share of the last `length` in which it waited for the CPU.
     pub fn cpu_wait(&self, length: Duration) -> CpuWait {
         self.cpu_waits.over(length, self.heard())
     }
 
-    /// What its host did in the last half minute.
+    /// How its threads spent the last half minute.
     pub fn times(&self) -> Option<&RankTimes> {
         let (at, times) = &**self.times.as_ref()?;
         (self.heard().since(*at) <= RATES).then_some(times)
@@ -153,7 +154,7 @@ impl RankView {
         self.latest.as_ref()?.work.loss.filter(|loss| loss.is_finite())
     }
 
-    /// Whether that is NaN, or infinite: that is news, and no figure.
+    /// Whether its last loss is NaN or infinite: a fact to report, but no figure.
     pub fn has_lost_its_loss(&self) -> bool {
         let said = self.latest.as_ref().and_then(|digest| digest.work.loss);
         said.is_some_and(|loss| !loss.is_finite())

@@ -20,16 +20,16 @@ impl RankView {
         })
     }
 
-    /// The last report of progress: the time of its rate figures.
+    /// When progress was last reported, which is the time of its rates.
     pub fn active_at(&self) -> Option<Moment> {
         self.intervals.active().next_back().map(|activity| activity.heard)
     }
 
-    /// The last report of any progress: a step, a collective, a launch, or a timed GEMM.
+    /// When any progress was last reported: a step, a collective, a launch, or a timed GEMM.
     pub fn got_on(&self) -> Moment {
         let Advance { moved, worked, .. } = self.advance;
         let got_on = moved.max(worked).max(self.active_at().unwrap_or_default());
-        // A restarted collector has not seen its progress.
+        // A restarted collector has not seen the rank's progress.
         if got_on == Moment::default() { self.heard() } else { got_on }
     }
 
@@ -68,14 +68,14 @@ impl RankView {
         (seconds > 0.0 && launched > 0).then(|| launched as f64 / seconds)
     }
 
-    /// Step time: elapsed time over the steps of the last half minute. It includes what lies between steps,
-    /// and excludes bursts of a program that runs ahead of its GPU.
+    /// Step time: elapsed time over the steps of the last half minute. It includes the time between steps,
+    /// and is not distorted by bursts of a program that runs ahead of its GPU.
     pub fn step_time(&self) -> Option<Nanoseconds> {
         let (passed, steps) = self.steps_measured()?;
         passed.0.checked_div(steps).map(Nanoseconds)
     }
 
-    /// The longest that a step took in the last half minute, as far as digests show; one that has not ended counts.
+    /// The longest step in the last half minute, as far as digests show. A step that has not ended counts.
     pub fn longest_step(&self) -> Option<Nanoseconds> {
         let known = |progress: &Progress| Some((progress.step?, progress.step_at));
         let mut steps = self.intervals.progress().filter_map(known);
@@ -96,7 +96,7 @@ impl RankView {
         let last = latest_first.next()?;
         let mut first = last;
         for one in latest_first {
-            // A restarted count cannot be combined with the one before.
+            // A restarted count cannot be combined with the previous one.
             if one.0 > first.0 {
                 break;
             }
@@ -117,7 +117,7 @@ impl RankView {
         self.latest.as_ref()?.step_p99
     }
 
-    /// The reported part of the last half minute.
+    /// The part of the last half minute for which there are reports.
     pub fn listened(&self) -> Duration {
         let ends = self.intervals.ends();
         ends.map_or(Duration::ZERO, |(first, last)| last.progress.heard.since(first.progress.heard))
@@ -130,7 +130,8 @@ impl RankView {
         Tflops::from_work(flops, Nanoseconds(time))
     }
 
-    /// Share of the last half minute that the GPU ran GEMMs, if the untimed ones ran like the timed.
+    /// Share of the last half minute in which the GPU ran GEMMs, if the untimed GEMMs ran like the timed
+    /// ones.
     pub fn gemms_share(&self) -> Option<f64> {
         let (first, last) = self.intervals.ends()?;
         let seconds = last.progress.heard.since(first.progress.heard).as_secs_f64();
@@ -150,7 +151,7 @@ impl RankView {
 
     fn worked(&self, of: impl Fn(&Work) -> u64) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
-        // Before the first step nothing is known.
+        // Before the first step, nothing is known.
         let first = self.intervals.progress().find(|progress| progress.step_at.0 > 0).unwrap_or(first);
         let work = of(&last.work).checked_sub(of(&first.work))?;
         let seconds = last.step_at.since(first.step_at).as_secs_f64();
@@ -176,7 +177,7 @@ impl RankView {
     }
 
     /// Time that threads spent in calls that wait for the GPU, as a share of the last half minute; several
-    /// threads may make it more than one. Unknown where a process waits for several GPUs.
+    /// threads may make it more than one. Unknown if a process uses several GPUs.
     pub fn blocked(&self) -> Option<f64> {
         let (first, last) = self.progress_ends().filter(|_| !self.is_gpu_of_several())?;
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
@@ -191,8 +192,8 @@ impl RankView {
     }
 
     /// Exposed communication: the share of the last half minute in which it held up GEMMs, estimated from a
-    /// sample; waiting for other ranks is included. `None` if it is unknown, and if it launched no GEMM: none
-    /// was held up then.
+    /// sample; waiting for other ranks is included. `None` if it is unknown, and if the rank launched no
+    /// GEMM, because then no GEMM was held up.
     pub fn exposed(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
         let is_stuck = self.intervals.len() == WINDOW
@@ -202,7 +203,7 @@ impl RankView {
         let first =
             self.intervals.progress().find(|progress| progress.exposed_for.is_some()).unwrap_or(first);
         let held = last.exposed_for?.0.checked_sub(first.exposed_for?.0)?;
-        // A long wait is reported when it is over.
+        // A long wait is reported only once it is over.
         share(held, last.heard.since(first.heard)).filter(|_| !is_stuck).map(|share| share.min(1.0))
     }
 
@@ -216,7 +217,7 @@ impl RankView {
         share(held, last.heard.since(first.heard)).map(|share| share.min(1.0))
     }
 
-    /// It is one of several GPUs of its process, so figures of the process are not its own.
+    /// Whether it is one of several GPUs of its process, so that figures of the process are not its own.
     pub(super) fn is_gpu_of_several(&self) -> bool {
         self.latest.as_ref().is_some_and(|digest| digest.rank.gpu().is_some())
     }

@@ -1,5 +1,5 @@
-//! How long a rank waited in its collectives before it continued: a checkpoint, an evaluation. It may take as
-//! long again.
+//! How long a rank waited in its collectives before it continued, as for a checkpoint or an evaluation. The
+//! next wait may take as long.
 
 use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
@@ -7,12 +7,12 @@ use xpu_wire::{collective::Operation, frame::RankDigest, id::CommunicatorId};
 
 use super::push_bounded;
 
-/// Pauses of this length are kept, the last few, once this many steps are done.
+/// The last few pauses of at least this length are kept, once this many steps are done.
 const STALL: Duration = Duration::from_secs(3);
 const REMEMBERED: usize = 16;
 const WARM: u64 = 3;
 
-/// A single pause may have been a debugger, so it excuses at most this. Two are a habit.
+/// A single pause may have been a debugger, so it counts up to this. Two pauses count in full.
 const ONCE: Duration = Duration::from_secs(40);
 const TWICE: Duration = Duration::from_mins(5);
 
@@ -25,7 +25,7 @@ impl Stalls {
     /// The operation it waited in, if it paused for `stalled` before this digest and continues now.
     pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest, stalled: Duration) {
         let Some(before) = before.filter(|_| stalled >= STALL) else { return };
-        // The first steps compile: they do not predict later ones.
+        // The first steps compile, so they do not predict later ones.
         let warm = digest.step.is_none_or(|step| step.0 > WARM);
         if warm && before.communicators != digest.communicators {
             let waited = before.communicators.iter().filter(|state| state.completed < state.entered);

@@ -1,10 +1,10 @@
 //! The average of a delay that comes in single events, over the time since it began.
 
-/// Parts over which it is averaged, if it began as long ago: two minutes, as a digest is a second or longer. In them
-/// pauses of several seconds are some dozen.
+/// Number of parts over which it is averaged, if it began that long ago: two minutes, because a digest takes
+/// a second or longer. They contain about a dozen pauses of several seconds.
 pub(super) const MOST: usize = 120;
 
-/// The loss of a digest, seconds. Begin and end are relative to one moment.
+/// The loss of a digest, in seconds. Begin and end are relative to one moment.
 pub(super) struct Part {
     pub(super) begin: f64,
     pub(super) end: f64,
@@ -17,8 +17,9 @@ impl Part {
     }
 }
 
-/// The loss of this share of the time over all `parts`, newest first, since it began, if it comes in few of the
-/// `recent` ones: from the first part with a loss, which is not counted, to the last one. `now`: the end of the newest.
+/// The average loss since it began, if only few of the `recent` parts have a loss; `share` is the recent loss
+/// as a share of the time. It covers `parts`, newest first, from the first part with a loss, which is not
+/// counted, to the last one. `now`: the end of the newest part.
 pub(super) fn average(parts: &[Part], recent: usize, share: f64, now: f64) -> Option<f64> {
     let has_lost = |at: &usize| parts[*at].lost > share * parts[*at].seconds() / 2.0;
     let few = (0..recent).filter(has_lost).count() * 2 < recent;
@@ -32,7 +33,7 @@ pub(super) fn average(parts: &[Part], recent: usize, share: f64, now: f64) -> Op
     let last = (0..parts.len()).find(has_lost).filter(|last| few && *last < first)?;
     let sum: f64 = parts[last..first].iter().map(|part| part.lost).sum();
     let span = parts[last].end - parts[first].end;
-    // If the next one is late, it has become less.
+    // If the next loss is overdue, losses have become rarer.
     let usual = span / (last..first).filter(has_lost).count() as f64;
     Some(sum / (span + (now - parts[last].end - usual).max(0.0)))
 }

@@ -1,4 +1,4 @@
-//! Earlier losses, in segments that are longer the older they are.
+//! Earlier losses, in segments. Older segments are longer.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,17 +6,17 @@ use xpu_wire::unit::Moment;
 
 use super::super::rank::push_bounded;
 
-/// Segments of these lengths, by the host's clock, are kept, and this many of each: the same for all viewers,
-/// whenever they connected. Ten minutes, two hours, a day.
+/// Segments of these lengths, by the host's clock, and the number kept of each: ten minutes, two hours, a
+/// day. They are the same for all viewers, whenever they connected.
 const SEGMENTS: [(Duration, usize); 3] =
     [(Duration::from_secs(15), 40), (Duration::from_mins(2), 60), (Duration::from_mins(15), 96)];
 
-/// Of each length, oldest first.
+/// The segments of each length, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Losses([VecDeque<Segment>; SEGMENTS.len()]);
 
-/// The loss from a moment on, both in seconds: with ten thousand ranks a day is kept. It ends where the next
-/// one begins.
+/// A moment and the loss from it on, both in seconds, so that a day of ten thousand ranks can be kept. The
+/// segment ends where the next one begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     from: u32,
@@ -60,8 +60,8 @@ impl Losses {
         self.0.iter().flat_map(|kept| kept.iter().rev().copied())
     }
 
-    /// Since when this share of the time had been lost up to `end`, as far as kept: from then on most segments exceed
-    /// half of it. A segment with few timed collectives may by chance show less.
+    /// The time from which this share was lost, up to `end`, as far as segments are kept: most segments from
+    /// then on exceed half of it. A segment with few timed collectives may show less by chance.
     pub(super) fn since(&self, share: f64, end: Moment) -> Moment {
         let (mut since, mut end) = (end, end);
         let (mut excess, mut most) = (0.0, 0.0);

@@ -2,15 +2,14 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Of two ranks, the last is late by what the other waits.
+/// An entry of the last of two ranks: it is late by the time that the other waits.
 fn entry(sequence: u64, coarsest: Rate, gap: u64, waited: u64) -> Entry {
     let (communicator, sequence) = (CommunicatorId(1), Sequence(sequence));
     let (gap, waited) = (Nanoseconds(gap), Nanoseconds(waited));
     Entry { communicator, sequence, coarsest, gap, waited, late: gap }
 }
 
-/// A hundred collectives a second, of which one in ten keeps the others waiting for 10 ms: a tenth of the
-/// time.
+/// A hundred collectives a second. One in ten keeps the others waiting for 10 ms: a tenth of the time.
 fn estimate(rate: Rate, first: u64) -> Option<StragglerDelay> {
     let mut window = Window::default();
     for second in 0..=DIGESTS as u64 {
@@ -44,8 +43,8 @@ fn a_sample_has_no_bias_and_its_error_is_reported() {
     }
 }
 
-/// Ten collectives a second, the first of which keeps the others waiting for a second, every five seconds; begun a
-/// minute and a half ago.
+/// Ten collectives a second. Every five seconds, since a minute and a half ago, the first one keeps the
+/// others waiting for a second.
 #[test]
 fn a_loss_every_few_seconds_is_averaged_since_it_began() {
     for end in 150..160 {
@@ -63,7 +62,7 @@ fn a_loss_every_few_seconds_is_averaged_since_it_began() {
     }
 }
 
-/// Five collectives a step of two seconds, of which the first keeps the others waiting for a second; the
+/// Steps of two seconds with five collectives each; the first one keeps the others waiting for a second. The
 /// rate becomes finer in the middle, and earlier launches are reported later.
 #[test]
 fn a_rate_that_changes_meanwhile_has_no_bias() {
@@ -85,7 +84,7 @@ fn a_rate_that_changes_meanwhile_has_no_bias() {
     assert!(all.len() > 300 && (0.42..0.58).contains(&mean), "{mean} of {}", all.len());
 }
 
-/// To an eighth of its age, and in a few kilobytes.
+/// The begin is known to an eighth of its age, in a few kilobytes.
 #[test]
 fn since_when_it_costs_is_known_for_a_day() {
     for hours in [1, 5, 20] {
@@ -104,7 +103,7 @@ fn since_when_it_costs_is_known_for_a_day() {
     }
 }
 
-/// It costs nothing for two minutes, and a tenth of the time from then on.
+/// The rank costs nothing for two minutes, and a tenth of the time from then on.
 #[test]
 fn since_when_it_costs_is_known_for_minutes() {
     for rate in [Rate::EVERY, Rate(3)] {

@@ -1,8 +1,8 @@
-//! Ranks and jobs that have ended or are not heard: what is not of now is no figure.
+//! Ranks and jobs that have ended or do not report: old values are not shown as figures.
 
 use super::*;
 
-/// Reports a rank's life at a time.
+/// Reports a rank's [`Life`] at a time.
 fn life(simulation: &Simulation, rank: u32, life: Life, second: u64) -> Frame {
     let mut frame = simulation.digests(second).remove((rank / simulation.ranks_per_host) as usize);
     let (job, pid) = (simulation.job.clone(), xpu_wire::id::Pid(4000 + rank));
@@ -30,7 +30,7 @@ fn hours_are_lost_until_the_last_rank_ends() {
     }
 }
 
-/// Of four ranks on two hosts one ends, is silent, or loses its collector; the other goes on.
+/// Four ranks on two hosts: some end, are silent, or lose their collector; the others continue.
 #[test]
 fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
     type Change<'a> = &'a dyn Fn(&mut Frame);

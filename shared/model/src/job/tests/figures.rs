@@ -45,7 +45,7 @@ fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
     };
     let share = |of| exposed(of).unwrap();
     assert!((share(|second| Some(second * 120_000_000)) - 12.0).abs() < 1e-6);
-    // In the first seconds there was no communication.
+    // In the first seconds, there is no communication.
     assert!((share(|second| (second > 12).then_some(second * 120_000_000)) - 12.0).abs() < 1e-6);
     assert_eq!(share(|second| Some(second * 2_000_000_000)), 100.0, "of a long wait that is over");
     assert_eq!(exposed(|_| None), None);
@@ -56,7 +56,7 @@ fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
 #[test]
 fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
     let status = changed(|rank, second| {
-        // There were no GEMMs in the first seconds.
+        // There are no GEMMs in the first seconds.
         rank.gemm_at_peak = (second > 12).then_some(Nanoseconds(second * 400_000_000));
         rank.blocked_for = Nanoseconds(second * 250_000_000);
     });
@@ -78,7 +78,7 @@ fn who_says_where_steps_end_is_reported() {
     assert_eq!(status.steps.source, Some(StepSign::Detected));
 }
 
-/// One rank's GPU, read at these seconds, in digests of these.
+/// One rank's GPU; each pair has the second of the digest and that of the reading.
 fn devices(readings: &[(u64, u64)]) -> Jobs {
     let simulation = Simulation::new(7, 1, 1);
     let mut jobs = Jobs::default();

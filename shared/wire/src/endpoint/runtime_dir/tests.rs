@@ -51,7 +51,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A directory created first by somebody else. Only root could create it; a mode stands in for the owner.
+/// A directory that another user created first. Only root could create it; a mode stands in for the owner.
 fn squat(path: &Path) {
     fs::create_dir(path).unwrap();
     mode(path, 0o777);
@@ -184,7 +184,7 @@ fn the_session_of_another_user_is_passed_over() {
     fs::create_dir(&session).unwrap();
     mode(&session, 0o700);
     assert_eq!((host.looked(), host.claimed()), (session.join("xpu-top"), session.join("xpu-top")));
-    // Created by root with the user's environment, or by anybody in a shared session.
+    // Root created it with the user's environment, or another user created it in a shared session.
     fs::remove_dir(session.join("xpu-top")).unwrap();
     mode(&session, 0o1777);
     assert_eq!(host.looked(), session.join("xpu-top"), "sticky: nobody takes it away");

@@ -35,8 +35,8 @@ pub fn sheet(ranks: &[u32]) -> CaptureSheet {
     CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new(), stall: None }
 }
 
-/// Steps of 20 ms: a GEMM runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is `late`
-/// milliseconds late.
+/// Steps of 20 ms: a GEMM runs from 1 to 11, a collective of all ranks from 6 to 16. The rank's clock is
+/// `late` milliseconds behind.
 pub fn part(rank: u32, late: u64) -> CapturePart {
     let begin = BEGIN - late * MS;
     let mark = |steps: u64| StepMark { completed: Step(40 + steps), at: Moment(begin + steps * 20 * MS) };
@@ -145,8 +145,8 @@ pub fn with_activity(rank: u32) -> CapturePart {
     new
 }
 
-/// Samples of the main thread, a millisecond apart: `collate` while the GPU does nothing from 16 to 21 ms of each
-/// step, and `train` otherwise. Those of a thread `pin` are beside them.
+/// Samples of the main thread, a millisecond apart: `collate` while the GPU does nothing from 16 to 21 ms of
+/// each step, and `train` otherwise. A thread `pin` has samples too.
 pub fn samples(rank: u32) -> PythonSamples {
     let frame = |function: &str, file: &str, line| StackFrame {
         function: function.to_owned(),

@@ -81,7 +81,7 @@ impl RefusedMemory {
             };
             let _ = write!(text, ", {:.2} GiB {word} than at step {}", gib(grown), step.0);
         }
-        // What shrank has no site to name.
+        // If the memory shrank, there is no call site to name.
         let shrank = self.held_at.is_some_and(|(_, before)| self.held <= before);
         let first = self.sites.first().filter(|_| !shrank);
         if let Some((site, place)) = first.and_then(|site| Some((site, site.site.place()?))) {

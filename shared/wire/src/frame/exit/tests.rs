@@ -124,7 +124,8 @@ fn what_a_foreign_process_says_is_fit_for_a_terminal() {
     assert_eq!((raised.kind.as_str(), raised.message.as_str(), raised.frames.len()), ("E [2J", "a ", 1));
     assert_eq!(PythonException::parse("", Moment(1)).frames, []);
 
-    // A class is named as its program likes: no name begins a line of a log, or turns the text after it.
+    // A program may give a class any name, but no name may begin a new line of a log, or reverse the text
+    // after it.
     let text = "E\nERROR all is lost\u{202e}\0t\u{2028}\0a\u{202e}\nb\0f\u{202e}\tg\u{2028}\t3";
     let exception = PythonException::parse(text, Moment(1));
     let parts = [&exception.kind, &exception.thread, &exception.message];

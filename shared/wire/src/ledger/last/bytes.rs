@@ -22,7 +22,7 @@ impl<const WORDS: usize> Bytes<WORDS> {
         self.used.store(0, Relaxed);
     }
 
-    /// Appends as many bytes as fit, from a word boundary on; `false` if that is not all.
+    /// Appends as many bytes as fit, from a word boundary on; `false` if not all fit.
     pub fn push(&self, bytes: &[u8]) -> bool {
         let from = (self.used.load(Relaxed) as usize).div_ceil(8).min(WORDS);
         let free = &self.words[from..];
@@ -44,7 +44,7 @@ impl<const WORDS: usize> Bytes<WORDS> {
         bytes
     }
 
-    /// Without padding.
+    /// The text without padding.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.read()).trim_matches(['\0', '\n']).to_owned()
     }

@@ -56,7 +56,7 @@ impl Fault {
         (take(FREE) || take(HANDED)).then_some(Claimed(self))
     }
 
-    /// The same, only if the signal was handed to the program's own handler: to complete its record.
+    /// Claims it, to complete a signal's record, only if the signal was handed to the program's own handler.
     pub fn claim_handed(&self) -> Option<Claimed<'_>> {
         self.state.compare_exchange(HANDED, WRITING, Acquire, Relaxed).ok().map(|_| Claimed(self))
     }
@@ -71,7 +71,8 @@ impl Fault {
         (self.registers[0].load(Relaxed), self.registers[1].load(Relaxed))
     }
 
-    /// When the signal was handed to the program's own handler. A fast handler records no time: this does.
+    /// When the signal was handed to the program's own handler. If the handler recorded no time, to be fast,
+    /// `now` is recorded.
     pub fn handed(&self, now: Moment) -> Option<Moment> {
         if self.state.load(Acquire) != HANDED {
             return None;
@@ -108,7 +109,7 @@ impl Fault {
 }
 
 impl<'fault> Claimed<'fault> {
-    /// Without a time.
+    /// Notes the signal, without its time.
     #[inline]
     pub fn signal(self, number: i32, code: i32, address: u64) {
         let Self(fault) = self;
@@ -132,7 +133,7 @@ impl<'fault> Claimed<'fault> {
         self.0.name.write(name);
     }
 
-    /// And the begin of the stack copy, which is written next.
+    /// Notes the registers, and the address where the stack copy begins. The copy is written next.
     #[inline]
     pub fn registers(self, registers: [u64; REGISTERS], stack_from: u64) {
         for (word, value) in self.0.registers.iter().zip(registers) {
@@ -141,7 +142,7 @@ impl<'fault> Claimed<'fault> {
         self.0.stack_from.store(stack_from, Relaxed);
     }
 
-    /// The begin of the stack copy.
+    /// The address where the stack copy begins.
     pub fn stack_from(self) -> u64 {
         self.0.stack_from.load(Relaxed)
     }
@@ -165,7 +166,7 @@ impl<'fault> Claimed<'fault> {
 /// A fatal signal as noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultReading {
-    /// Whether only the end could follow; otherwise the program's own handler got the signal.
+    /// Whether the signal certainly ends the process; otherwise the program's own handler got the signal.
     pub is_final: bool,
     pub at: Moment,
     pub number: i32,

@@ -6,7 +6,7 @@ use super::super::{
     sync::{Acquire, AtomicU64, Relaxed, Release},
 };
 
-/// Largest number of native call sites. Of further ones only the address is known.
+/// Largest number of native call sites. For further ones, only the address is known.
 pub const NATIVE_SITES: usize = 64;
 
 /// Words of a site's text.
@@ -33,9 +33,9 @@ struct NativeSite {
 }
 
 impl NativeSites {
-    /// A call returned to this address. `describe` gives the text of a new one, and again after a library was
-    /// unloaded: another one may be there now. Then calls of both have the same address, and the site has no
-    /// text any more.
+    /// Notes that a call returns to this address. `describe` gives the text of a new address, and again after
+    /// a library was unloaded, because another library may be there now. If so, calls of both have the same
+    /// address, and the site has no text any more.
     #[inline]
     pub fn note(&self, address: u64, unloaded: u32, describe: impl FnOnce(&mut [u8]) -> usize) {
         let now = u64::from(unloaded) + 1;
@@ -53,7 +53,7 @@ impl NativeSites {
     /// The slots in which an address may be.
     #[inline]
     fn slots(&self, address: u64) -> impl Iterator<Item = &NativeSite> {
-        // The lower bits of return addresses are even, the upper ones alike.
+        // Return addresses differ little in their lowest and highest bits.
         let first = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
         (0..TRIES).map(move |next| &self.0[(first + next) % NATIVE_SITES])
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn sites() -> Box<NativeSites> {
-        // SAFETY: all of it are atomic words, of which zero is one.
+        // SAFETY: it consists of atomic words, for which zero is a valid value.
         unsafe { Box::<NativeSites>::new_zeroed().assume_init() }
     }
 

@@ -3,8 +3,8 @@
 use super::super::sync::{AtomicU64, Relaxed};
 use crate::id::CommunicatorId;
 
-/// Directions that are counted: an all-to-all over two hundred ranks in sends and receives. Calls beyond have
-/// no number.
+/// Number of directions that are counted: enough for an all-to-all over two hundred ranks by sends and
+/// receives. Calls in further directions have no number.
 const PAIRS: usize = 512;
 
 /// Slots that are probed.
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn each_direction_counts_for_itself_until_there_is_no_room() {
-        // SAFETY: all of it are atomic words, of which zero is one.
+        // SAFETY: it consists of atomic words, for which zero is a valid value.
         let pairs = unsafe { Box::<Pairs>::new_zeroed().assume_init() };
         let next = |communicator, peer, sends| pairs.next(CommunicatorId(communicator), 0, peer, sends);
         assert_eq!([next(7, 1, true), next(7, 1, true), next(7, 1, false)], [Some(0), Some(1), Some(0)]);

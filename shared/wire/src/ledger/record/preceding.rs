@@ -1,13 +1,13 @@
-//! The last operation that was launched before a collective on its stream, or on a stream that this one waits for: what
-//! the GPU runs while it does not reach the collective.
+//! The last operation that was launched before a collective, on its stream or on a stream that its stream
+//! waits for. This is what the GPU runs while it does not reach the collective.
 //!
-//! Kept for the collectives whose start is observed. Slots are taken by ticket; one whose collective still waits is
-//! not taken from it, so the oldest that wait keep theirs.
+//! Kept for the collectives whose start is observed. The ticket determines the slot. A collective that still
+//! waits keeps its slot, so the oldest ones that wait keep theirs.
 
 use super::{AtomicU64, Record, Relaxed, Release, fence};
 use crate::{datatype::DataType, unit::Moment};
 
-/// Collectives that can have one at once.
+/// Number of collectives that can have one at once.
 pub const PRECEDED: usize = 128;
 
 /// Bytes of a kernel's name that are kept.
@@ -32,7 +32,7 @@ pub enum Work {
         batch: u32,
         datatype: DataType,
     },
-    /// By its address, and if it is known by its name; empty otherwise.
+    /// A kernel, by its address and its name; the name is empty if it is unknown.
     Kernel {
         function: u64,
         name: [u8; KERNEL_NAME],
@@ -49,7 +49,7 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preceding {
     pub work: Work,
-    /// The stream it was launched on: the collective's own, or one that this waits for.
+    /// The stream it was launched on: the collective's own, or one that the collective's own waits for.
     pub stream: u64,
     /// 0 if it is unknown.
     pub at: Moment,
@@ -61,7 +61,8 @@ pub struct Preceding {
 pub(super) struct Line([AtomicU64; WORDS]);
 
 impl Work {
-    /// In three words: kind and type, and two of the kind. A kernel's name is not among them.
+    /// Packs it into three words: the first for kind and type, two for values of that kind. A kernel's name
+    /// is not among them.
     pub fn pack(self) -> [u64; 3] {
         match self {
             Self::Gemm { m, n, k, batch, datatype } => [
@@ -75,7 +76,7 @@ impl Work {
         }
     }
 
-    /// The same back; `None` for words that are none.
+    /// Reads the three words back; `None` if they describe no operation.
     pub fn unpack([kind, one, other]: [u64; 3]) -> Option<Self> {
         let (high, low) = (|word: u64| (word >> 32) as u32, |word: u64| word as u32);
         match kind & 0xff {
@@ -119,14 +120,15 @@ impl std::fmt::Display for Work {
 }
 
 impl Record {
-    /// Notes what was launched before the call with this ticket. Nothing if an older call that still waits has the slot.
+    /// Notes what was launched before the call with this ticket. Does nothing if an older call that still
+    /// waits has the slot.
     pub fn preceded_by(&self, ticket: u64, preceding: &Preceding) {
         let words = &self.preceding[ticket as usize % PRECEDED].0;
         if words[0].load(Relaxed).checked_sub(1).is_some_and(|older| self.waits(older)) {
             return;
         }
         words[0].store(0, Relaxed);
-        // As in `enter`.
+        // The order is the same as in `enter`.
         fence(Release);
         let [kind, one, other] = preceding.work.pack();
         let plain = [kind, one, other, preceding.at.0, preceding.stream];
@@ -194,7 +196,7 @@ mod tests {
         );
     }
 
-    /// A host that launches far ahead of its GPU does not overwrite what its GPU stands at.
+    /// A host that launches far ahead of its GPU does not overwrite the operation at which its GPU is stuck.
     #[test]
     fn the_oldest_that_waits_keeps_its_own() {
         let record = record();

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_site_is_reported_once_and_found_again() {
-        // SAFETY: all of it are atomic words, of which zero is one.
+        // SAFETY: it consists of atomic words, for which zero is a valid value.
         let sites = unsafe { Box::<Sites>::new_zeroed().assume_init() };
         assert_eq!((sites.known(0, |_| unreachable!()), sites.read(0)), (0, None));
         let first = sites.known(77, |text| text.write(b"train\0train.py\x0012\n"));

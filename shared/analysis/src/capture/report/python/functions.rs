@@ -1,4 +1,4 @@
-//! The functions that the time went to, on all ranks together.
+//! The functions in which the time was spent, on all ranks together.
 
 use std::{
     cmp::Reverse,
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::capture::{Stack, report::share};
 
-/// Functions below are not listed.
+/// Functions with a smaller share are not listed.
 const LEAST: f64 = 0.01;
 
-/// Paths of one function.
+/// Number of paths listed per function.
 const PATHS: usize = 3;
 
 /// One function on all ranks.
@@ -30,11 +30,11 @@ pub struct FunctionRow {
     /// `main`, or Python's name of the thread without its numbers.
     pub thread: String,
     pub samples: u64,
-    /// The share of time in the function itself, and in it and what it called.
+    /// The share of time in the function itself, and the share including its callees.
     pub self_share: f64,
     pub total_share: f64,
     pub paths: Vec<Path>,
-    /// The rank that is there longest, its share, and the median of all.
+    /// The rank with the largest share, this share, and the median of all ranks.
     pub most: Rank,
     pub most_share: f64,
     pub median_share: f64,
@@ -66,7 +66,7 @@ pub(super) fn functions(sampled: &[RankSamples<'_>]) -> Vec<FunctionRow> {
                 let thread = role(stack);
                 let mut seen = BTreeSet::new();
                 for (depth, frame) in stack.frames.iter().enumerate().rev() {
-                    // What calls itself counts once.
+                    // A function that calls itself counts once.
                     if !seen.insert(key(frame)) {
                         continue;
                     }
@@ -115,7 +115,7 @@ pub(super) fn functions(sampled: &[RankSamples<'_>]) -> Vec<FunctionRow> {
     rows
 }
 
-/// Threads of one kind have one name, but for numbers.
+/// Threads of one kind have the same name except for numbers.
 pub(crate) fn role(stack: &Stack) -> String {
     if stack.thread.main {
         return "main".to_owned();

@@ -1,4 +1,4 @@
-//! Where a program is: functions, and the innermost place that most of some stacks have in common.
+//! Where a program is: functions, and the innermost place that most of the given stacks share.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -14,7 +14,7 @@ const DEEPER: f64 = 0.75;
 pub struct Place {
     pub function: String,
     pub file: String,
-    /// The line that most samples have; 0 if it is unknown.
+    /// The most frequent line of the samples; 0 if it is unknown.
     pub line: u32,
     /// The calls that led there, outermost first.
     pub path: Vec<String>,
@@ -37,7 +37,7 @@ pub fn shown(function: &str, file: &str, line: u32) -> String {
     }
 }
 
-/// From the package on, or the file's name.
+/// The path from the package on, or the file's name.
 fn short(file: &str) -> &str {
     for root in ["/site-packages/", "/dist-packages/"] {
         if let Some(at) = file.rfind(root) {
@@ -47,8 +47,8 @@ fn short(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-/// The innermost place that most of the stacks share, and how many are in it: descends from the outermost
-/// frame while most of the remaining stacks share the next.
+/// The innermost place that most of the stacks share, and the number of stacks in it. Descends from the
+/// outermost frame while most of the remaining stacks share the next one.
 pub(super) fn common(stacks: &[&Stack]) -> Option<(Place, usize)> {
     let mut here: Vec<&Stack> = stacks.iter().copied().filter(|stack| !stack.frames.is_empty()).collect();
     let (mut depth, mut place) = (0, None);
@@ -60,7 +60,7 @@ pub(super) fn common(stacks: &[&Stack]) -> Option<(Place, usize)> {
             }
         }
         let Some((_, most)) = below.into_iter().max_by_key(|(_, stacks)| stacks.len()) else { break };
-        // Every stack has an outermost frame; the most frequent is taken whatever it is.
+        // Every stack has an outermost frame. The most frequent one is taken, even if it is no majority.
         if depth > 0 && (most.len() as f64) < here.len() as f64 * DEEPER {
             break;
         }

@@ -9,15 +9,16 @@ use super::{
     place::{Place, shown},
 };
 
-/// Samples in gaps, and their share of all, that a sentence about them needs.
+/// Number of samples in gaps, and their share of all samples, that a sentence about them needs.
 pub(super) const ENOUGH: u64 = 20;
 const WORTH: f64 = 0.01;
 
-/// A sentence names a place that the program was in for at least this share of the gaps.
+/// A sentence names a place if the program was there for at least this share of the gaps.
 const NOTABLE: f64 = 0.2;
 
 impl PythonReport {
-    /// `in 62 % of the GPU's idle time rank 3 was in collate_fn (data.py:40)`; ranks in the same place together.
+    /// `in 62 % of the GPU's idle time rank 3 was in collate_fn (data.py:40)`; ranks at the same place are
+    /// named together.
     pub fn sentences(&self) -> Vec<String> {
         let mut places: BTreeMap<(&Place, bool), Vec<(&PythonRank, &Idle)>> = BTreeMap::new();
         for rank in &self.ranks {

@@ -1,4 +1,4 @@
-//! Ranks that called something else than the others, or nothing.
+//! Ranks that made another call than the others, or none.
 
 use std::fmt;
 
@@ -18,10 +18,10 @@ use crate::phrase::{self, counted};
 pub struct Diverged {
     /// The sentence of [`crate::divergence`].
     pub sentence: String,
-    /// Of the collective in its communicator.
+    /// The number of the collective in its communicator.
     pub number: Option<u64>,
     pub hung_s: f64,
-    /// The rank that has not called, and what it does.
+    /// The rank that has not called, and its activity.
     pub lacks: Option<(Rank, Doing)>,
 }
 
@@ -66,14 +66,14 @@ impl WithFigures for Exchanging {
     }
 }
 
-/// Others wait in a collective these ranks did not enter.
+/// Others wait in a collective that these ranks did not enter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotEntered {
     pub ranks: Vec<Rank>,
     pub collective: CollectiveCall,
     pub waiting: usize,
     pub hung_s: f64,
-    /// What the first of them does.
+    /// The activity of the first of them.
     pub doing: Doing,
 }
 
@@ -167,15 +167,15 @@ impl WithFigures for Mismatch {
     }
 }
 
-/// A few called more collectives than most, and all wait for the GPU.
+/// A few ranks called more collectives than most, and all wait for the GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutOfStep {
     pub ranks: Vec<Rank>,
-    /// Calls of these, and of the others.
+    /// Number of calls of these ranks, and of the others.
     pub most: u64,
     pub least: u64,
     pub others: usize,
-    /// The first that did not end.
+    /// The first collective that did not end.
     pub collective: CollectiveCall,
     pub hung_s: f64,
 }
@@ -205,11 +205,11 @@ impl WithFigures for OutOfStep {
     }
 }
 
-/// A rank called fewer sends and receives than those that do the same.
+/// A rank called fewer sends and receives than ranks with the same role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unmatched {
     pub ranks: Vec<Rank>,
-    /// Calls of the first of them, and of most of the given number.
+    /// Number of calls of the first of them, and of most of the ranks with the same role.
     pub calls: u64,
     pub usual: u64,
     pub of: usize,

@@ -10,20 +10,20 @@ use crate::phrase::{self, counted};
 /// A communicator being created or destroyed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forming {
-    /// It is being created; else destroyed.
+    /// Whether it is being created; otherwise it is being destroyed.
     pub makes: bool,
     pub inside: Vec<Rank>,
     pub hung_s: f64,
     pub missing: Missing,
 }
 
-/// The ranks that do not come.
+/// The ranks that do not join.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Missing {
     Nobody,
     /// Ranks that were never seen.
     Unseen(Vec<Rank>),
-    /// Number of ranks doing something else, of which perhaps only some belong to it.
+    /// Number of ranks that do something else; perhaps not all of them belong to the communicator.
     Unknown,
     Ranks {
         ranks: Vec<Rank>,

@@ -1,4 +1,4 @@
-//! A collective that all ranks called, and that does not start or end on the GPUs of some.
+//! A collective that all ranks called, but that does not start or end on the GPUs of some.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::phrase::{self, counted};
 
-/// All called it; some are still inside the call.
+/// All ranks called it; some are still inside the call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotLaunched {
     pub ranks: Vec<Rank>,
@@ -56,8 +56,8 @@ pub struct NotStarted {
     pub after: Option<After>,
 }
 
-/// On the stream of the first of these ranks, the last call before it that has ended, and the places of both
-/// calls in the program. The work that does not end was launched between the two.
+/// The last call before the collective that has ended, on the stream of the first of these ranks; and the
+/// places of both calls in the program. The work that does not end was launched between the two calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct After {
     pub operation: Operation,
@@ -132,7 +132,7 @@ impl WithFigures for NotStarted {
     }
 }
 
-/// All launched it, and it does not end.
+/// All ranks launched it, but it does not end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InKernel {
     /// The ranks on which it does not end, and the number that launched it.
@@ -140,7 +140,7 @@ pub struct InKernel {
     pub launched: usize,
     pub collective: CollectiveCall,
     pub hung_s: f64,
-    /// Communicators in the same state.
+    /// Number of communicators in the same state.
     pub alike: usize,
 }
 

@@ -1,4 +1,4 @@
-//! No rank makes a step, and none works.
+//! Evidence that no rank makes a step or works.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use super::super::{
     Figures, WithFigures,
 };
 
-/// Ranks that train, and have stopped doing anything.
+/// Ranks that were training and now do nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Idle {
     pub ranks: Vec<Rank>,
     pub step: Option<Step>,
-    /// That of the slowest of them, before.
+    /// The earlier step time of the slowest of them.
     pub usual_step_ms: Option<f64>,
-    /// What the first of them does.
+    /// The activity of the first of them.
     pub first: Doing,
     pub hung_s: f64,
 }

@@ -1,4 +1,4 @@
-//! How far each rank's GPU has come in the collective that a job hangs in, and by what this is known.
+//! How far each rank's GPU has come in the collective in which a job hangs, and the evidence for it.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct GpusAt {
     pub work: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launched_s: Option<f64>,
-    /// By the driver, of the first of these ranks: in percent of the time, and watts.
+    /// The driver's figures for the first of these ranks: percent of the time, and watts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_pct: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,12 +33,12 @@ pub enum GpuState {
     NotCalled,
     /// The call has not returned.
     NotLaunched,
-    /// It waits on its stream for earlier work.
+    /// The call waits on its stream for earlier work.
     Behind,
-    /// It is launched; whether it has begun is not known.
+    /// The call is launched; whether it has begun is unknown.
     Launched,
     Begun,
-    /// It has begun, and its GPU is busy at the power of a kernel that only waits.
+    /// The call has begun, and the GPU is busy at the power of a kernel that only waits.
     Still,
     Done,
 }
@@ -47,13 +47,13 @@ pub enum GpuState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// The calls that its ledger has.
+    /// The calls in its ledger.
     Calls,
-    /// Those, and the counts of NCCL's RAS.
+    /// The calls in its ledger, and the counts of NCCL's RAS.
     CallsAndRas,
     /// Events on its stream.
     Events,
-    /// Those, and the driver.
+    /// Events on its stream, and the driver.
     EventsAndDriver,
     /// Utilisation and power by the driver.
     Driver,
@@ -97,7 +97,7 @@ impl fmt::Display for GpusAt {
     }
 }
 
-/// All of them, as the end of a sentence: the fewest ranks first.
+/// All groups, as the end of a sentence; the fewest ranks first.
 pub(in super::super) fn sentence(groups: &[GpusAt]) -> String {
     let groups: Vec<_> = groups.iter().map(GpusAt::to_string).collect();
     groups.join("; ")

@@ -23,8 +23,8 @@ use crate::{
     job::{Job, RankView},
 };
 
-/// All have launched one more in the communicator of all and in their stage's, and wait for the GPU; their
-/// events show this about the two.
+/// All ranks have launched one more collective in the communicator of all and in that of their stage, and
+/// wait for the GPU. Their events show these states of the two.
 fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Vec<Finding> {
     let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, |_, digest| {
         (0..digest.communicators.len()).for_each(|place| wait(digest, place, 1));
@@ -150,7 +150,7 @@ fn a_receive_without_its_send_has_the_state_of_both_gpus() {
     assert_eq!(of, (&only(0), GpuState::Behind, By::Events, Some("GEMM 4096x4096x4096 bf16")), "{reported}");
 }
 
-/// Or if it is unknown, of all or of the one.
+/// The same if the state is unknown, of all ranks or of one.
 #[test]
 fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
     for states in [[CallState::Begun; 2], [CallState::Queued; 2], [CallState::Begun, CallState::Enqueued]] {
@@ -159,8 +159,8 @@ fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
     }
 }
 
-/// Rank 0 has not started what all others started: it waits in its stage's, which rank 1 has not started
-/// either.
+/// Rank 0 has not started the collective that all others started. It waits in the collective of its stage,
+/// which rank 1 has not started either.
 #[test]
 fn a_gpu_that_waits_for_another_is_not_named() {
     use CallState::{Begun, Queued};
@@ -173,8 +173,8 @@ fn a_gpu_that_waits_for_another_is_not_named() {
     assert_eq!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)), "{found:#?}");
 }
 
-/// All wait for the GPU in a collective whose start no event shows; this is the load of each GPU in percent and
-/// watts, by the driver.
+/// All ranks wait for the GPU in a collective whose start no event shows. `load` gives each GPU's load by the
+/// driver, in percent and watts.
 fn loaded(ranks: u32, load: impl Fn(u32) -> (u8, u32) + 'static) -> Finding {
     let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, move |rank, digest| {
         wait(digest, 0, 1);
@@ -219,7 +219,8 @@ fn a_gpu_that_runs_nothing_or_computes_has_not_started_what_others_wait_in() {
     }
 }
 
-/// Kernels that spin on all of them; all idle, as where another process holds the GPUs; one that takes a little more.
+/// Three cases: kernels spin on all GPUs; all GPUs are idle, as if another process held them; one GPU takes a
+/// little more power.
 #[test]
 fn gpus_that_are_loaded_alike_are_said_of_no_rank() {
     let alike: [fn(u32) -> (u8, u32); 4] = [
@@ -234,7 +235,8 @@ fn gpus_that_are_loaded_alike_are_said_of_no_rank() {
     }
 }
 
-/// Whoever compiles waits for no GPU. Where all wait, calls that diverge are no matter of patience.
+/// A rank that compiles waits for no GPU. If all ranks wait and their calls diverge, the report need not
+/// wait.
 #[test]
 fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
     let found = |compiles: Option<u32>| {
