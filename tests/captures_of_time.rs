@@ -175,7 +175,7 @@ fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
     done.signal("INT");
     let done = done.end();
     assert_eq!(done.status.code(), Some(1), "{done:?}");
-    assert!(done.stderr.contains("rank 1: it died before it had recorded all of it"), "{done:?}");
+    assert!(done.stderr.contains("rank 1: it died before it had recorded the whole period"), "{done:?}");
     assert!(done.stderr.contains("rank 0: it did not finish in time"), "{done:?}");
     let report = job.report("c.bin");
     let took = report["ranks"][0]["steps"][0]["took_ns"].as_u64().expect("a window");

@@ -127,7 +127,7 @@ fn a_kernel_without_end_before_a_collective() {
         assert!(evidence.contains("its GPU has not started it"), "{evidence}");
         let between = "work launched after AllReduce at <string>:";
         assert!(
-            evidence.contains(between) && evidence.contains(", and before this at <string>:"),
+            evidence.contains(between) && evidence.contains(" and before the call at <string>:"),
             "{evidence}"
         );
         assert!(hang["since_s"].as_f64().is_some_and(|since| since <= SOON), "{hang:#}");

@@ -213,7 +213,7 @@ impl<'a> Taking<'a> {
             self.live.end_capture(self.tally.job().clone(), number);
             let what = if window.is_some() { "time" } else { "step" };
             (self.report)(News::Word(format!(
-                "a rank is past that {what} already: all ranks get a later one"
+                "a rank has already passed that {what}: all ranks record a later one"
             )));
         }
         self.collect(arrivals).await?;

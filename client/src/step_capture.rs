@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Skipped {
     /// No rank of the job reports.
-    #[error("no rank of the job is heard of on these hosts")]
+    #[error("no rank of the job reports on these hosts")]
     NoJob,
     #[error("there are {} jobs: choose one with --job: {}", .0.len(), names(.0))]
     Several(Vec<JobName>),

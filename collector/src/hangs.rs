@@ -370,7 +370,7 @@ impl Keeper {
         }
         if !is_first() {
             tracing::info!(
-                "{name}: on-hang: another host of the job has run it, or this one within a minute"
+                "{name}: on-hang skipped: another host of the job ran it, or this host ran it within the last minute"
             );
             return;
         }

@@ -121,7 +121,7 @@ impl Kineto {
                 tracing::info!("Kineto is served at {name}");
                 if self.name.is_too_long_for_clients() {
                     tracing::warn!(
-                        "{name} is too long: Kineto's clients put their own sockets into that folder, whose path may have 53 letters"
+                        "{name} is too long: Kineto's clients create sockets in that folder, so its path can have at most 53 characters"
                     );
                 }
                 self.socket = Some(socket);

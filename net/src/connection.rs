@@ -178,7 +178,7 @@ impl Connection {
         let Endpoint { host, base, .. } = &self.endpoint;
         let port = base.control();
         format!(
-            "{host}:{port} accepts the connection but does not answer: it has another key (copy its ~/.config/xpu-top/key here, or name it in XPU_TOP_KEY_FILE), or it is no xpu-collector"
+            "{host}:{port} accepts the connection but does not answer: its key differs (copy its ~/.config/xpu-top/key to this host, or set XPU_TOP_KEY_FILE), or it is not an xpu-collector"
         )
     }
 

@@ -173,8 +173,7 @@ outer(grow)";
     assert!(site["place"].as_str().unwrap().ends_with(" allocate"), "{memory}");
     assert_eq!((&site["held_bytes"], &site["allocations"]), (&(3_u64 << 30).into(), &1.into()), "{memory}");
     assert_eq!(memory["pytorch_unused_bytes"], 600_u64 << 30, "{memory}");
-    let pieces =
-        "PyTorch had 600.00 GiB reserved and unused, in pieces that are too small, or kept for other streams";
+    let pieces = "PyTorch had 600.00 GiB reserved and unused, in blocks that are too small or reserved for other streams";
     assert!(ended.evidence().contains(pieces), "{}", ended.evidence());
     assert!(ended.finding["advice"].as_str().unwrap().contains("expandable_segments"), "{}", ended.finding);
 }

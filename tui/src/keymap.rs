@@ -140,7 +140,7 @@ pub const BINDINGS: &[Binding] = &[
     sort(Overview),
     bind(Overview, &[char('O')], Action::Reverse, "reverse the sort order", None),
     bind(Overview, &[code(KeyCode::Tab)], Action::NextJob, "next job", None),
-    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "clear, one by one: zoom, selection, filter", None),
+    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "clear zoom, then selection, then filter", None),
     bind(
         Rank,
         &[code(KeyCode::Esc), code(KeyCode::Enter)],
@@ -251,7 +251,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Time, &[char(' ')], Action::Control(Control::Pause), "pause, resume", None),
     time(Stacks, &[char('p')], Control::Pause, "pause, resume"),
     time(Stacks, &[char('R')], Control::Record, "start or stop a recording"),
-    time(Time, &[code(KeyCode::Left)], Control::Back, "10 s back; of a live job, into the last minutes"),
+    time(Time, &[code(KeyCode::Left)], Control::Back, "go 10 s back; in a live job, into the last minutes"),
     time(Time, &[code(KeyCode::Right)], Control::Forward, "10 s on"),
     time(Anywhere, &[shifted(KeyCode::Left)], Control::FarBack, "1 min back"),
     time(Anywhere, &[shifted(KeyCode::Right)], Control::FarForward, "1 min forward"),

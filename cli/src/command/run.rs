@@ -137,7 +137,7 @@ fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     }
     if let Err(why) = expected::announce(runtime, base, &this) {
         warn(&format!(
-            "cannot announce the job to its collector: {why}; if it takes long to load, it may not be shown"
+            "cannot announce the job to its collector: {why}; a job that loads slowly may not be shown"
         ));
     }
 }

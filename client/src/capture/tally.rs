@@ -255,7 +255,7 @@ impl Tally {
             let (gone, came) = (state.gone.take().map(|(_, why)| why), state.parts.len());
             state.refused = Some(match (gone, state.expected, state.agreed) {
                 (Some(why), None, _) if self.window.is_some() => {
-                    format!("{why} before it had recorded all of it")
+                    format!("{why} before it had recorded the whole period")
                 }
                 (Some(why), None, _) => format!("{why} before it had recorded all steps"),
                 (why, Some(expected), _) => {

@@ -120,9 +120,9 @@ fn who_is_past_the_step_is_given_a_later_one_once() {
     assert_eq!((outcome.whole, &outcome.complaints[..]), (1, &[][..]), "{outcome:?}");
     let [first, second] = orders[..] else { panic!("{orders:?}") };
     assert!(second.first.0 > first.first.0 + 50, "beyond what the rank said: {orders:?}");
-    assert!(
-        news.contains(&News::Word("a rank is past that step already: all ranks get a later one".to_owned()))
-    );
+    assert!(news.contains(&News::Word(
+        "a rank has already passed that step: all ranks record a later one".to_owned()
+    )));
 }
 
 #[test]

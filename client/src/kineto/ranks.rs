@@ -204,7 +204,7 @@ impl Ranks {
                 ("started", Some("it had not written its trace in time".to_owned()))
             }
             Some(KinetoStanding::Told) => {
-                ("told", Some("it got the request but had not begun in time".to_owned()))
+                ("told", Some("it received the request but did not begin in time".to_owned()))
             }
             Some(KinetoStanding::Idle | KinetoStanding::Busy | KinetoStanding::Asked) => {
                 ("asked", Some("its Kineto had not polled in time".to_owned()))

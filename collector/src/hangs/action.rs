@@ -162,7 +162,10 @@ impl Actions {
         if self.waiting.len() < WAITING {
             self.waiting.push_back(action);
         } else {
-            tracing::warn!("{}: {WAITING} commands wait already; this one is dropped", action.name());
+            tracing::warn!(
+                "{}: {WAITING} commands are already waiting; this command is dropped",
+                action.name()
+            );
         }
     }
 

@@ -126,7 +126,7 @@ fn older(path: &Path) -> PathBuf {
 
 fn complain(path: &Path, error: &io::Error) {
     let path = path.display();
-    tracing::warn!("the past is kept in memory alone: cannot write {path}: {error}");
+    tracing::warn!("cannot write {path}: {error}; the history is kept only in memory");
 }
 
 /// Two recordings; the older is dropped when the newer spans the time to keep.

@@ -232,7 +232,7 @@ pub(super) fn program() -> Result<PathBuf, Problem> {
     let here = env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
     here.map(|folder| folder.join("xpu-top")).filter(|path| path.is_file()).ok_or_else(|| {
         let next = "install xpu-top completely, or run `xpu-top capture` elsewhere";
-        Problem::new(StatusCode::NOT_IMPLEMENTED, "xpu-top is not beside xpu-collector", next)
+        Problem::new(StatusCode::NOT_IMPLEMENTED, "xpu-top is not in the directory of xpu-collector", next)
     })
 }
 

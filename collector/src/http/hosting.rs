@@ -137,7 +137,7 @@ pub(super) async fn dump_string_stacktrace(
     let (job, rank) = seen(&app, move |known| {
         let job = find(known, None)?;
         let found = rank_meant(job, &wanted, &host_name()).ok_or_else(|| {
-            let next = "name the rank of a process of the job, or its pid if no other host has that; GET /api/v1/ranks lists them";
+            let next = "name a rank of the job, or a pid that exists on only one of its hosts; GET /api/v1/ranks lists them";
             Problem::new(StatusCode::NOT_FOUND, "this process is not a rank", next)
         })?;
         Ok((job.name().clone(), found))

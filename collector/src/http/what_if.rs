@@ -65,7 +65,9 @@ pub(super) fn run(app: &Arc<App>, every: Duration) {
 fn follow(app: &App, job: &JobName, every: Duration) {
     let Some(way) = &app.config.captures else { return };
     let Ok(program) = program() else {
-        tracing::warn!("{job}: no what-if: xpu-top is not beside xpu-collector; install it completely");
+        tracing::warn!(
+            "{job}: no what-if: xpu-top is not in the directory of xpu-collector; install it completely"
+        );
         return;
     };
     let mut command = way.command(&program, "what-if", job);

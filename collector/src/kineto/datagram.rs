@@ -42,7 +42,7 @@ pub(super) enum Message {
 pub(super) enum Malformed {
     #[error("its header is incomplete")]
     Short,
-    #[error("its header says {stated} bytes and {found} came")]
+    #[error("its header states {stated} bytes, but {found} arrived")]
     Size { stated: u64, found: usize },
     #[error("it is neither a request nor a context")]
     Kind,

@@ -211,7 +211,7 @@ impl Ordered {
             self.may_come = true;
         } else if self.writes_nothing(known) {
             self.refuse(
-                "its Kineto got the request and wrote nothing: start the program with KINETO_LOG_LEVEL=1 and read its output"
+                "its Kineto received the request but wrote nothing: start the program with KINETO_LOG_LEVEL=1 and read its output"
                     .to_owned(),
             );
         }

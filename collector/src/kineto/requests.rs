@@ -128,7 +128,7 @@ impl Kineto {
         if has_torch(pid) == Some(false) {
             return "its process has loaded no PyTorch".to_owned();
         }
-        "its PyTorch sent no request: it sends one every 5 s if it is 2.7 or newer, with the KINETO_IPC_SOCKET_DIR that the collector was started with"
+        "its PyTorch sent no request: PyTorch 2.7 or newer sends one every 5 s if its KINETO_IPC_SOCKET_DIR is that of the collector"
             .to_owned()
     }
 }

@@ -109,7 +109,7 @@ metrics! {
     JOB_STEP_MEDIAN = Gauge Seconds "xpu_top_job_step_median" "Median over ranks of the median of their single steps";
     JOB_STEP_MEAN = Gauge Seconds "xpu_top_job_step_mean" "Median over ranks of their step time: elapsed time over the steps of the last half minute";
     JOB_JOINED = Gauge Ratio "xpu_top_job_joined" "Share of the timed collectives that are matched; only these give transfer bandwidth and arrival skew";
-    JOB_TURNED_AWAY = Gauge Number "xpu_top_job_turned_away" "Living processes that claim a rank of this job that another process has";
+    JOB_TURNED_AWAY = Gauge Number "xpu_top_job_turned_away" "Living processes whose rank in this job belongs to another process";
     JOB_LOST = Gauge Ratio "xpu_top_job_lost" "Share of the job's time that its findings cost, if known; 0 without findings";
     FINDINGS = Gauge Number "xpu_top_findings" "Findings by kind, class and confidence";
     FINDING_RANK = Gauge Number "xpu_top_finding_rank" "1 for each rank a finding names";
@@ -124,7 +124,7 @@ metrics! {
     WHAT_IF_STEPS = Counter Number "xpu_top_what_if_steps" "Steps since the first what-if capture: the sums below cover these";
     WHAT_IF_GPU = Counter Seconds "xpu_top_what_if_gpu" "GPU time of all ranks in these steps";
     WHAT_IF_LOST = Counter Seconds "xpu_top_what_if_lost_gpu" "GPU time lost in these steps, by cause; causes overlap";
-    WHAT_IF_MONEY = Counter Number "xpu_top_what_if_lost_money" "The same in money, if a price is set";
+    WHAT_IF_MONEY = Counter Number "xpu_top_what_if_lost_money" "Cost of the GPU time lost in these steps, if a price is set";
     WHAT_IF_RANK_LOST = Counter Seconds "xpu_top_what_if_rank_lost_gpu" "GPU time lost by slow ranks, for the 16 costliest";
     WHAT_IF_HOST_LOST = Counter Seconds "xpu_top_what_if_host_lost_gpu" "GPU time lost by slow hosts, for the 16 costliest";
     // Ranks.
@@ -147,7 +147,7 @@ metrics! {
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
     NCCL_CALLS = Counter Number "xpu_top_nccl_calls" "NCCL operations by how they are seen, and calls that are not counted";
     MEMORY_HELD = Gauge Bytes "xpu_top_memory_held" "Device memory allocated through the CUDA runtime and not freed";
-    MEMORY_NCCL = Gauge Bytes "xpu_top_memory_nccl" "Device memory that NCCL took: by which free memory fell in its calls";
+    MEMORY_NCCL = Gauge Bytes "xpu_top_memory_nccl" "Device memory used by NCCL: the decrease of free memory during its calls";
     MEMORY_GROWTH = Gauge Bytes "xpu_top_memory_growth" "Steady growth of the device memory held, per step; absent if there is none";
     // GEMMs.
     GEMM_RATE = Gauge FlopsPerSecond "xpu_top_gemm_rate" "FLOPS of the timed GEMMs of the last half minute";
@@ -163,14 +163,14 @@ metrics! {
     LOADING = Counter Seconds "xpu_top_data_loader_wait" "Time until they were available";
     // Collectives.
     COLLECTIVES = Counter Number "xpu_top_collectives" "NCCL operations";
-    COLLECTIVE_BYTES = Counter Bytes "xpu_top_collective" "Their bytes, as nccl-tests counts them";
+    COLLECTIVE_BYTES = Counter Bytes "xpu_top_collective" "Bytes of the timed collectives, as nccl-tests counts them";
     COLLECTIVE_DURATION = Histogram Seconds "xpu_top_collective_duration" "Durations of the timed collectives on the rank, including waits for others, since this page has been read";
     COLLECTIVE_BANDWIDTH = Gauge BytesPerSecond "xpu_top_collective_bus_bandwidth" "Bus bandwidth of the transfer, at the median of the latest timed collectives of a kind";
     // Its processes.
     RANK_CPU = Gauge Number "xpu_top_rank_cpu_cores" "Cores that the rank's process and those that it started used in the last second";
-    RANK_DISK = Gauge BytesPerSecond "xpu_top_rank_disk" "Bytes that these read from and wrote to storage";
+    RANK_DISK = Gauge BytesPerSecond "xpu_top_rank_disk" "Bytes that the rank's processes read from and wrote to storage";
     // GPUs.
-    GPU_UTILISATION = Gauge Ratio "xpu_top_gpu_utilisation" "Share of the last moments in which any kernel ran, waiting ones included";
+    GPU_UTILISATION = Gauge Ratio "xpu_top_gpu_utilisation" "Share of NVML's last sampling period in which a kernel ran, including waiting kernels";
     GPU_SM_CLOCK = Gauge Hertz "xpu_top_gpu_sm_clock" "SM clock";
     GPU_SM_CLOCK_MAX = Gauge Hertz "xpu_top_gpu_sm_clock_max" "Highest SM clock of this GPU";
     GPU_MEMORY_CLOCK = Gauge Hertz "xpu_top_gpu_memory_clock" "Memory clock";
@@ -186,7 +186,7 @@ metrics! {
     GPU_DRAM = Gauge Ratio "xpu_top_gpu_dram_active" "Share of the memory's bandwidth that was used in the last second";
     GPU_PCIE = Gauge BytesPerSecond "xpu_top_gpu_pcie" "Bytes over PCIe";
     GPU_NVLINK = Gauge BytesPerSecond "xpu_top_gpu_nvlink" "Bytes over all NVLinks together";
-    GPU_HELD = Gauge Number "xpu_top_gpu_clocks_held" "1 while anything but idleness limits the clocks";
+    GPU_HELD = Gauge Number "xpu_top_gpu_clocks_held" "1 while a cause other than idleness limits the clocks";
     GPU_READ = Gauge Seconds "xpu_top_gpu_reading_age" "Age of the GPU reading";
     // Coverage and overhead.
     HOOK_ENABLED = Gauge Number "xpu_top_hook_enabled" "1 while the hook observes";

@@ -33,7 +33,9 @@ pub(super) enum Unasked {
     Creating,
     #[error("NCCL {0}: its RAS may crash when asked (2.26.2 to 2.26.5); use another version of NCCL")]
     Crashes(String),
-    #[error("NCCL {0}: its RAS has no JSON, which is new in 2.28.7; ask it with NCCL's own ncclras")]
+    #[error(
+        "NCCL {0}: its RAS does not support JSON, which NCCL 2.28.7 added; ask it with NCCL's own ncclras"
+    )]
     NoJson(String),
 }
 

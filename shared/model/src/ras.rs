@@ -199,7 +199,7 @@ fn answer(report: &RasReport, is_stuck: bool) -> Vec<Statement> {
         statements.push(Statement::of(About::Answer, "it knows no communicator".to_owned()));
     }
     if !is_stuck {
-        let why = "the job makes progress: these counts are of different moments and may differ by collectives in progress";
+        let why = "the job makes progress, so these counts were taken at different times and may differ by collectives in progress";
         statements.push(Statement::of(About::Answer, why.to_owned()));
     }
     statements

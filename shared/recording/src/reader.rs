@@ -41,7 +41,7 @@ impl fmt::Display for Damage {
 pub enum RecordingError {
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error("it is empty: nothing was recorded into it; record anew with `xpu-top record -o FILE`")]
+    #[error("it is empty: it contains no recording; record again with `xpu-top record -o FILE`")]
     Empty,
     #[error(
         "it is not a recording of xpu-top: it does not begin with a recording's first bytes; `xpu-top record -o FILE` makes one"

@@ -43,17 +43,17 @@ pub enum Error {
     Version(u8),
     #[error("the peer asks for the mechanism `{0}`; only NULL is supported")]
     Mechanism(String),
-    #[error("the peer is a `{0}`, which a DEALER does not talk to")]
+    #[error("the peer is a `{0}` socket, which cannot be connected to a DEALER")]
     SocketType(String),
     #[error("the peer refuses the connection: {0}")]
     Refused(String),
     #[error("a frame of the peer has the flags {0:#04x}, which ZMTP 3.1 does not know")]
     Flags(u8),
-    #[error("the peer sends {length} bytes at once, and {largest} are taken")]
+    #[error("the peer sends {length} bytes at once, but at most {largest} are accepted")]
     TooLong { length: u64, largest: usize },
-    #[error("a command of the peer is not as ZMTP 3.1 has it")]
+    #[error("a command of the peer does not follow ZMTP 3.1")]
     Command,
-    #[error("the peer sends a message before it has said READY")]
+    #[error("the peer sends a message before its READY command")]
     Early,
 }
 

@@ -63,7 +63,7 @@ fn used(name: &'static str, located: &Located) -> Check {
         Some(why) => Check::warn(
             name,
             format!("{shown}; {why}"),
-            "all your commands on this host find it; ask the owner of the other one, or root, about it",
+            "all your commands on this host find this directory; ask root or the owner about the other directory",
         ),
     }
 }

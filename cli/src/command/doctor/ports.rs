@@ -51,7 +51,7 @@ pub(super) fn check(base: BasePort, holder: &Holder) -> Check {
         Holder::Another { pid } => Check::warn(
             "ports",
             format!("another collector of yours (process {pid}) listens on {ports}"),
-            "a demo's, or one with another runtime directory or key: end it for `xpu-top run`, or use another base port \
+            "it belongs to a demo, or has another runtime directory or key: end it before `xpu-top run`, or use another base port \
              (XPU_TOP_BASE_PORT=19889, or --base-port)",
         ),
         Holder::Stranger(taken) => Check::fail(

@@ -63,7 +63,7 @@ fn preload(hook: &Path) -> Check {
                 hook.display(),
                 outcome.status
             ),
-            "programs that are setuid or statically linked take no preload; others should: is `cat` one of them?",
+            "setuid and statically linked programs ignore LD_PRELOAD; check whether `cat` is one of them",
         ),
     }
 }

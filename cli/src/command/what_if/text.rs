@@ -15,7 +15,7 @@ pub(super) fn text(of: &WhatIf, top: usize) -> String {
     if of.steps_left_out > 0 {
         let left_out = counted(of.steps_left_out, "step", "steps");
         // Writing to a String cannot fail.
-        let _ = write!(out, "; {left_out} left out, in which ranks launch other collectives");
+        let _ = write!(out, "; {left_out} left out because their ranks launch different collectives");
     }
     let _ = writeln!(
         out,

@@ -142,7 +142,7 @@ impl Sampling {
             }
             if self.part.is_full() {
                 if self.sent + 1 >= PythonSamples::PARTS {
-                    self.account.why = Some("it has as many samples as are kept of a rank".to_owned());
+                    self.account.why = Some("the limit of samples per rank is reached".to_owned());
                     break;
                 }
                 self.send(None, to)?;

@@ -216,7 +216,7 @@ pub(super) fn breakdown(report: &Report, top: usize) -> Table {
         ["rank step", "took ms", "compute", "exposed", "memory", "gap", "comm", "hidden", "held"];
     let what = if report.window.is_some() { "the window" } else { "a step" };
     let title = format!(
-        "time of {what}, ms = compute + exposed communication + memory + gap; hidden: of communication"
+        "time of {what}, ms = compute + exposed communication + memory + gap; hidden: communication that overlaps compute"
     );
     let head = if report.window.is_some() {
         ["rank"].iter().chain(&HEAD[1..]).copied().collect()

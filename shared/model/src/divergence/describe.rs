@@ -72,7 +72,7 @@ impl Deviation<'_, '_> {
         let (rest, is_one) = (others_of(majority), ranks(majority).len() == 1);
         let sentence = match kind {
             _ if earlier && matches!(kind, DivergenceKind::Extra | DivergenceKind::LeftOut) => format!(
-                "{who} and {rest} are out of step by {more} since before {at_number}, where the record begins: {who} called {here}, {rest} {there}"
+                "{who} and {rest} are out of step by {more}; this began before the first recorded call, {at_number}: {who} called {here}, {rest} {there}"
             ),
             _ if undecided => {
                 format!("{who} and {rest} diverge at {at_number}: {who} called {here}, {rest} {there}")

@@ -139,7 +139,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     // The rank made a new call, and only because of it the following calls are in another order.
     let extra = minority.is_some() && calls[0].new;
     let sentence = format!(
-        "{} called {}{} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",
+        "{} called {}{} of communicator {} before its next call of communicator {}, but {} called {} of communicator {} first",
         words(here),
         describe::call(&calls[0]),
         if extra { ", for the first time," } else { "" },

@@ -121,7 +121,7 @@ fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
     let found = without_partner(lacking);
     let instead = describe::one(own.calls, own.call);
     let sentence = format!(
-        "rank {} called {} where it usually calls something else, and waits for rank {}; rank {} waits in {} for rank {}",
+        "rank {} called {} instead of its usual call and waits for rank {}; rank {} waits in {} for rank {}",
         own.calls.rank,
         describe::call(&instead),
         own.lacks.rank,

@@ -472,7 +472,7 @@ fn of_ranks_that_wait_in_a_circle_the_one_that_left_its_pattern_is_named() {
     is(&found, DivergenceKind::Unmatched, &[1]);
     assert_eq!(found.by, By::Novelty);
     assert_eq!(found.ends, [(Rank(2), Some(found.ends[0].1.unwrap())), (Rank(1), None)]);
-    let begin = "rank 1 called Recv from 2 (640 B of f32) at train.py:192 train where it usually calls something else, and waits for rank 2; rank 2 waits in Recv from 1 (512 B of f32) at train.py:190";
+    let begin = "rank 1 called Recv from 2 (640 B of f32) at train.py:192 train instead of its usual call and waits for rank 2; rank 2 waits in Recv from 1 (512 B of f32) at train.py:190";
     assert!(found.sentence.starts_with(begin), "{}", found.sentence);
 }
 

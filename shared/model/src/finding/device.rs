@@ -144,7 +144,7 @@ impl Clocks {
         let held = |any: u64| matches!(self, Self::Held(held) if held.reasons.0 & any != 0);
         match self {
             _ if held(Throttle::SOFTWARE_THERMAL.0 | Throttle::HARDWARE_THERMAL.0) => {
-                "look at that GPU's cooling: fans, airflow, what is beside it (nvidia-smi -q -d PERFORMANCE,TEMPERATURE)"
+                "look at that GPU's cooling: fans, airflow, neighbouring devices (nvidia-smi -q -d PERFORMANCE,TEMPERATURE)"
             }
             _ if held(Throttle::POWER_BRAKE.0) => {
                 "look at that host's power supply, which made the GPU slow down (nvidia-smi -q -d PERFORMANCE,POWER)"

@@ -124,7 +124,7 @@ impl RuntimeDir {
 pub enum RuntimeDirError {
     #[error("cannot use {path} as the runtime directory: {error}; set XPU_TOP_RUNTIME_DIR to a directory you own", path = path.display())]
     Unusable { path: PathBuf, error: io::Error },
-    #[error("{path} is not a directory of yours alone: {why}; set XPU_TOP_RUNTIME_DIR to one you own (mode 0700)", path = path.display())]
+    #[error("{path} does not belong to you alone: {why}; set XPU_TOP_RUNTIME_DIR to one you own (mode 0700)", path = path.display())]
     NotOurs { path: PathBuf, why: Foreign },
     #[error("{path} is too long for a Unix socket (107 bytes); set XPU_TOP_RUNTIME_DIR to a shorter directory", path = path.display())]
     TooLong { path: PathBuf },

@@ -247,7 +247,7 @@ fn exited(of: &Exited, to: &mut Clauses<'_>) {
     if let Some(exit) = exit {
         to.add(exit.sentence());
     } else if !of.was_seen {
-        to.add("its end was not seen: the time is that of its last report");
+        to.add("its end was not observed, so the time of its last report is shown");
     }
     if let Some(step) = of.step {
         to.add(format!("at step {step}"));

@@ -46,7 +46,7 @@ impl RankExit {
             if let Some(memory) = &self.memory {
                 let _ = write!(text, ": {}", memory.sentence());
                 if let Some(unused) = self.fragmented() {
-                    let pieces = "in pieces that are too small, or kept for other streams";
+                    let pieces = "in blocks that are too small or reserved for other streams";
                     let _ =
                         write!(text, "; PyTorch had {:.2} GiB reserved and unused, {pieces}", gib(unused));
                 }

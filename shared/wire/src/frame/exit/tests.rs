@@ -99,7 +99,7 @@ fn the_call_site_that_grew_is_named_with_what_was_free() {
     assert_eq!([plain, pytorch("much")].map(unused), [None, None]);
     assert_eq!(pytorch("512.50 MiB").fragmented(), None, "less than was requested");
     assert_eq!(pytorch("2.00 GiB").fragmented(), Some(2 << 30));
-    assert!(pytorch("9.50 GiB").sentence().contains("; PyTorch had 9.50 GiB reserved and unused, in pieces"));
+    assert!(pytorch("9.50 GiB").sentence().contains("; PyTorch had 9.50 GiB reserved and unused, in blocks"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ const WORTH: f64 = 0.01;
 const NOTABLE: f64 = 0.2;
 
 impl PythonReport {
-    /// `in 62 % of the GPU's idle time rank 3 was in collate_fn (data.py:40)`; ranks at the same place are
+    /// `rank 3 was in collate_fn (data.py:40) during 62 % of the GPU's idle time (41 % of the time)`; ranks at the same place are
     /// named together.
     pub fn sentences(&self) -> Vec<String> {
         let mut places: BTreeMap<(&Place, bool), Vec<(&PythonRank, &Idle)>> = BTreeMap::new();
@@ -46,7 +46,7 @@ impl PythonReport {
             let idle = if all_kernels { "the GPU's idle time" } else { "the GPU's gaps" };
             let gaps = ranks.iter().filter_map(|(_, idle)| idle.gap_share).fold(0.0, f64::max);
             format!(
-                "in {share} % of {idle} {noun} {} {was} in {} ({} % of its time is such time)",
+                "{noun} {} {was} in {} during {share} % of {idle} ({} % of the time)",
                 runs(&numbers),
                 shown(&place.function, &place.file, place.line),
                 percent(gaps),

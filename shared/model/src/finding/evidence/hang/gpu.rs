@@ -69,7 +69,7 @@ impl fmt::Display for After {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " after {}", self.operation)?;
         if let (Some(place), Some(until)) = (&self.place, &self.until) {
-            write!(f, " at {place}, and before this at {until},")?;
+            write!(f, " at {place} and before the call at {until}")?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl fmt::Display for NotStarted {
         let Self { ranks, collective, hung_s, .. } = self;
         write!(
             f,
-            "{} launched {}, and {} not started it: {}; the job has hung for {hung_s:.0} s",
+            "{} launched {}, but {} not started it: {}; the job has hung for {hung_s:.0} s",
             phrase::ranks(ranks),
             collective,
             if ranks.len() == 1 { "its GPU has" } else { "their GPUs have" },
@@ -105,10 +105,10 @@ impl NotStarted {
                 format!("work launched{after} does not end; {others} (by events before it on the streams)")
             }
             Witness::Idle { others_busy_pct } => format!(
-                "it waits for something launched{after}; according to the driver it {run} nothing, and {are} busy {others_busy_pct:.0} % of the time"
+                "it waits for work launched{after}: the driver reports that it {run} nothing and that {are} busy {others_busy_pct:.0} % of the time"
             ),
             Witness::Power { watts, others_watts } => format!(
-                "work launched{after} seems not to end; according to the driver it {take} {watts:.0} W, and {are} busy at {others_watts:.0} W, as GPUs that wait for others"
+                "work launched{after} probably does not end: the driver reports that it {take} {watts:.0} W and that {are} busy at {others_watts:.0} W, typical of GPUs that wait for others"
             ),
         }
     }
@@ -182,7 +182,7 @@ impl fmt::Display for Partial {
         let Self { ranks, collective, others, hung_s } = self;
         write!(
             f,
-            "{} ended on {} and not on {}, which {} waited for the GPU for {hung_s:.0} s",
+            "{} ended on {} but not on {}, which {} waited for the GPU for {hung_s:.0} s",
             collective,
             counted(*others),
             phrase::ranks(ranks),
