@@ -141,7 +141,7 @@ fn an_nccl_without_json_is_asked_nothing_and_says_why() {
     let ranks = start(&host, &[("SIMGPU_NCCL_VERSION", "22603")], TOGETHER);
     let log = || host.collector_log();
     let folder = at_last("a folder", log, || folder(&host));
-    let why = "its RAS has no JSON, which is new in NCCL 2.28.7";
+    let why = "its RAS does not support JSON, which NCCL 2.28.7 added";
     at_last("RAS to be given up", log, || log().contains(why).then_some(()));
     let asked = host.ask("ras");
     assert_eq!(asked.status.code(), Some(3), "{asked:?}");

@@ -447,7 +447,7 @@ fn all() -> Vec<Case> {
                 witness: Witness::Idle { others_busy_pct: 99.0 },
                 after: None,
             }),
-            vec![("others_busy_pct", "runs nothing, and those of the others are busy 99 %")],
+            vec![("others_busy_pct", "runs nothing and that those of the others are busy 99 %")],
         ),
         (
             Evidence::NotStarted(NotStarted {

@@ -105,10 +105,10 @@ impl NotStarted {
                 format!("work launched{after} does not end; {others} (by events before it on the streams)")
             }
             Witness::Idle { others_busy_pct } => format!(
-                "it waits for work launched{after}: the driver reports that it {run} nothing and that {are} busy {others_busy_pct:.0} % of the time"
+                "it waits for work launched{after}; the driver reports that it {run} nothing and that {are} busy {others_busy_pct:.0} % of the time"
             ),
             Witness::Power { watts, others_watts } => format!(
-                "work launched{after} probably does not end: the driver reports that it {take} {watts:.0} W and that {are} busy at {others_watts:.0} W, typical of GPUs that wait for others"
+                "work launched{after} probably does not end; the driver reports that it {take} {watts:.0} W and that {are} busy at {others_watts:.0} W, typical of GPUs that wait for others"
             ),
         }
     }
