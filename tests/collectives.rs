@@ -241,14 +241,14 @@ fn another_order_in_two_communicators() {
         &script,
         "deadlock",
         "order",
-        &["rank 1 called AllReduce (1000 B of bf16)", "where rank 0 called"],
+        &["rank 1 called AllReduce (1000 B of bf16)", "but rank 0 called"],
     );
     named(
         8,
         &script,
         "deadlock",
         "order",
-        &["rank 1 called AllReduce (1000 B of bf16)", "where ranks 0, 2-7 called"],
+        &["rank 1 called AllReduce (1000 B of bf16)", "but ranks 0, 2-7 called"],
     );
 }
 

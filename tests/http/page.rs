@@ -221,7 +221,7 @@ fn serve_shows_a_recording_as_it_was() {
     let file = host.place.path("two.xpurec");
     let ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
     until("both ranks", || (host.status()["coverage"]["ranks_seen"] == 2).then_some(()));
-    let recorded = host.ask(&format!("record --for 3s -o {}", file.display()));
+    let recorded = host.ask(&format!("record --for 6s -o {}", file.display()));
     assert!(recorded.status.success(), "{recorded:?}");
     drop(ranks);
     let mut command = host.xpu_top("serve --job train --key-file");
@@ -246,7 +246,7 @@ fn serve_shows_a_recording_as_it_was() {
         let refused = client.post(&format!("/api/v1/{path}"), &body);
         assert!(refused.status == 409 && refused.body.contains("recording"), "{path}: {refused:?}");
     }
-    let refused = host.xpu_top("serve --at 1h").arg(&file).output().expect("it runs");
+    let refused = host.xpu_top("serve --at +1h").arg(&file).output().expect("it runs");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("the recording is from"), "{said}");
 }

@@ -61,7 +61,7 @@ pub(super) enum Unanswered {
     TooLong,
     #[error("its answer cannot be read: {0}")]
     Unreadable(String),
-    #[error("its RAS has no JSON, which is new in NCCL 2.28.7; ask it with NCCL's own ncclras")]
+    #[error("its RAS does not support JSON, which NCCL 2.28.7 added; ask it with NCCL's own ncclras")]
     NoJson,
     #[error("{}", Unasked::Creating)]
     Creating,

@@ -178,11 +178,13 @@ fn busy(view: &RankView, rate: Option<f64>) -> Option<f64> {
 /// times. Tuned.
 const OVERLAP: f64 = 3.0;
 
-/// Its arrival skew as time lost: at least the longest wait, once a step. For many short waits, their sum,
-/// with an allowance for overlap.
+/// Its arrival skew as a share of time lost: at least the longest wait, once a step. For many short waits, their
+/// sum, with an allowance for overlap. No more than all of the time can be lost.
 fn lost(arrivals: &Arrivals, per_second: f64, pace: Option<Nanoseconds>) -> f64 {
     let summed = arrivals.late * per_second;
-    pace.map_or(summed, |pace| summed.min(arrivals.latest / pace.0.max(1) as f64).max(summed / OVERLAP))
+    let lost =
+        pace.map_or(summed, |pace| summed.min(arrivals.latest / pace.0.max(1) as f64).max(summed / OVERLAP));
+    lost.min(1.0)
 }
 
 /// Frequency per step if steps are known, because a job that hangs or has ended has few collectives per
