@@ -49,7 +49,11 @@ export function filter(go) {
   input.addEventListener("input", () => use(input.value));
   input.addEventListener("keydown", (event) => {
     if (event.key === "Escape") use(before);
-    if (event.key === "Enter" || event.key === "Escape") byId("dialog").close();
+    if (event.key === "Enter" || event.key === "Escape") {
+      // Otherwise it keeps the focus, and with it the next key, until the browser draws again.
+      input.blur();
+      byId("dialog").close();
+    }
     event.stopPropagation();
   });
   show(h("h2", {}, "Only some ranks"), input, hint);
