@@ -11,6 +11,17 @@ use xpu_wire::{
 
 use crate::args::UsageError;
 
+/// A recording, and the moment of it that is meant: `at`, or its end.
+pub(super) fn opened(path: &Path, at: Option<&str>) -> anyhow::Result<(FrameCursor, Moment)> {
+    // An unreadable file is a usage error: it says nothing about the health of the job.
+    let cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
+    let at = match at {
+        Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,
+        None => cursor.span().last,
+    };
+    Ok((cursor, at))
+}
+
 /// The state at `at`, or at its end, with the details of some ranks.
 pub(super) fn followed(
     path: &Path,
@@ -18,12 +29,7 @@ pub(super) fn followed(
     job: Option<&JobName>,
     ranks: impl IntoIterator<Item = Rank>,
 ) -> anyhow::Result<(Following, Moment)> {
-    // An unreadable file is a usage error: it says nothing about the health of the job.
-    let mut cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
-    let at = match at {
-        Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,
-        None => cursor.span().last,
-    };
+    let (mut cursor, at) = opened(path, at)?;
     cursor.watch_ranks(ranks.into_iter().collect());
     let mut following = Following::new([], job.cloned());
     following.note_what_goes();

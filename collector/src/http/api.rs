@@ -160,7 +160,9 @@ pub(super) async fn ranks(
             let job = find(known, name.as_deref())?.name().clone();
             known.look_at(job.clone(), rank, std::time::Instant::now());
             let view = known.jobs().get(&job).and_then(|job| job.rank(rank));
-            Ok(view.is_none_or(|view| view.summary().is_some() || !view.is_alive()))
+            // A recording has them now, or never.
+            let is_recorded = known.recorded_at().is_some();
+            Ok(is_recorded || view.is_none_or(|view| view.summary().is_some() || !view.is_alive()))
         });
         if is_seen.await? {
             break;

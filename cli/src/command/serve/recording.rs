@@ -14,7 +14,8 @@ use xpu_wire::unit::Moment;
 
 use super::{become_it, choose, collector, in_memory};
 use crate::{
-    args::{ServeArgs, UsageError},
+    args::ServeArgs,
+    command::past,
     parts::{Part, Parts},
 };
 
@@ -23,11 +24,7 @@ const LARGEST: u64 = 512 << 20;
 
 /// Returns only if it fails.
 pub(super) fn show(file: &Path, args: &ServeArgs) -> anyhow::Result<ExitCode> {
-    let mut cursor = FrameCursor::open_file(file)?;
-    let at = match &args.at {
-        Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,
-        None => cursor.span().last,
-    };
+    let (mut cursor, at) = past::opened(file, args.at.as_deref())?;
     if cursor.distance(at) > LARGEST {
         cursor.wind(at);
         let from = cursor.after(Moment(0))?.unwrap_or(at);
