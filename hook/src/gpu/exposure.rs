@@ -91,17 +91,20 @@ impl Exposure {
         known & MULTIPLIES != 0
     }
 
-    /// An event was recorded there; its earlier position no longer counts.
+    /// An event was recorded there; its earlier position no longer counts. Returns whether it is behind
+    /// communication.
     #[inline]
-    pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) {
+    pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) -> bool {
         if !self.communicates.load(Relaxed) {
-            return;
+            return false;
         }
-        if self.is_communication(self.streams.of(stream.addr())) {
+        let is_communication = self.is_communication(self.streams.of(stream.addr()));
+        if is_communication {
             self.events.note(event.addr(), self.age());
         } else {
             self.events.forget(event.addr());
         }
+        is_communication
     }
 
     #[inline]

@@ -26,10 +26,21 @@ impl Proof {
     const NONE: Self = Self { claims: [(0, 0, 0); MOST], count: 0 };
 
     pub(crate) fn of_stream(communicators: &Communicators, stream: cudaStream_t) -> Self {
-        if stream.addr() <= DEFAULT_STREAMS {
+        let handle = stream.addr() as u64;
+        if stream.addr() > DEFAULT_STREAMS {
+            return Self::of(communicators, |slot| {
+                slot.progress
+                    .proven_by(|last| last == handle)
+                    .or_else(|| slot.progress.proven_by_waiting(handle))
+            });
+        }
+        // The handles of default streams are the same on all devices.
+        let waits = |slot: &Slot| slot.progress.proven_by_waiting(handle);
+        if !communicators.open().any(|slot| waits(slot).is_some()) || !runtime::error_free() {
             return Self::NONE;
         }
-        Self::of(communicators, |slot| slot.progress.proven_by(|last| last == stream.addr() as u64))
+        let Some(device) = runtime::current_device() else { return Self::NONE };
+        Self::of(communicators, |slot| waits(slot).filter(|_| slot.device() == Some(device)))
     }
 
     pub(crate) fn of_device(communicators: &Communicators) -> Self {

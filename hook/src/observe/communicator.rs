@@ -9,7 +9,10 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
+use cudarc::{
+    nccl::sys::ncclComm_t,
+    runtime::sys::{cudaEvent_t, cudaStream_t},
+};
 use slot::{BUSY, NO_LINE};
 use xpu_wire::{id::CommunicatorId, ledger::Ledger};
 
@@ -169,6 +172,16 @@ impl Communicators {
         }
     }
 
+    /// An event was recorded on a stream of communication.
+    pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) {
+        self.open().for_each(|slot| slot.progress.recorded(event.addr() as u64, stream.addr() as u64));
+    }
+
+    /// A stream waits for an event that is behind communication.
+    pub(crate) fn awaited(&self, event: cudaEvent_t, stream: cudaStream_t) {
+        self.open().for_each(|slot| slot.progress.awaited(event.addr() as u64, stream.addr() as u64));
+    }
+
     /// A stream is about to be destroyed: the progress of a later stream with the same handle proves nothing
     /// about operations on this one.
     pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
@@ -268,6 +281,37 @@ mod tests {
         known.stream_ends(ptr::without_provenance_mut(704));
         assert_eq!(proven(), Some(3));
         known.stream_ends(stream);
+        assert_eq!(proven(), None);
+    }
+
+    /// As PyTorch's `work.wait()` does: an event on NCCL's stream, awaited by the stream of the GEMMs.
+    #[test]
+    fn a_stream_that_waits_for_all_collectives_proves_them_done() {
+        let page = LedgerPage::create().unwrap();
+        let known = Communicators::new().unwrap();
+        known.insert(page.ledger(), handle(64), &origin(7, 1, 8));
+        let slot = known.slot(known.find(handle(64)).unwrap());
+        let (nccl, compute, event): (cudaStream_t, cudaStream_t, cudaEvent_t) =
+            (ptr::without_provenance_mut(640), ptr::null_mut(), ptr::without_provenance_mut(9));
+        let proven = || slot.progress.proven_by_waiting(0);
+        let launch = || slot.progress.advance(Writers::Many, Some(640), 1, 0);
+        launch();
+        known.recorded(event, compute);
+        known.awaited(event, compute);
+        assert_eq!(proven(), None, "the event is on another stream");
+        known.recorded(event, nccl);
+        assert_eq!(proven(), None, "nobody waits for it");
+        known.awaited(event, compute);
+        assert_eq!(proven(), Some(1));
+        assert_eq!(slot.progress.proven_by_waiting(704), None);
+        launch();
+        assert_eq!(proven(), None, "the event is before the last one");
+        known.awaited(event, compute);
+        assert_eq!(proven(), None);
+        known.recorded(event, nccl);
+        known.awaited(event, compute);
+        assert_eq!(proven(), Some(2));
+        known.stream_ends(compute);
         assert_eq!(proven(), None);
     }
 

@@ -24,7 +24,9 @@ pub(crate) enum Wait {
     Other,
     /// A stream without GEMMs waits for communication.
     Follows,
-    /// Such a wait holds GEMMs up, and was chosen for timing.
+    /// Such a wait holds GEMMs up.
+    HoldsUp,
+    /// The same, and it was chosen for timing.
     Chosen(Timing),
 }
 
@@ -42,7 +44,7 @@ impl Wait {
             WaitsFor::CommunicationWithGemms => {
                 let number = lane.counters.waits.add(1);
                 if !rate::by_hand(Class::Wait).map_or_else(|| rate::ROUND.take(), |rate| rate.times(number)) {
-                    return Self::Other;
+                    return Self::HoldsUp;
                 }
                 let timing = lane.start_timing(stream);
                 lane.counters.untimed.add(u64::from(matches!(timing, Timing::Not)));
@@ -57,9 +59,12 @@ impl Wait {
         let observer = lane.observer();
         if result == 0 && observer.exposure.has_communication() {
             observer.streams.waits(stream, event);
+            if !matches!(self, Self::Other) {
+                observer.communicators.awaited(event, stream);
+            }
         }
         match self {
-            Self::Other => {}
+            Self::Other | Self::HoldsUp => {}
             Self::Follows if result == 0 => observer.exposure.follows(stream),
             Self::Follows => {}
             Self::Chosen(timing) if result != 0 => lane.drop_timing(timing),
@@ -78,7 +83,9 @@ pub(crate) fn recorded(lane: &Lane, event: cudaEvent_t, stream: cudaStream_t, re
     let observer = lane.observer();
     lane.counters.ordered.add(1);
     if result == 0 {
-        observer.exposure.recorded(event, stream);
+        if observer.exposure.recorded(event, stream) {
+            observer.communicators.recorded(event, stream);
+        }
         if observer.exposure.has_communication() {
             observer.streams.recorded(event, stream);
         }

@@ -13,11 +13,15 @@ pub(crate) struct Progress {
     point_to_point: AtomicU64,
     /// The stream of its last operation, plus one; 0 if unknown.
     stream: AtomicU64,
+    /// The last event recorded there since, and the stream that waits for it, plus one; 0 if there is none.
+    ended_by: AtomicU64,
+    awaited_by: AtomicU64,
 }
 
 impl Progress {
     pub(crate) fn begin(&self) {
-        for word in [&self.collectives, &self.point_to_point, &self.stream] {
+        let words = [&self.collectives, &self.point_to_point, &self.stream, &self.ended_by, &self.awaited_by];
+        for word in words {
             word.store(0, Relaxed);
         }
     }
@@ -32,6 +36,8 @@ impl Progress {
         point_to_point: u64,
     ) -> u64 {
         self.stream.store(stream.map_or(0, |stream| stream + 1), Relaxed);
+        self.ended_by.store(0, Relaxed);
+        self.awaited_by.store(0, Relaxed);
         // A reader that sees these counts also sees their stream, or that of later ones.
         match writers {
             Writers::One => {
@@ -67,8 +73,31 @@ impl Progress {
         is(stream).then_some(collectives)
     }
 
+    /// An event was recorded on this stream: behind all of its operations, if it is their stream.
+    pub(crate) fn recorded(&self, event: u64, stream: u64) {
+        if self.stream.load(Relaxed) == stream + 1 {
+            self.ended_by.store(event, Relaxed);
+        }
+    }
+
+    /// The stream waits for the event, and so for all operations if the event is behind them.
+    pub(crate) fn awaited(&self, event: u64, stream: u64) {
+        if self.ended_by.load(Relaxed) == event {
+            self.awaited_by.store(stream + 1, Relaxed);
+        }
+    }
+
+    /// Collectives that are done when this stream has no work left, because it waits for an event behind
+    /// them.
+    pub(crate) fn proven_by_waiting(&self, stream: u64) -> Option<u64> {
+        let collectives = self.collectives.load(Acquire);
+        (self.awaited_by.load(Relaxed) == stream + 1).then_some(collectives)
+    }
+
     /// The stream is about to be destroyed: the next one may have its handle.
     pub(crate) fn stream_ends(&self, stream: u64) {
-        let _ = self.stream.compare_exchange(stream + 1, 0, Relaxed, Relaxed);
+        for word in [&self.stream, &self.awaited_by] {
+            let _ = word.compare_exchange(stream + 1, 0, Relaxed, Relaxed);
+        }
     }
 }

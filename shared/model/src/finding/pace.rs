@@ -34,7 +34,9 @@ const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;
 
 /// Two digests prove a change after which steps take ten times as long, because such steps end in few
-/// digests. In any case the change must have lasted for this many seconds, the least that four digests cover.
+/// digests. One suffices if the median is of at least [`AFTER`] steps: the GPU of a rank that launched these
+/// steps ahead ends them all in one. In any case the change must have lasted for this many seconds, the least
+/// that four digests cover.
 const FEWEST_AFTER: usize = 2;
 const TIMES_LONGER: f64 = 9.0;
 const LEAST_S: f32 = 3.5;
@@ -255,7 +257,9 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
             return None;
         }
         let (before, after) = samples.split_at(cut);
-        if after.iter().map(|sample| sample.span).sum::<f32>() < LEAST_S {
+        let is_enough = after.len() >= FEWEST_AFTER
+            || measure == Measure::Median && after.iter().all(|sample| sample.steps >= AFTER as f32);
+        if !is_enough || after.iter().map(|sample| sample.span).sum::<f32>() < LEAST_S {
             return None;
         }
         let spread = spread(paces[..cut].iter().map(|pace| pace - usual));
@@ -281,7 +285,7 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
         })
     };
     // The best cut has the most digests after it, and all of them are slow.
-    (FEWEST_AFTER..=most).rev().find_map(at)
+    (1..=most).rev().find_map(at)
 }
 
 /// The median of the first value, of the first two, and so on.

@@ -179,6 +179,13 @@ mod bound_by_its_hosts {
         assert!((1_400.0..2_120.0).contains(&cost), "{cost}");
     }
 
+    /// 6.6 ms a step, of which rank 0 waits 1.5 ms for rank 1; then 2,055 by the program's clock.
+    #[test]
+    fn who_holds_the_gil_costs_what_steps_are_longer_by_though_it_was_awaited_before() {
+        let cost = named(include_bytes!("recorded/h200_gil_awaited.xpurec"), Class::Host);
+        assert!((1_640.0..2_460.0).contains(&cost), "{cost}");
+    }
+
     /// 9.1 ms a step, then 1,870 by the GPU's clock. The few timed GEMMs seem slow because their thread is
     /// held up meanwhile.
     #[test]
