@@ -43,7 +43,7 @@ pub use socket::KinetoName;
 use socket::{Received, Socket};
 
 /// Interval of attempts to bind a name that another daemon has.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 /// Datagrams taken before other sockets have their turn, and datagrams taken in a second. A thousand ranks
 /// send two hundred a second.
@@ -75,6 +75,8 @@ pub(crate) struct Kineto {
     name: KinetoName,
     socket: Option<Socket>,
     tried: Option<Moment>,
+    /// Ranks were here.
+    has_served: bool,
     clients: Clients,
     ordered: BTreeMap<JobRank, Ordered>,
     /// Parts requested while too many traces are read, by rank.
@@ -92,6 +94,7 @@ impl Kineto {
             name,
             socket: None,
             tried: None,
+            has_served: false,
             clients: Clients::default(),
             ordered: BTreeMap::new(),
             queue: BTreeMap::new(),
@@ -101,6 +104,20 @@ impl Kineto {
         };
         new.bind(now);
         new
+    }
+
+    /// Leaves the name to others while no rank of this collector lives: another job's collector may want it.
+    /// Before the first rank the name is kept, because that rank's Kineto may poll before its hook reports.
+    fn bind_for(&mut self, living: usize, now: Moment) {
+        self.has_served |= living > 0;
+        if self.has_served && living == 0 {
+            if self.socket.take().is_some() {
+                tracing::info!("{} is free again: no rank lives", self.name.shown());
+            }
+            (self.tried, self.clients) = (None, Clients::default());
+            return;
+        }
+        self.bind(now);
     }
 
     /// Binds the name, if it is free. A taken name is logged once.
@@ -251,7 +268,7 @@ impl Kineto {
 
     /// Checks the orders.
     pub(crate) fn check(&mut self, roster: &Roster, now: Moment) -> Answers {
-        self.bind(now);
+        self.bind_for(roster.living(), now);
         self.clients.forget(now);
         self.ordered.retain(|_, ordered| !ordered.is_forgotten(now));
         let mut changed = Vec::new();
@@ -273,5 +290,31 @@ impl Kineto {
 
     fn of_number(&mut self, place: &JobRank, number: u64) -> Option<&mut Ordered> {
         self.ordered.get_mut(place).filter(|ordered| ordered.order.number == number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_rank_any_more_leaves_the_name_to_others() {
+        let name = KinetoName::Abstract(format!("xpu-top-left-{}", std::process::id()).into_bytes());
+        let at = |seconds| Moment::default().after(Duration::from_secs(seconds));
+        let mut first = Kineto::new(name.clone(), at(0));
+        let mut second = Kineto::new(name, at(0));
+        first.bind_for(0, at(1));
+        assert!(first.socket.is_some(), "its ranks may be about to come");
+        first.bind_for(2, at(2));
+        second.bind_for(2, at(3));
+        assert!(first.socket.is_some() && second.socket.is_none());
+        first.bind_for(0, at(4));
+        second.bind_for(2, at(5));
+        assert!(first.socket.is_none() && second.socket.is_some());
+        first.bind_for(1, at(6));
+        assert!(first.socket.is_none(), "it is the second's");
+        second.bind_for(0, at(7));
+        first.bind_for(1, at(8));
+        assert!(first.socket.is_some());
     }
 }
