@@ -197,8 +197,10 @@ impl Tracing<'_> {
     fn plan(&self) -> Plan {
         let job = self.following.jobs().get(&self.job);
         let times = job.into_iter().flat_map(xpu_model::job::Job::ranks);
-        let step_time =
-            times.filter_map(|(_, view)| view.step_time()).min().or_else(|| self.ranks.step_time());
+        let step_time = times
+            .filter_map(|(_, view)| view.step_time().max(view.latest_step_time()))
+            .min()
+            .or_else(|| self.ranks.step_time());
         Plan::of(&self.wanted, &self.ranks, step_time, Moment::now())
     }
 

@@ -72,11 +72,12 @@ fn usual(view: &RankView) -> Option<Nanoseconds> {
 }
 
 /// Mean time until its next step. If steps are short and none completed during the measurement, the rank is
-/// between bursts.
+/// between bursts. If steps became longer some seconds ago, the latest ones count.
 fn pace(view: &RankView) -> Option<Nanoseconds> {
     let usual = usual(view)?;
     let between = || Nanoseconds::from(view.listened().max(LISTEN));
-    Some(if usual > SHORT { usual } else { view.step_time().unwrap_or_else(between) })
+    let mean = if usual > SHORT { usual } else { view.step_time().unwrap_or_else(between) };
+    Some(view.latest_step_time().map_or(mean, |latest| latest.max(mean)))
 }
 
 #[cfg(test)]
@@ -122,6 +123,14 @@ mod tests {
         let again = Again { known: Some(5_000), furthest: Some(5_100) };
         let first = with(&rare, |views| first_step(views, Some(again)));
         assert_eq!(first, Some(Step(5_100 + 100 + STEPS_MORE)));
+    }
+
+    /// Otherwise the first step would be a hundred of the longer ones away.
+    #[test]
+    fn steps_that_became_longer_are_not_waited_for_as_if_they_were_short() {
+        let slower = jobs_with(|second| if second < 107 { 100 } else { 5 });
+        let first = with(&slower, |views| first_step(views, None));
+        assert_eq!(first, Some(Step(5_000 + 13 + STEPS_MORE)));
     }
 
     /// This does not depend on the number of steps during the measurement.

@@ -150,4 +150,8 @@ pub struct Job {
     pub(crate) measured: Vec<f64>,
     /// Steps left out because their ranks' operations differ.
     pub(crate) left_out: usize,
+    /// The shortest step by the host's clock of each replica without calls that wait for the GPU, in seconds:
+    /// a host that launches ahead of its GPU needs this long even if no other rank is late. 0 if it is not
+    /// known to launch ahead; empty for a trace, which has no host times.
+    pub(crate) host_steps: Vec<f64>,
 }

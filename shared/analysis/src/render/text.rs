@@ -124,11 +124,11 @@ fn sampling(python: &PythonReport) -> Option<String> {
     let most = |each: fn(&PythonRank) -> f64| python.ranks.iter().map(each).fold(0.0, f64::max);
     let rate = python.ranks.iter().map(|rank| rank.rate_hz).max()?;
     let missed = python.ranks.iter().map(|rank| rank.missed).fold(0, u64::saturating_add);
-    let cpu = most(|rank| rank.sampler_cpu_share.unwrap_or(0.0));
-    let mut line = format!(
-        "Python stacks at {rate} Hz: {samples} samples counted, {missed} left out; sampling took up to {:.0} % of a core per rank",
-        cpu * 100.0
-    );
+    let mut line = format!("Python stacks at {rate} Hz: {samples} samples counted, {missed} left out");
+    if python.ranks.iter().any(|rank| rank.sampler_cpu_share.is_some()) {
+        let cpu = most(|rank| rank.sampler_cpu_share.unwrap_or(0.0));
+        let _ = write!(line, "; sampling took up to {:.0} % of a core per rank", cpu * 100.0);
+    }
     if python.ranks.iter().any(|rank| rank.native) {
         let sum = |part: fn(&PythonRank) -> u64| python.ranks.iter().map(part).fold(0, u64::saturating_add);
         let (stops, stopped) = (sum(|rank| rank.stops), sum(|rank| rank.stopped_ns));

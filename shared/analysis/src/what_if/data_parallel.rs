@@ -12,13 +12,16 @@ use track::{Cut, Tracks};
 
 use super::{
     Job, Kind, Refusal,
-    graph::{Durations, Graph, Group, Operation, Shape},
+    graph::{Durations, Graph, Group, Operation, Shape, mean},
 };
 use crate::capture::Capture;
 
 /// A dependent operation may seem to begin this many seconds before the end of the operation for which it
 /// waits, because GPU times are no more accurate.
 const RESOLUTION: f64 = 10e-6;
+
+/// A host is known to launch ahead of its GPU if some step took it less than this share of the mean step.
+const AHEAD: f64 = 0.9;
 
 impl Job {
     /// A job from its capture.
@@ -38,9 +41,14 @@ impl Job {
         let measured = cuts.chunks(shape.replicas).map(|step| {
             step.iter().filter_map(|cut| cut.collectives.last()).map(|last| last.1).fold(0.0, f64::max)
         });
+        let measured: Vec<f64> = measured.collect();
+        let mean = mean(&measured);
+        // A host that takes nearly the whole step may have waited for its GPU in a way that is not observed.
+        let host_steps = tracks.host_steps.iter().map(|&step| if step < AHEAD * mean { step } else { 0.0 });
+        let host_steps = host_steps.collect();
         Ok(Self {
             actual: durations(cuts, &after, shape),
-            measured: measured.collect(),
+            measured,
             graph: Graph::new((0..2 * collectives).map(operation).collect(), after, groups)?,
             shape,
             stages: 1,
@@ -48,6 +56,7 @@ impl Job {
             ranks: vec![tracks.ranks],
             steps: tracks.steps,
             left_out: tracks.left_out,
+            host_steps,
         })
     }
 }

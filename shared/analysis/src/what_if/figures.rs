@@ -8,6 +8,7 @@ use super::{
     Job, Kind,
     graph::Durations,
     hosts::{self, HostFigures},
+    ideal::median,
     sentence, sequence,
 };
 
@@ -123,7 +124,8 @@ const LEAST_LOST: f64 = 1e-9;
 impl WhatIf {
     pub fn of(job: &Job) -> Self {
         let ideal = job.ideal();
-        let time = |durations: &Durations| job.graph.mean_step(durations, job.shape);
+        let host = median(job.host_steps.clone());
+        let time = |durations: &Durations| job.graph.mean_step(durations, job.shape).max(host);
         let (actual_s, ideal_s) = (time(&job.actual), time(&ideal));
         let lost = Some(actual_s - ideal_s).filter(|lost| *lost > LEAST_LOST);
         let over_ideal = |seconds: f64| if ideal_s > 0.0 { seconds / ideal_s } else { 1.0 };
@@ -178,6 +180,13 @@ impl WhatIf {
 impl Job {
     fn stage(&self, index: usize) -> usize {
         self.graph.operations[index].stage
+    }
+
+    /// Step time if the operations of these replicas, and their hosts, took as long as those of the others.
+    pub(super) fn repaired_ms(&self, durations: &Durations, is_repaired: &dyn Fn(usize) -> bool) -> f64 {
+        let others = self.host_steps.iter().enumerate().filter(|(replica, _)| !is_repaired(*replica));
+        let host = others.map(|(_, shortest)| *shortest).fold(0.0, f64::max);
+        1e3 * self.graph.mean_step(durations, self.shape).max(host)
     }
 
     /// Step time if a stage took as long as the others.
@@ -261,7 +270,7 @@ fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
         };
         job.make_like(&mut durations, &chosen, &others);
     }
-    1e3 * job.graph.mean_step(&durations, job.shape)
+    job.repaired_ms(&durations, &|replica| workers.iter().any(|worker| worker.data_parallel == replica))
 }
 
 /// The smallest sufficient set of workers. A repair suffices if a step then takes at most `enough_ms`.

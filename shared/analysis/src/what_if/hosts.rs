@@ -33,7 +33,7 @@ pub(super) fn figures(job: &Job, workers: &[Worker]) -> Vec<HostFigures> {
             let is_there = |_: usize, place: usize| job.hosts[place % job.shape.replicas] == *host;
             let mut durations = job.actual.clone();
             job.make_like(&mut durations, &is_there, &|index, place| !is_there(index, place));
-            let repaired_ms = 1e3 * job.graph.mean_step(&durations, job.shape);
+            let repaired_ms = job.repaired_ms(&durations, &|replica| job.hosts[replica] == *host);
             HostFigures { host: host.clone(), ranks: of(host), repaired_ms }
         })
         .collect();

@@ -85,6 +85,7 @@ impl Job {
             stages: stages.len(),
             steps: steps.iter().map(|&step| Step(step as u64)).collect(),
             left_out: 0,
+            host_steps: Vec::new(),
         })
     }
 }

@@ -105,12 +105,15 @@ impl Busy {
             exposed_ns: worked.length().0.saturating_sub(compute.length().0),
             memory_ns: busy.saturating_sub(worked.length().0),
             gap_ns: took.saturating_sub(busy),
-            blocked_ns: blocked(step),
+            blocked_ns: step.blocked(),
         }
     }
 }
 
-fn blocked(step: &WholeStep<'_>) -> u64 {
-    let blocked = step.operations.iter().filter(|single| single.kind() == Kind::Blocked);
-    union(blocked.filter_map(Single::held)).length().0
+impl WholeStep<'_> {
+    /// Time in calls that wait for the GPU, in nanoseconds.
+    pub(crate) fn blocked(&self) -> u64 {
+        let blocked = self.operations.iter().filter(|single| single.kind() == Kind::Blocked);
+        union(blocked.filter_map(Single::held)).length().0
+    }
 }

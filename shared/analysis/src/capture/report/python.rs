@@ -111,7 +111,8 @@ fn rank_of(&(rank, of, sampled): &RankSamples<'_>, busy: &Busy) -> PythonRank {
         native: account.natively,
         failed: account.failed,
         missed: account.missed,
-        sampler_cpu_share: share(account.cpu.0, took),
+        // It is one thread. Its preparation counts as CPU time, so a sampling that ended at once has no share.
+        sampler_cpu_share: share(account.cpu.0, took).filter(|share| *share <= 1.0),
         stops: account.stops,
         stopped_ns: account.stopped.0,
         longest_stop_ns: account.longest_stop.0,

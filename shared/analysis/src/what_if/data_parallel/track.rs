@@ -1,6 +1,6 @@
 //! Each rank's operations in each step, from the last collective of one step to that of the next.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use xpu_wire::{
     collective::Operation,
@@ -28,6 +28,9 @@ pub(super) struct Tracks {
     /// Step by step, all ranks of each.
     pub(super) cuts: Vec<Cut>,
     pub(super) left_out: usize,
+    /// The shortest of the simulated steps by each rank's host, without calls that wait for the GPU, in
+    /// seconds.
+    pub(super) host_steps: Vec<f64>,
 }
 
 /// The identity of a collective over all steps and ranks.
@@ -60,7 +63,12 @@ impl Tracks {
                 Refusal::NotDataParallel(what.to_owned())
             });
         };
+        // Steps that have others, such as one in ten that logs, are left out.
+        if let Some(other) = usual.iter().map(|name| name.1).find(|operation| !meets_all(*operation)) {
+            return Err(Refusal::NotDataParallel(format!("its steps have {other:?} operations")));
+        }
         let (mut numbers, mut cuts) = (Vec::new(), Vec::new());
+        let mut host_steps = vec![f64::INFINITY; ranks.len()];
         for (pair, known) in all.windows(2).zip(names.windows(2)) {
             let [(_, before), (number, of_ranks)] = pair else { continue };
             if known.iter().any(|name| name.as_ref() != Some(&usual)) {
@@ -71,13 +79,17 @@ impl Tracks {
             if let Some(made) = made {
                 cuts.extend(made);
                 numbers.push(*number);
+                for (shortest, step) in host_steps.iter_mut().zip(of_ranks) {
+                    let host = step.to.since(step.from).saturating_sub(Duration::from_nanos(step.blocked()));
+                    *shortest = shortest.min(host.as_secs_f64());
+                }
             }
         }
         if numbers.is_empty() {
             return Err(Refusal::NoSteps);
         }
         let left_out = all.len() - 1 - numbers.len();
-        Ok(Self { ranks, steps: numbers, cuts, left_out })
+        Ok(Self { ranks, steps: numbers, cuts, left_out, host_steps })
     }
 }
 
@@ -96,7 +108,6 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
             continue;
         };
         match operation {
-            Operation::AllReduce | Operation::Fused => {}
             Operation::AllGather | Operation::ReduceScatter => {
                 return refused("its ranks gather parameters or scatter gradients (FSDP, ZeRO)");
             }
@@ -104,7 +115,7 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
                 return refused("its ranks send to each other (a pipeline)");
             }
             Operation::AlltoAll => return refused("it has all-to-all collectives (experts)"),
-            other => return refused(&format!("it has {other:?} operations")),
+            _ => {}
         }
         *communicators.entry(communicator).or_insert(0_u64) += 1;
     }
@@ -123,6 +134,11 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
         .max();
     let all = largest.unwrap_or(there).max(capture.world_size.unwrap_or(0) as usize);
     if all > there { Err(Refusal::RanksMissing { there, all }) } else { Ok(()) }
+}
+
+/// Whether every rank waits for all others in it.
+fn meets_all(operation: Operation) -> bool {
+    matches!(operation, Operation::AllReduce | Operation::Fused)
 }
 
 /// Operations outside of groups. The members of a group are not timed; only the group is.

@@ -95,6 +95,18 @@ fn a_slow_rank_of_a_capture_is_repaired() {
     near(ranks.lost_ms, 4.0);
 }
 
+/// Two H200s, a step of 7.5 ms by the program's clock. Then a function of rank 1 took 12 ms more, and rank 0
+/// launched ten steps ahead, so its GPU waited for rank 1 and not for its own host.
+#[test]
+fn the_host_of_a_rank_that_waits_needs_its_time_too() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/what_if/tests/h200_python.bin");
+    let (capture, _) = crate::file::open(&path).expect("it can be read");
+    let figures = WhatIf::of(&Job::of_capture(&capture).expect("it can be simulated"));
+    let repaired = figures.workers[0].repaired_ms.expect("it is simulated");
+    assert!((7.1..7.9).contains(&repaired), "{repaired}");
+    assert_eq!(figures.workers[0].rank, Rank(1));
+}
+
 /// Four ranks on two hosts. Those of the second host compute for 14 ms, those of the first for 10.
 #[test]
 fn a_slow_host_is_repaired_as_a_whole() {
@@ -159,7 +171,7 @@ fn what_is_not_plain_data_parallelism_is_refused_by_its_name() {
         (collective(Operation::ReduceScatter), "(FSDP, ZeRO)"),
         (collective(Operation::Send), "its ranks send to each other (a pipeline)"),
         (collective(Operation::AlltoAll), "it has all-to-all collectives (experts)"),
-        (collective(Operation::Broadcast), "it has Broadcast operations"),
+        (collective(Operation::Broadcast), "its steps have Broadcast operations"),
         (CapturedLabel::Graph(1), "it has launches of CUDA graphs"),
         (CapturedLabel::Set { bytes: 8 }, "it has no collective"),
     ];
@@ -196,15 +208,21 @@ fn captures_that_lack_too_much_are_refused() {
 
 #[test]
 fn a_step_with_other_collectives_is_left_out() {
+    for other in [Operation::AllReduce, Operation::Broadcast] {
+        is_left_out(other);
+    }
+}
+
+fn is_left_out(other: Operation) {
     let mut parts = three(5);
     for part in &mut parts {
-        // In the second of five steps, all ranks reduce more.
-        let CapturedLabel::Collective { communicator, operation, datatype, .. } = part.labels[1] else {
+        // In the second of five steps, all ranks have another collective.
+        let CapturedLabel::Collective { communicator, datatype, .. } = part.labels[1] else {
             continue;
         };
         let more = CapturedLabel::Collective {
             communicator,
-            operation,
+            operation: other,
             datatype,
             bytes: 9,
             bus_bytes: 9,

@@ -7,7 +7,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds, Tflops},
 };
 
-use super::{RankView, intervals::WINDOW};
+use super::{super::PaceSample, RankView, intervals::WINDOW};
 
 /// A rank without progress for this long has no current shares of its time.
 const STALLED: Duration = Duration::from_secs(10);
@@ -73,6 +73,16 @@ impl RankView {
     pub fn step_time(&self) -> Option<Nanoseconds> {
         let (passed, steps) = self.steps_measured()?;
         passed.0.checked_div(steps).map(Nanoseconds)
+    }
+
+    /// The mean step of the last three digests with steps, which follows a change within seconds; `None` with
+    /// fewer digests.
+    pub fn latest_step_time(&self) -> Option<Nanoseconds> {
+        const DIGESTS: usize = 3;
+        let latest: Vec<_> = self.pace_samples().rev().take(DIGESTS).collect();
+        let sum = |of: fn(&PaceSample) -> f32| latest.iter().map(|one| f64::from(of(one))).sum::<f64>();
+        let (span, steps) = (sum(|one| one.span), sum(|one| one.steps));
+        (latest.len() == DIGESTS && steps > 0.0).then(|| Nanoseconds((span / steps * 1e9) as u64))
     }
 
     /// The longest step in the last half minute, as far as digests show. A step that has not ended counts.
