@@ -29,7 +29,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 # GPU may be in.
 EXPECTED = {
     "extra": ("mismatch", "log_metrics", ("begun", "still", "launched")),
-    "size": ("mismatch", "log_metrics", ("begun", "still", "launched")),
+    # A small all-reduce may end on the rank that asks for less.
+    "size": ("mismatch", "log_metrics", ("begun", "still", "launched", "done")),
     "dtype": ("mismatch", "log_metrics", ("begun", "still", "launched", "done")),
     "order": ("deadlock", "validate", ("not_called", "begun", "still", "launched")),
     "kernel": ("not_started", "hangs.py:", ("behind",)),

@@ -110,15 +110,23 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
     let between = span(&all[latest..first]);
     let late = span(&all[..latest]) - between / later.len().max(1) as f64;
     let from = if late > 0.0 { 0 } else { latest };
-    let (passed, steps) =
-        (between + late.max(0.0), all[from..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>());
+    // Where a pause lies in its digest is unknown. On average half of the other steps follow it: those of the
+    // first pause belong to the average, those of the last do not.
+    let half = |at: usize| {
+        let sample = &all[at];
+        (0.5 * (f64::from(sample.span) - over(sample)), 0.5 * f64::from(sample.steps))
+    };
+    let begin = if averaged.is_empty() { (0.0, 0.0) } else { half(first) };
+    let end = if later.is_empty() || late > 0.0 { (0.0, 0.0) } else { half(latest) };
+    let passed = between + late.max(0.0) + begin.0 - end.0;
+    let steps = all[from..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>() + begin.1 - end.1;
     Some(Lost {
         share,
         pauses: apart,
         since: hits.last().map_or(0, |first| first + 1),
         pace,
         average: if passed > 0.0 { sum(later) / passed } else { 0.0 },
-        step: if steps > 0.0 { span(&all[from..first]) / steps } else { pace },
+        step: if steps > 0.0 { (span(&all[from..first]) + begin.0 - end.0) / steps } else { pace },
         before: all.len() - began,
         began_s: span(&all[..began]),
         averaged_s: passed,

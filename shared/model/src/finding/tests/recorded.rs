@@ -186,6 +186,13 @@ mod bound_by_its_hosts {
         assert!((1_640.0..2_460.0).contains(&cost), "{cost}");
     }
 
+    /// 10.6 ms a step, then 2.40 s for 50 steps and a checkpoint, by the GPU's clock.
+    #[test]
+    fn of_pauses_the_cost_is_of_whole_periods() {
+        let cost = named(include_bytes!("recorded/h200_checkpoint_11ms.xpurec"), Class::Pauses);
+        assert!((34.0..41.0).contains(&cost), "{cost}");
+    }
+
     /// 9.1 ms a step, then 1,870 by the GPU's clock. The few timed GEMMs seem slow because their thread is
     /// held up meanwhile.
     #[test]
