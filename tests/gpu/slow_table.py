@@ -29,11 +29,14 @@ arguments.add_argument("--base-port", type=int, default=21000, help="each job ha
 arguments.add_argument("faults", nargs="*")
 
 
-def mean(path, since, until):
-    """The mean step in milliseconds. Includes the whole step that runs at `until`, which may be long."""
+def mean(path, since, until, period=1):
+    """The mean step in milliseconds, over whole periods of this many steps. Includes the whole step that runs at
+    `until`, which may be long."""
     times = [tuple(map(float, line.split())) for line in path.read_text().splitlines()]
     within = [(at, step) for at, step in times if since <= at <= until]
     within += [(at, step) for at, step in times if at > until][:1]
+    while len(within) > 1 and (within[-1][1] - within[0][1]) % period:
+        within.pop(0)
     return (within[-1][0] - within[0][0]) / (within[-1][1] - within[0][1]) * 1e3 if len(within) > 1 else None
 
 
@@ -70,7 +73,8 @@ def watch(given, number, fault):
         for finding in json.loads(said.stdout or "{}").get("findings", [])
     ]
     recording.wait(timeout=30)
-    before, after = mean(place / "own.1", at - 10, at), mean(place / "own.1", at + 4, now)
+    period = 50 if fault == "checkpoint" else 1
+    before, after = mean(place / "own.1", at - 10, at), mean(place / "own.1", at + 4, now, period)
     job.kill()
     subprocess.run(["pkill", "-KILL", "-f", str(own)], check=False)
     own_cost = f"{before:.1f} to {after:.1f} ms: {after - before:+.1f}" if before and after else "?"
