@@ -28,7 +28,7 @@ pub(super) struct Tracks {
     /// Step by step, all ranks of each.
     pub(super) cuts: Vec<Cut>,
     pub(super) left_out: usize,
-    /// The shortest of the simulated steps by each rank's host, without calls that wait for the GPU, in
+    /// The shortest step by each rank's host, without calls that wait for the GPU, in
     /// seconds.
     pub(super) host_steps: Vec<f64>,
 }
@@ -68,7 +68,6 @@ impl Tracks {
             return Err(Refusal::NotDataParallel(format!("its steps have {other:?} operations")));
         }
         let (mut numbers, mut cuts) = (Vec::new(), Vec::new());
-        let mut host_steps = vec![f64::INFINITY; ranks.len()];
         for (pair, known) in all.windows(2).zip(names.windows(2)) {
             let [(_, before), (number, of_ranks)] = pair else { continue };
             if known.iter().any(|name| name.as_ref() != Some(&usual)) {
@@ -79,16 +78,19 @@ impl Tracks {
             if let Some(made) = made {
                 cuts.extend(made);
                 numbers.push(*number);
-                for (shortest, step) in host_steps.iter_mut().zip(of_ranks) {
-                    let host = step.to.since(step.from).saturating_sub(Duration::from_nanos(step.blocked()));
-                    *shortest = shortest.min(host.as_secs_f64());
-                }
             }
         }
         if numbers.is_empty() {
             return Err(Refusal::NoSteps);
         }
         let left_out = all.len() - 1 - numbers.len();
+        // A host that launches into a full queue waits too, but not in the steps after it has waited for all.
+        let host = |step: &WholeStep<'_>| {
+            step.to.since(step.from).saturating_sub(Duration::from_nanos(step.blocked())).as_secs_f64()
+        };
+        let shortest =
+            |rank: usize| all.iter().map(|(_, of_ranks)| host(&of_ranks[rank])).fold(f64::INFINITY, f64::min);
+        let host_steps = (0..ranks.len()).map(shortest).collect();
         Ok(Self { ranks, steps: numbers, cuts, left_out, host_steps })
     }
 }
