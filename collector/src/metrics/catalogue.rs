@@ -145,6 +145,7 @@ metrics! {
     EXPOSED = Counter Seconds "xpu_top_exposed" "Exposed communication: time that GEMM streams waited for it, estimated from a sample";
     GPU_TIME = Gauge Ratio "xpu_top_gpu_time" "Share of the last half minute: GEMMs, exposed communication, other kernels, and an idle GPU by the driver";
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
+    NCCL_COUNTED = Gauge Ratio "xpu_top_nccl_counted" "Share of the NCCL calls seen that are counted";
     NCCL_CALLS = Counter Number "xpu_top_nccl_calls" "NCCL operations by how they are seen, and calls that are not counted";
     MEMORY_HELD = Gauge Bytes "xpu_top_memory_held" "Device memory allocated through the CUDA runtime and not freed";
     MEMORY_NCCL = Gauge Bytes "xpu_top_memory_nccl" "Device memory used by NCCL: the decrease of free memory during its calls";

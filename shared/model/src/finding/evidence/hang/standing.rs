@@ -82,6 +82,10 @@ impl fmt::Display for GpusAt {
             (GpuState::Behind, None) => f.write_str("behind earlier work on its stream"),
             (GpuState::Launched, _) => f.write_str("launched, start not seen"),
             (GpuState::Begun, _) => f.write_str("begun"),
+            // A busy GPU may run something else.
+            (GpuState::Still, _) if self.by == By::Driver => {
+                f.write_str("launched, start not seen, and moving nothing")
+            }
             (GpuState::Still, _) => f.write_str("begun and moving nothing"),
             (GpuState::Done, _) => f.write_str("done"),
         }?;

@@ -212,7 +212,9 @@ fn a_gpu_that_runs_nothing_or_computes_has_not_started_what_others_wait_in() {
             (ranks - 1, GpuState::Still, By::Driver)
         );
         assert!(
-            reported.contains("begun and moving nothing, 100 % busy at 150 W (by the driver)"),
+            reported.contains(
+                "launched, start not seen, and moving nothing, 100 % busy at 150 W (by the driver)"
+            ),
             "{reported}"
         );
         assert_eq!(computes.collective.as_ref().unwrap().number, STALL * 36);
