@@ -1,4 +1,5 @@
-//! CUPTI: all GPU work, whoever launched it. Opened by name, and only when a capture asks for it.
+//! CUPTI reports all GPU work, whichever code launched it. It is opened by name, and only when a capture
+//! requests it.
 
 mod buffers;
 mod library;
@@ -42,7 +43,7 @@ foreign! { fn cuptiActivityGetNextRecord(buffer: *mut u8, bytes: usize, record: 
 foreign! { fn cuptiActivityGetNumDroppedRecords(context: *mut c_void, stream: u32, dropped: *mut usize) -> c_int in CUPTI }
 foreign! { fn cuptiGetResultString(code: c_int, text: *mut *const c_char) -> c_int in CUPTI }
 
-/// The meaning of a CUPTI code, and the remedy.
+/// What a CUPTI result code means, and what the user can do.
 fn why(code: c_int) -> String {
     let mut text = std::ptr::null();
     // SAFETY: the place for the answer outlives the call.

@@ -1,7 +1,7 @@
 //! NCCL: collectives, sends and receives, groups, and the lifetime of communicators.
 //!
-//! Ranks are switched off and on one after another, but must always number a communicator's collectives
-//! alike. Therefore these calls update their numbers and the ledger while observing is off; they are not
+//! Ranks are switched off and on one after another, but must always give a communicator's collectives the
+//! same numbers. So while observing is off, these calls still update the numbers and the ledger; they are not
 //! timed, recorded or counted.
 
 mod commhash;
