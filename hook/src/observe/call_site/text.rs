@@ -68,7 +68,7 @@ fn text<'a>(layout: &Layout, at: usize, into: &'a mut [u8], end: bool) -> &'a [u
     if peek::peek(from, &mut into[..kept]) != kept {
         return b"?";
     }
-    // Control characters are separators here.
+    // Control characters separate frames in the site's text.
     for byte in &mut into[..kept] {
         if byte.is_ascii_control() {
             *byte = b' ';
