@@ -150,7 +150,7 @@ impl Slot {
         device.checked_sub(1).map(|device| device as c_int)
     }
 
-    /// NCCL was queried about everything.
+    /// Whether its size is known, and its device was queried.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.size() > 0 && self.device.load(Relaxed) != 0
