@@ -240,7 +240,7 @@ fn report(lane: &Lane, wanted: u8, launch: Launch) {
     }
 }
 
-/// As a launch of a thread does: the number of steps begun, if it begins one.
+/// What a launch on this thread returns: the number of steps begun so far, if it begins one.
 #[cfg(test)]
 pub(crate) fn begun(thread: usize, launch: &Launch) -> Option<u64> {
     (WANTED.load(Relaxed) & MARKER != 0).then(|| FIRST.takes(thread, launch)).flatten()

@@ -41,7 +41,7 @@ impl Shapes {
         let before = place.load(Relaxed);
         if (before ^ hash) & !COUNT != 0 {
             place.store(hash & !COUNT | 1, Relaxed);
-            // The previous count may be that of another shape, so the position is unknown.
+            // If another shape was counted here, the count of this shape is unknown.
             return if before == 0 { Turn::First } else { Turn::Other };
         }
         let count = ((before & COUNT) + 1).min(COUNT);
