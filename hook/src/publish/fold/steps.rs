@@ -103,7 +103,7 @@ impl Steps {
         self.last.is_some_and(|last| last.source == source)
     }
 
-    /// Whether the program has not marked steps, so that they must be detected.
+    /// Whether steps must be detected, because no more reliable source has reported any.
     fn is_unsaid(&self) -> bool {
         crate::observe::steps::counts(StepSource::Detected)
             && self.last.is_none_or(|last| rank(last.source) == rank(StepSource::Detected))

@@ -93,8 +93,8 @@ pub(super) fn steps_in_a_read(pace: Option<u64>) -> u64 {
     READ_WITHIN / pace.unwrap_or(SECOND).max(1)
 }
 
-/// The launch to count if there is no NCCL operation: the rarest in a step, together with a launch half a
-/// step later, which an evaluation may lack.
+/// The launch to count if there is no NCCL operation: the rarest in a step, together with a launch about half
+/// a step away, which an evaluation may lack.
 pub(super) fn own(members: &[Member]) -> Option<Marker> {
     let first = members.iter().min_by_key(|member| (member.count, member.offset))?;
     let away = |member: &&Member| member.offset.abs_diff(first.offset);

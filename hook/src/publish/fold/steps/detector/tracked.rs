@@ -26,8 +26,8 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// Whether this period is the known one. A check may find a period twice as long, if that one already has
-    /// enough repetitions while the known period, with exact sizes, has not.
+    /// Whether this period is the known one, or a multiple of it. A check may find a multiple that already
+    /// has enough repetitions, while the known period, with exact sizes, has not.
     pub(super) fn is(&self, period: &Period, is_form: bool) -> bool {
         let times = period.launches / self.launches.max(1);
         let is_multiple = period.launches == times * self.launches;
