@@ -1,8 +1,8 @@
 //! Steps of PyTorch's optimizers, and which of them end a step of the program.
 //!
-//! A program may have several optimizers in its loop, and may call one for several parameter groups. One
-//! optimizer is followed, with its first group, so that each iteration of the loop counts once: one that the
-//! main thread steps, if there is any.
+//! A program may have several optimizers in its loop, and may step one of them for several parameter groups.
+//! Only one optimizer is followed, with its first group, so that each iteration of the loop counts once. It
+//! is an optimizer that the main thread steps, if there is one.
 
 mod attach;
 pub(crate) mod import;
@@ -20,19 +20,19 @@ use xpu_wire::id::Rank;
 use crate::{process::clock::monotonic, publish::identity::Place};
 pub(crate) use attach::{attach_if_late, complaint};
 
-/// In a forked child.
+/// Called in a forked child.
 pub(crate) fn forget() {
     attach::forget();
     import::forget();
 }
 
-/// Another is followed after this many steps without one of the followed optimizer, over this multiple of the
-/// latter's interval.
+/// Another optimizer is followed after it has made this many steps, over this multiple of the followed
+/// optimizer's interval, without a step of the followed one.
 const FEW: u32 = 3;
 const LONGER: u64 = 4;
-/// After this many steps of another optimizer, that one is followed, however short the time was.
+/// After this many steps of another optimizer, that optimizer is followed, however short the time.
 const MANY: u32 = 32;
-/// An optimizer with the same parameters replaces it after this many steps.
+/// An optimizer with the same parameters replaces the followed one after this many steps.
 const SAME_PARAMETERS: u32 = 2;
 
 /// Longest name kept, in bytes.
@@ -56,33 +56,33 @@ impl Optimizer {
     }
 }
 
-/// One with only this kept.
+/// The kept part of an optimizer's data.
 #[derive(Debug, Default)]
 struct Known {
     optimizer: AtomicUsize,
     parameter: AtomicUsize,
 }
 
-/// The process's optimizers. Written under Python's lock, by one thread at a time.
+/// The process's optimizers. One thread at a time writes them, under Python's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Optimizers {
     followed: Known,
-    /// The program has dropped it: it will not step again.
+    /// Whether the program has dropped the followed optimizer, so that it will not step again.
     has_ended: AtomicBool,
-    /// The main thread steps it.
+    /// Whether the main thread steps it.
     in_main: AtomicBool,
-    /// When it last stepped, and the interval before.
+    /// When it last stepped, and the interval before that step.
     stepped_at: AtomicU64,
     apart: AtomicU64,
-    /// Another optimizer, and its number of steps since then, including those of dropped optimizers that it
-    /// replaces.
+    /// Another optimizer, and its number of steps since then, which includes the steps of dropped optimizers
+    /// that it replaces.
     rival: Known,
     rival_steps: AtomicU32,
-    /// Steps of others than these two since then.
+    /// Number of steps of all further optimizers since then.
     other_steps: AtomicU32,
     completed: AtomicU64,
     name: Mutex<String>,
-    /// This process's rank in the job by torch.distributed, and the job's size.
+    /// This process's rank in the job, and the job's size, by torch.distributed.
     rank: AtomicU32,
     size: AtomicU32,
 }
@@ -113,8 +113,7 @@ impl Known {
 }
 
 impl Optimizers {
-    /// An optimizer has stepped. Returns the number of steps that the program has completed, if this ended
-    /// one.
+    /// An optimizer has stepped. If this ended a step of the program, returns the number of completed steps.
     pub(crate) fn stepped(&self, optimizer: &Optimizer, in_main: bool) -> Option<u64> {
         self.stepped_at(optimizer, in_main, monotonic())
     }
@@ -159,8 +158,8 @@ impl Optimizers {
         }
     }
 
-    /// Whether this optimizer replaces the followed one, which last stepped `since` ago. Only the steps of
-    /// one other optimizer are counted: the first that stepped since then.
+    /// Whether this optimizer replaces the followed one, which last stepped `since` nanoseconds ago. Steps
+    /// are counted for only one other optimizer: the first that stepped since then.
     fn takes_over(&self, optimizer: &Optimizer, since: u64) -> bool {
         let has_ended = self.has_ended.load(Relaxed);
         if self.rival.is_none() {
@@ -188,13 +187,13 @@ impl Optimizers {
         }
     }
 
-    /// Keeps what torch.distributed says of this process; a size of 0 if the program does not use it.
+    /// Keeps this process's place by torch.distributed; the size is 0 if the program does not use it.
     pub(crate) fn place(&self, rank: Rank, size: u32) {
         self.rank.store(rank.0, Relaxed);
         self.size.store(size, Release);
     }
 
-    /// The same; `None` if the program does not use it.
+    /// This process's place by torch.distributed; `None` if the program does not use it.
     pub(crate) fn placed(&self) -> Option<Place> {
         let size = self.size.load(Acquire);
         let rank = Rank(self.rank.load(Relaxed));
@@ -217,7 +216,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Steps counted after each call, of optimizers (address, first parameter) that step every 10 ms.
+    /// The number of steps counted after each call. Each call is a step of an optimizer (address, first
+    /// parameter), every 10 ms.
     fn counted(calls: impl IntoIterator<Item = (usize, usize)>) -> Vec<Option<u64>> {
         let optimizers = Optimizers::default();
         let at = |place: usize| (place as u64 + 1) * 10 * MS;
@@ -234,7 +234,7 @@ mod tests {
     fn of_two_in_a_loop_the_first_is_followed() {
         let numbers = counted([(1, 10), (2, 20)].repeat(50));
         assert_eq!(numbers.iter().flatten().copied().collect::<Vec<_>>(), (1..=50).collect::<Vec<_>>());
-        // One that steps five times for each of the other.
+        // One optimizer steps five times for each step of the other.
         let numbers = counted([(1, 10), (2, 20), (2, 20), (2, 20), (2, 20), (2, 20)].repeat(20));
         assert_eq!(numbers.into_iter().flatten().last(), Some(20));
     }
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn one_that_takes_its_place_goes_on_counting() {
-        // Created again with the same parameters, and for another phase with others.
+        // An optimizer is created again with the same parameters, or with others for another phase.
         for next in [(2, 10), (2, 20)] {
             let numbers = counted([[(1, 10)].repeat(100), [next].repeat(100)].concat());
             assert_eq!(numbers.last().copied().flatten(), Some(200), "{next:?}");

@@ -19,7 +19,7 @@ const RECENT: usize = 8192;
 /// A name with fewer launches shows no repetition yet.
 const FEW: usize = 8;
 
-/// A gap between two launches of a name is a pause if it is at least this many times the usual gap.
+/// A gap between two launches of a name is a pause if it is more than this many times the median gap.
 const PAUSE: u32 = 8;
 
 /// Running sums over the launches before a point.
