@@ -56,7 +56,7 @@ impl Optimizer {
     }
 }
 
-/// The kept part of an optimizer's data.
+/// The addresses of an optimizer and of its first parameter.
 #[derive(Debug, Default)]
 struct Known {
     optimizer: AtomicUsize,
@@ -120,7 +120,7 @@ impl Optimizers {
 
     fn stepped_at(&self, optimizer: &Optimizer, in_main: bool, now: u64) -> Option<u64> {
         if in_main && !self.in_main.swap(true, Relaxed) {
-            // Earlier steps of other threads belonged to another loop.
+            // The earlier steps were on other threads, so they belonged to another loop.
             self.stepped_at.store(0, Relaxed);
             self.completed.store(0, Relaxed);
         } else if !in_main && self.in_main.load(Relaxed) {
@@ -285,7 +285,8 @@ mod tests {
         }
     }
 
-    /// Steps counted of optimizers (address) that step every 10 ms, and are dropped where there is a 0 before theirs.
+    /// The number of steps counted. Each address is a step of that optimizer, every 10 ms. After a 0, the
+    /// next address is that of an optimizer that the program drops.
     fn counted_of_dropped(calls: impl IntoIterator<Item = usize>) -> Option<u64> {
         let optimizers = Optimizers::default();
         let (mut dropped, mut now, mut counted) = (false, 0, None);
@@ -310,17 +311,17 @@ mod tests {
         assert_eq!(counted_of_dropped(each_once), Some(100));
         let each_thrice = (1..=100).flat_map(|each| [each, each, each, 0, each]);
         assert_eq!(counted_of_dropped(each_thrice), Some(300));
-        // Beside one that stepped once and stays.
+        // One optimizer steps once and stays; the others each step twice and are dropped.
         let beside = [1].into_iter().chain((2..=201).flat_map(|each| [each, 0, each]));
         assert_eq!(counted_of_dropped(beside), Some(201));
     }
 
     #[test]
     fn one_that_stays_is_followed_rather_than_those_that_are_dropped() {
-        // Each task has five inner steps, and one of the outer optimizer.
+        // Each task has five steps of an inner optimizer, and one of the outer optimizer.
         let tasks = (2..=101).flat_map(|task| [task, task, task, task, task, 1, 0, task]);
         assert_eq!(counted_of_dropped(tasks), Some(5 + 100));
-        // But not forever.
+        // The followed optimizer is not followed forever.
         let abandoned = [2, 1, 0, 2].into_iter().chain([3; 100]);
         assert_eq!(counted_of_dropped(abandoned), Some(1 + 100 - u64::from(MANY)));
     }

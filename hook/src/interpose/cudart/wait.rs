@@ -1,4 +1,4 @@
-//! Calls that wait for the GPU: they block their thread, and prove that earlier work is done.
+//! Calls that wait for the GPU. Such a call blocks its thread, and proves that earlier work is done.
 
 use std::ffi::c_int;
 

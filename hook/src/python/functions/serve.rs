@@ -309,8 +309,8 @@ unsafe extern "C" fn forget(_: Object, _: *const Object, _: isize) -> Object {
     none()
 }
 
-/// `profile(on)`: sets a profile function on all existing threads, or removes it where it is still that of
-/// the hook. Returns the reason if it failed, else an empty text.
+/// `profile(on)`: sets the hook's profile function on all threads that have none, or removes it again.
+/// Returns the reason if it failed, else an empty text.
 unsafe extern "C" fn profile(_: Object, arguments: *const Object, count: isize) -> Object {
     let set = || {
         let Some(python) = Python::find() else { return ptr::null_mut() };
