@@ -16,7 +16,7 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// Most devices in a capture of one process.
+/// Maximum number of devices in a capture of one process.
 const DEVICES: usize = 16;
 
 /// How long the hook's thread polls until the event is done, and how long it pauses between attempts.

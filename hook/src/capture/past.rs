@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use super::{KeptOperation, Span, UnderWay};
 use crate::python::functions;
 
-/// Most operations kept: half a megabyte.
+/// Maximum number of operations kept: half a megabyte.
 const OPERATIONS: usize = 4096;
 
-/// Most steps kept.
+/// Maximum number of steps kept.
 const STEPS: usize = 64;
 
 #[derive(Debug, Default)]

@@ -13,16 +13,16 @@ use xpu_wire::{
 use super::{Activity, KeptOperation, Past};
 use crate::process::clock::monotonic;
 
-/// Most operations kept of one capture.
+/// Maximum number of operations kept of one capture.
 pub(super) const OPERATIONS: usize = 64 << 10;
 
-/// Most Python functions among them, so that they do not displace GPU operations.
+/// Maximum number of Python functions among them, so that they do not displace GPU operations.
 const FUNCTIONS: u64 = (OPERATIONS / 2) as u64;
 
-/// Most different labels among them.
+/// Maximum number of different labels among them.
 const LABELS: usize = 16 << 10;
 
-/// Most marks of steps kept: more than an order may have.
+/// Maximum number of marks of steps kept: more than an order may have.
 const MARKS: usize = CaptureOrder::STEPS as usize + 2;
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct UnderWay {
     /// The steps up to this one have only sampled operations.
     pub(super) sampled: Option<u64>,
     pub(super) activity: Activity,
-    /// Most operations that the capture may keep.
+    /// Maximum number of operations that the capture may keep.
     pub(super) limit: usize,
     /// Number of Python functions among the operations, and of those that did not fit.
     pub(super) functions: u64,

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// Most pending events of one communicator: one may wait behind a long queue.
+/// Maximum number of pending events of one communicator: one may wait behind a long queue.
 const AT_ONCE: usize = 2;
 
 /// Nanoseconds between two events of a communicator, at least and at most.

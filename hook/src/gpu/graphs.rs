@@ -1,4 +1,4 @@
-//! CUDA graphs. What is captured is kept, passed from the capture to the graph to the executable, and counted
+//! CUDA graphs. The contents of a capture are kept, passed on to the graph and to the executable, and counted
 //! at every launch.
 //!
 //! Captures and graphs are few and slow to create, so a lock protects them, which is held only briefly.

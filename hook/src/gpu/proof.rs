@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// Most communicators about which one call proves something. A rank of a job with five dimensions of
-/// parallelism has about ten.
+/// Maximum number of communicators about which one call proves something. A rank of a job with five
+/// dimensions of parallelism has about ten.
 const MOST: usize = 16;
 
 /// The collectives that were enqueued before the call, by slot, with the communicator that the slot had then.

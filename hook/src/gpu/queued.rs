@@ -33,7 +33,7 @@ use crate::{
     publish::rate::Allowance,
 };
 
-/// Most pending launches with an event.
+/// Maximum number of pending launches with an event.
 const EVENTS: usize = 64;
 
 /// Part of the budget spent on these events, and the largest part of that for first operations after waits.

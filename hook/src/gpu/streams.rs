@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Most streams, and most events, that are known at once. Nothing is known about further ones.
+/// Maximum number of streams, and of events, that are known at once. Nothing is known about further ones.
 const STREAMS: usize = 128;
 const EVENTS: usize = 4096;
 

@@ -14,7 +14,8 @@ use crate::{
     process::memory,
 };
 
-/// Most pending pairs of one thread. A thread that launches 1,500 GEMMs ahead of its GPU has about a hundred.
+/// Maximum number of pending pairs of one thread. A thread that launches 1,500 GEMMs ahead of its GPU has
+/// about a hundred.
 pub(crate) const PAIRS: usize = 256;
 
 /// The index of a pair in its lane.

@@ -37,7 +37,7 @@ pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
 
 use crate::interpose::stub::BY_ADDRESS;
 
-/// Most callers cached for each function. Further ones displace each other.
+/// Maximum number of callers cached for each function. Further ones displace each other.
 const CALLERS: usize = 6;
 
 /// Increases after an object was unloaded, so that no stale address is used. Never 0.

@@ -25,7 +25,8 @@ use crate::{
 pub(crate) use name::Name;
 pub(crate) use slot::{Lineage, Slot};
 
-/// Most communicators alive at once in one process. Includes space for closed ones with pending records.
+/// Maximum number of communicators alive at once in one process. Includes space for closed ones with pending
+/// records.
 pub(crate) const SLOTS: usize = 256;
 
 #[derive(Debug)]

@@ -19,14 +19,14 @@ use tally::Tally;
 
 pub(crate) use message::{Message, NO_PEER, Timed};
 
-/// Most operations of one group that are kept one by one: an all-to-all over a thousand ranks has two
-/// thousand. Further ones are only counted by communicator. All are recorded at once when the group ends, and
-/// must fit into a ring that is not empty.
+/// Maximum number of operations of one group that are kept one by one: an all-to-all over a thousand ranks
+/// has two thousand. Further ones are only counted by communicator. All are recorded at once when the group
+/// ends, and must fit into a ring that is not empty.
 const fn longest(slots: usize) -> usize {
     slots / 2
 }
 
-/// Most communicators that one group may create.
+/// Maximum number of communicators that one group may create.
 const MOST_JOINING: usize = 64;
 
 #[derive(Debug, Default)]

@@ -107,7 +107,7 @@ thread_local! {
 }
 
 impl Lane {
-    /// Most memory that a lane with a ring of this size takes.
+    /// Maximum memory that a lane with a ring of this size takes.
     pub(crate) const fn memory(slots: usize) -> usize {
         size_of::<Self>()
             + slots * size_of::<Record>()

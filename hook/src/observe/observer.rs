@@ -42,7 +42,7 @@ use crate::{
 pub(crate) use birth::heed_environment;
 pub(crate) use end::{register, register_exit};
 
-/// Most threads that can launch at once.
+/// Maximum number of threads that can launch at once.
 const LANES: usize = 256;
 
 /// Number of lanes with rings that buffer at least 20 ms of a busy thread; the other rings are shorter.

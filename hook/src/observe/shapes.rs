@@ -7,8 +7,8 @@ use std::{
 
 use xpu_wire::{gemm::GemmShape, sampling};
 
-/// Most shapes distinguished at once. Two shapes in one place displace each other and request too many
-/// timings; the number of timings is limited elsewhere.
+/// Maximum number of shapes distinguished at once. Two shapes in one place displace each other and request
+/// too many timings; the number of timings is limited elsewhere.
 const PLACES: usize = 512;
 
 /// The lower bits of a place are the count; the other bits identify the shape.

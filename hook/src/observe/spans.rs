@@ -24,11 +24,11 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// Most distinct names. Further ones share one number and one label.
+/// Maximum number of distinct names. Further ones share one number and one label.
 const NAMES: usize = 64;
 const NONE: u16 = NAMES as u16;
 
-/// Most characters of a name that are kept.
+/// Maximum number of characters of a name that are kept.
 const LONGEST: usize = 64;
 
 #[derive(Debug)]

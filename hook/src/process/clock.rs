@@ -12,7 +12,7 @@ pub(crate) fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The time of day with an error of a few milliseconds, at a quarter of the cost of an exact one.
+/// The time of day with an error of a few milliseconds, at a quarter of the cost of the exact time.
 pub(crate) fn coarse_now() -> Moment {
     Moment(read(libc::CLOCK_REALTIME_COARSE))
 }

@@ -145,8 +145,9 @@ unsafe extern "C-unwind" fn raise(exception: *mut c_void) -> c_int {
     unsafe { real(exception) }
 }
 
-/// Fills the slots from the library if it is loaded, as in any process with C++. If not, a panic loads it. To
-/// load it in advance would make the C library reserve memory for the hook's thread: 64 MiB of address space.
+/// Fills the slots from the library if it is loaded, as in any process with C++. If not, a panic loads it. It
+/// is not loaded in advance, because the C library would then reserve 64 MiB of address space for the hook's
+/// thread.
 pub(crate) fn find_loaded() {
     if !IS_FOUND.load(Acquire) {
         fill(|name| symbol::find_in(LIBGCC, name));

@@ -44,10 +44,11 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// Most totals of one kind in one message. While a message is assembled, each takes up to 20 KiB.
+/// Maximum number of totals of one kind in one message. While a message is assembled, each takes up to 20
+/// KiB.
 const TOTALS_AT_ONCE: usize = 128;
 
-/// Most samples kept between two summaries. The most important ones are sent.
+/// Maximum number of samples kept between two summaries. The most important ones are sent.
 const SAMPLES: usize = 4096;
 
 #[derive(Debug, Default)]

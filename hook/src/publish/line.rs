@@ -14,10 +14,10 @@ use std::{
 use socket::{Received, Socket};
 use xpu_wire::zmtp::Dealer;
 
-/// Most queued messages: a minute of summaries. Captured data waits elsewhere.
+/// Maximum number of queued messages: a minute of summaries. Captured data waits elsewhere.
 const QUEUE: usize = 64;
 
-/// Most bytes of queued messages.
+/// Maximum number of bytes of queued messages.
 const QUEUE_BYTES: usize = 2 << 20;
 
 /// Longest accepted message. An order has a few hundred bytes.

@@ -70,7 +70,7 @@ const ALONE_EVERY: Duration = Duration::from_millis(200);
 /// In a process younger than this, this thread checks often for an exit, because the exit does not wake it.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// Most parts of a capture sent at one visit.
+/// Maximum number of parts of a capture sent at one visit.
 const PARTS_AT_ONCE: usize = 4;
 
 /// How long sending the last message may take, and the interval between attempts.

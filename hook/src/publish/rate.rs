@@ -106,7 +106,7 @@ impl Allowance {
         Self(AtomicI64::new(0))
     }
 
-    /// Takes one. Returns whether another operation may be timed.
+    /// Takes one from the allowance. `false` if none is left.
     #[cold]
     pub(crate) fn take(&self) -> bool {
         self.0.load(Relaxed) > 0 && self.0.fetch_sub(1, Relaxed) > 0

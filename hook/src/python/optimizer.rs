@@ -26,8 +26,8 @@ pub(crate) fn forget() {
     import::forget();
 }
 
-/// Another optimizer is followed after it has made this many steps, over this multiple of the followed
-/// optimizer's interval, without a step of the followed one.
+/// Another optimizer is followed if it makes this many steps while the followed optimizer makes none for this
+/// multiple of its interval.
 const FEW: u32 = 3;
 const LONGER: u64 = 4;
 /// After this many steps of another optimizer, that optimizer is followed, however short the time.

@@ -32,13 +32,13 @@ use crate::process::peek::peek;
 const BUFFER: usize = 256 << 10;
 const BUFFERS: usize = 32;
 
-/// Most buffers, if CUPTI does not accept a refusal.
+/// Maximum number of buffers, if CUPTI does not accept a refusal.
 const PLACES: usize = 8 * BUFFERS;
 
-/// Most GPU records kept of one capture.
+/// Maximum number of GPU records kept of one capture.
 const RAN: usize = 64 << 10;
 
-/// Most bytes of all names, and of one name.
+/// Maximum number of bytes of all names, and of one name.
 const NAMES: usize = 1 << 20;
 const NAME: usize = 16 << 10;
 

@@ -18,10 +18,10 @@ use crate::{
 /// the sums.
 const ENTRIES: usize = 48 << 10;
 
-/// Most distinct GEMMs, and most distinct operations, of one graph.
+/// Most distinct GEMMs, and of distinct operations, of one graph.
 const DISTINCT: usize = 512;
 
-/// Most communicators of one graph.
+/// Maximum number of communicators of one graph.
 const COMMUNICATORS: usize = 64;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);

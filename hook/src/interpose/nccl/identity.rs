@@ -71,7 +71,7 @@ impl Identity {
         Self::new(own(3, [self.id.0, u64::from(number), without]), magic)
     }
 
-    /// The identity of this communicator when it is grown, as the `number`-th child of a rank.
+    /// The identity of the communicator that results when this one is grown, as the `number`-th child.
     pub(crate) fn grown(self, number: u32, ranks: u32) -> Self {
         Self::with_magic(combined(self.magic, u64::from(number)), ranks)
     }

@@ -22,7 +22,7 @@ use crate::{
 /// `NCCL_SPLIT_NOCOLOR`: this rank gets no communicator.
 const NO_COLOR: c_int = -1;
 
-/// Most ranks that may leave a communicator; longer lists are not read.
+/// Maximum number of ranks that may leave a communicator; longer lists are not read.
 const MOST_LEAVING: usize = 1 << 16;
 
 /// The ranks that leave a communicator. The list is read before the call, because NCCL sorts it in place.
@@ -40,7 +40,7 @@ unsafe fn leaving<'a>(list: *const c_int, count: c_int) -> &'a [c_int] {
 
 fn forget(lane: &Lane, communicator: ncclComm_t) {
     let observer = lane.observer();
-    // Pending entries without a parent have NULL as parent; they must not be dropped.
+    // NULL is not a parent: pending entries whose parent is NULL must not be dropped.
     if !communicator.is_null() {
         observer.communicators.pending.forget_children(communicator);
     }

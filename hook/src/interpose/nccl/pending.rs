@@ -15,7 +15,7 @@ use crate::{
     process::{memory, peek},
 };
 
-/// Most communicators kept. Calls on further ones count as unknown.
+/// Maximum number of communicators kept. Calls on further ones count as unknown.
 const MOST: usize = 32;
 
 /// A split or a shrink of a non-blocking communicator. The place of the handle holds NULL until NCCL has

@@ -1,4 +1,5 @@
-//! The communicators that NCCL has reported to the plugin. NCCL passes back the context of each.
+//! The communicators that NCCL has reported to the plugin. NCCL passes a communicator's context with each
+//! event.
 
 use std::{
     ffi::c_void,
@@ -22,7 +23,7 @@ use crate::{
     publish::identity::Membership,
 };
 
-/// Most communicators at once. The plugin does not see further ones.
+/// Maximum number of communicators at once. The plugin does not see further ones.
 const CONTEXTS: usize = 256;
 
 /// Number of contexts made so far.

@@ -18,7 +18,7 @@ use super::layout::kind;
 /// Calls and their launches: a few callbacks per operation, on the launching thread.
 pub(super) const CHEAP: u64 = kind::GROUP_API | kind::COLL_API | kind::P2P_API | kind::COLL | kind::P2P;
 
-/// Most copies of NCCL in one process.
+/// Maximum number of copies of NCCL in one process.
 const COPIES: usize = 4;
 
 /// The addresses of their masks; NULL for none.

@@ -16,7 +16,7 @@ use xpu_wire::{
     sampling,
 };
 
-/// Most kinds of collectives with a known plan. Further ones replace earlier ones.
+/// Maximum number of kinds of collectives with a known plan. Further ones replace earlier ones.
 const KINDS: usize = 1024;
 /// Possible places of a kind.
 const PLACES: usize = 8;

@@ -28,7 +28,7 @@ static LIBRARIES: [Name<'static>; 9] = [
     Name::new(c"cuLaunchKernel"),
 ];
 
-/// Most definitions of a function that are considered for a caller.
+/// Maximum number of definitions of a function that are considered for a caller.
 const COPIES: usize = 4;
 
 /// Callers outside of any object (code generated at run time) are distinguished by page.

@@ -13,7 +13,7 @@ use crate::interpose::symbol::{self, Object, each};
 /// The program's own file. The loader has no name for it.
 const PROGRAM: &CStr = c"/proc/self/exe";
 
-/// Most bytes that are read of a program's path.
+/// Maximum number of bytes that are read of a program's path.
 const PATH: usize = 256;
 
 /// Bytes of `+0x` and the longest offset.

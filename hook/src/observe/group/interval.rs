@@ -90,7 +90,7 @@ impl Interval {
         if self.is_collective() { [None; 2] } else { self.share.meets() }
     }
 
-    /// The part was launched since the start. Its operations have no numbers yet.
+    /// Stops timing: the part was launched since [`Self::start`]. Its operations have no numbers yet.
     pub(super) fn stop(&mut self, lane: &Lane) {
         self.timer = lane.stop_timing(self.timing, self.first.stream);
         self.number = lane.observer().communicators.slot(self.communicator()).next(self.is_collective());

@@ -13,7 +13,7 @@ use super::{
     names::{Name, name},
 };
 
-/// Most functions that are kept, a power of two; further ones have no name.
+/// Maximum number of functions that are kept, a power of two; further ones have no name.
 const PLACES: usize = 1024;
 const FARTHEST: usize = 8;
 const WORDS: usize = KERNEL_NAME / 8;

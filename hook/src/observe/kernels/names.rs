@@ -22,8 +22,8 @@ use crate::{
     interpose::driver,
 };
 
-/// Most functions kept, a power of two, and the longest distance of a place from a function's index.
-/// Functions without a place are not distinguished.
+/// Maximum number of functions kept, a power of two, and the longest distance of a place from a function's
+/// index. Functions without a place are not distinguished.
 const PLACES: usize = 8192;
 const FARTHEST: usize = 16;
 

@@ -1,6 +1,6 @@
 //! The requested kernel names: `flash_fwd:attn*bwd`.
 
-/// Most patterns, and most characters of one pattern.
+/// Maximum number of patterns, and maximum number of characters of one pattern.
 pub(crate) const PATTERNS: usize = 16;
 const LONGEST: usize = 64;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// One operation in this many is measured. Reading the clock at each would cost as much as the operation.
 const ONE_IN: u64 = 16;
 
-/// Most measurements kept.
+/// Maximum number of measurements kept.
 const KEPT: usize = 32;
 
 /// An event that takes longer, in nanoseconds, waits for space in the GPU's queue. The launch after it would

@@ -7,13 +7,13 @@ use std::{
 
 use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
-/// Most distinct shapes, and most distinct collectives, with totals. Later ones count as dropped.
+/// Maximum number of distinct shapes, and of distinct collectives, with totals. Later ones count as dropped.
 const KEYS: usize = 8192;
 
-/// Most durations kept one by one; more go into a histogram, which takes 20 KiB.
+/// Maximum number of durations kept one by one; more go into a histogram, which takes 20 KiB.
 const ONE_BY_ONE: usize = 1024;
 
-/// Most durations that all totals of one kind hold: 2 MiB. Later timings are only in the sums.
+/// Maximum number of durations that all totals of one kind hold: 2 MiB. Later timings are only in the sums.
 const HELD: usize = 256 << 10;
 
 /// A limited number of totals by key.

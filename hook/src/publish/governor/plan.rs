@@ -37,7 +37,7 @@ pub(super) const ROUND: i64 = 32;
 /// known.
 const LEAST: f64 = 0.1;
 
-/// Most allowance for shapes that is saved, in nanoseconds of wall time.
+/// Maximum allowance for shapes that is saved, in nanoseconds of wall time.
 const KEPT: f64 = 2e9;
 
 /// A subject with its own sampling rate.

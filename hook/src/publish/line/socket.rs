@@ -17,7 +17,7 @@ use xpu_wire::{
     ledger::out_of_the_way,
 };
 
-/// Most bytes received at one visit.
+/// Maximum number of bytes received at one visit.
 const PIECE: usize = 16 << 10;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The content of a summary: totals, and news since the last one.
+//! The content of a summary: totals, and events since the last summary.
 
 use std::time::Instant;
 

@@ -15,7 +15,7 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// Most nested calls of watched functions in one thread; deeper ones are counted as dropped.
+/// Maximum number of nested calls of watched functions in one thread; deeper ones are counted as dropped.
 const DEEPEST: usize = 32;
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);

@@ -28,10 +28,10 @@ use crate::{
     process::clock::cpu_time,
 };
 
-/// Most launches of several threads that wait to be sorted by time.
+/// Maximum number of launches of several threads that wait to be sorted by time.
 const WAITING: usize = 65_536;
 
-/// Most names whose launches are counted from the start.
+/// Maximum number of names whose launches are counted from the start.
 const COUNTED: usize = 8192;
 
 const SECOND: u64 = 1_000_000_000;

@@ -10,7 +10,7 @@ use xpu_wire::sampling::priority;
 
 use crate::observe::launches::{Kind, Launch};
 
-/// Most launches kept one by one: 0.6 MiB.
+/// Maximum number of launches kept one by one: 0.6 MiB.
 const KEPT: usize = 8192;
 
 /// Number of latest launches kept, without copies: 0.3 MiB.

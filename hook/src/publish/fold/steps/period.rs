@@ -21,12 +21,12 @@ use crate::observe::launches::{Kind, Launch};
 /// A name with fewer launches is not considered.
 const FEWEST: usize = 8;
 
-/// Most launches of one name that are considered, the latest ones. A name that occurs more often in a step
-/// shows no period.
+/// Maximum number of launches of one name that are considered, the latest ones. A name that occurs more often
+/// in a step shows no period.
 const LOOKED_AT: usize = 2048;
 const IN_A_STEP: usize = 64;
 
-/// Most names considered, two of each frequency.
+/// Maximum number of names considered, two of each frequency.
 const NAMES: usize = 48;
 
 /// Fraction of a period's segments that must be alike.
@@ -46,7 +46,7 @@ pub(super) const FIGURE: f32 = 4096.0;
 /// A log entry that reads whole tensors may have at most this many kernels; an update has one for each
 /// parameter, unless it is fused.
 const FEW: usize = 4;
-/// Most launches of a step that are compared one by one.
+/// Maximum number of launches of a step that are compared one by one.
 const COMPARED: usize = 2048;
 /// Common numbers of micro-batches in a step. Numbers like five, ten or a hundred are not included, because
 /// launches after that many repetitions may be a log entry. If one micro-batch has other launches, the number
@@ -57,7 +57,7 @@ const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 /// pairs suffices.
 const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
-/// Most repetitions whose GEMMs are compared.
+/// Maximum number of repetitions whose GEMMs are compared.
 const REPETITIONS: usize = 16;
 
 /// The contents of one step.

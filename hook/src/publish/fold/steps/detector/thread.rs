@@ -17,7 +17,7 @@ const ENOUGH: u64 = 500;
 /// threads might end the steps.
 const MOST: f64 = 0.9;
 
-/// Most threads that are counted: more than a host has GPUs.
+/// Maximum number of threads that are counted: more than a host has GPUs.
 const COUNTED: usize = 64;
 
 /// The number of launches of each thread, by kind.
