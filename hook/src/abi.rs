@@ -143,7 +143,7 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
     let name = unsafe { CStr::from_ptr(name) };
     let Some(observer) = Observer::get() else { return 0 };
     let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum::<u64>();
-    // Launched directly, and with a graph.
+    // Adds up direct launches and launches in graphs.
     let both = |[own, replayed]: [fn(&Lane) -> &Count; 2]| sum(own) + sum(replayed);
     match name.to_bytes() {
         b"kernels" => both([|lane| &lane.counters.kernels, |lane| &lane.counters.replayed.kernels]),
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
     }
 }
 
-/// The hook's version, a NUL-terminated string that lives for ever.
+/// The hook's version, a NUL-terminated string that is never freed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_version() -> *const c_char {
     const VERSION: &CStr =

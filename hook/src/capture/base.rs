@@ -112,10 +112,10 @@ impl Base {
         self.refused = best.is_none();
     }
 
-    /// Records the event and polls until it is done. The GPU reached it between the two moments.
+    /// Records the event and polls until it is done. The GPU reached it between the two returned times.
     fn record(&self) -> Option<(u64, u64)> {
         let before = monotonic();
-        // SAFETY: a live event and stream of the current device, both ours.
+        // SAFETY: the event and the stream are live, belong to the hook, and are on the current device.
         if unsafe { runtime::cudaEventRecord(self.event, self.stream) } != Some(SUCCESS) {
             runtime::forget_error();
             return None;

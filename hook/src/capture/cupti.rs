@@ -23,7 +23,7 @@ pub(crate) static CUPTI: Library = Library::new("CUPTI", c"cuptiGetVersion");
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 8;
-/// `CUPTI_ERROR_NOT_INITIALIZED`: also the program's result if the library it calls is missing.
+/// `CUPTI_ERROR_NOT_INITIALIZED`: also the result that the program gets if the library is missing.
 const NOT_INITIALIZED: c_int = 15;
 /// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`
 const TAKEN: c_int = 39;

@@ -1,4 +1,4 @@
-//! What a capture keeps of a record.
+//! The part of a record that a capture keeps.
 
 use xpu_wire::{frame::CapturedLabel, id::Sequence};
 
@@ -13,7 +13,7 @@ use crate::{
     python::functions,
 };
 
-/// A record as captures keep it.
+/// An operation, from its record.
 #[derive(Clone, Debug)]
 pub(super) struct KeptOperation {
     pub(super) label: CapturedLabel,

@@ -60,7 +60,7 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
     assert!(!capture.is_active());
 }
 
-/// In a hung job no rank reaches the last step.
+/// In a hang, no rank reaches the last step.
 #[test]
 fn who_is_asked_to_hurry_gives_what_there_is() {
     let observer = Observer::get_or_start().expect("it starts");
@@ -257,7 +257,7 @@ fn of_the_past_only_whole_steps_are_given() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
-    // Enough to displace the steps before.
+    // This many launches displace the earlier steps.
     for _ in 0..4096 {
         capture.launched(observer, 3, &waited(510));
     }

@@ -32,7 +32,7 @@ use crate::{
 /// Maximum number of pending events of one communicator: one may wait behind a long queue.
 const AT_ONCE: usize = 2;
 
-/// Nanoseconds between two events of a communicator, at least and at most.
+/// The shortest and the longest time between two events of a communicator, in nanoseconds.
 const CLOSEST: f64 = 5e6;
 const FARTHEST: f64 = 1e9;
 

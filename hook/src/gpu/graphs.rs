@@ -25,7 +25,7 @@ pub(crate) use contents::Contents;
 use executable::Executables;
 pub(crate) use launch::Launch;
 
-/// Captures in progress at once, and graphs alive at once.
+/// Maximum number of captures in progress, and of graphs alive.
 const GRAPH_CAPTURES: usize = 64;
 const GRAPHS: usize = 4096;
 

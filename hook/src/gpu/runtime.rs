@@ -16,7 +16,7 @@ pub(crate) static CUDART: Library = Library::new("the CUDA runtime", c"cudaGetDe
 
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const NOT_READY: c_int = 600;
-/// `cudaErrorSharedObjectInitFailed`: the program's result if the library it calls is missing.
+/// `cudaErrorSharedObjectInitFailed`: the result that the program gets if the library is missing.
 pub(crate) const MISSING: c_int = 303;
 /// `cudaEventDisableTiming`
 pub(crate) const NO_TIMING: c_uint = 2;

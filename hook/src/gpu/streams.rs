@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(before(&streams, nccl).map(|words| words[4]), Some(10), "launched after the wait");
         streams.launched(handle(nccl), Work::Graph.pack(), 30);
         assert_eq!(before(&streams, nccl).map(|words| words[4]), Some(30), "its own is later");
-        // An unknown event, and one of the same stream.
+        // Waits for an unknown event, and for an event of the same stream.
         streams.waits(handle(nccl), handle(0x9100));
         streams.recorded(handle(event), handle(nccl));
         streams.waits(handle(nccl), handle(event));

@@ -53,7 +53,7 @@ pub(crate) enum Elapsed {
 }
 
 impl Timers {
-    /// Bytes of the pairs, CUDA's events excluded.
+    /// Bytes of the pairs, without CUDA's events.
     pub(crate) const MEMORY: usize = PAIRS * size_of::<Pair>();
 
     /// `None` if there is no memory for them.
@@ -156,13 +156,13 @@ impl Timers {
         Some((f64::from(milliseconds) * 1e6) as i64)
     }
 
-    /// The device a pair belongs to.
+    /// The device that a pair belongs to.
     pub(crate) fn device(&self, id: TimerId) -> Option<c_int> {
         // SAFETY: as in `read`; a pair's device never changes once it is made.
         unsafe { (*self.pair(id).get()).device }
     }
 
-    /// The stream its operation runs on, only to distinguish streams.
+    /// The stream of the pair's operation; only to be compared with other streams.
     pub(crate) fn stream(&self, id: TimerId) -> usize {
         // SAFETY: as in `read`.
         unsafe { (*self.pair(id).get()).stream }.addr()

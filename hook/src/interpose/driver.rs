@@ -18,7 +18,7 @@ use crate::interpose::symbol::{Library, foreign};
 pub(crate) static CUDA: Library = Library::new("the CUDA driver", c"cuInit").in_files("libcuda.so");
 
 const SUCCESS: c_int = 0;
-/// `CUDA_ERROR_NOT_INITIALIZED`: the program's result if the library it calls is missing.
+/// `CUDA_ERROR_NOT_INITIALIZED`: the result that the program gets if the library is missing.
 pub(crate) const NOT_INITIALIZED: c_int = 3;
 
 /// Longest name, including its NUL.

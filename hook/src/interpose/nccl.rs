@@ -43,6 +43,6 @@ foreign! { fn ncclCommCount(communicator: ncclComm_t, count: *mut c_int) -> c_in
 /// The device of a communicator that the program is about to use.
 pub(crate) fn device_of(handle: ncclComm_t) -> Option<c_int> {
     let mut device = 0;
-    // SAFETY: the program is about to hand it to NCCL itself; `device` outlives the call.
+    // SAFETY: the program is about to pass it to NCCL; `device` outlives the call.
     (unsafe { ncclCommCuDevice(handle, &raw mut device) } == Some(0)).then_some(device)
 }

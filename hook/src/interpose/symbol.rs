@@ -251,7 +251,7 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Acquire)
 }
 
-/// In a forked child.
+/// Called in a forked child.
 pub(crate) fn forget() {
     WRITING.store(false, Release);
     forks::forget();

@@ -186,7 +186,7 @@ impl Lane {
         self.tenant.thread() == unsafe { libc::getpid() } as u32
     }
 
-    /// Lends the lane to the calling thread, whose id this is, if it is free.
+    /// Lends the lane, if it is free, to the calling thread, which has this id.
     pub(crate) fn lend(&self, thread: u32) -> bool {
         let taken = self.tenant.lend(thread);
         if taken {

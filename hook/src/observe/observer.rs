@@ -1,4 +1,5 @@
-//! The one observer of a process: created at the first intercepted call, dropped in a forked child.
+//! The only observer of a process. It is created at the first intercepted call, and forgotten in a forked
+//! child.
 
 mod birth;
 mod end;

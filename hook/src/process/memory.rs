@@ -45,7 +45,7 @@ static MEMORY: Memory = Memory {
     touched: AtomicBool::new(false),
 };
 
-/// Bytes mapped.
+/// Number of mapped bytes.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 struct Memory {

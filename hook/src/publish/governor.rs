@@ -45,7 +45,7 @@ const COUNTED: u64 = 13;
 /// Measured costs and spent time, for readers.
 #[derive(Debug, Default)]
 pub(crate) struct Overhead {
-    /// Nanoseconds since the process began.
+    /// Nanoseconds spent since the process began.
     pub(crate) spent: AtomicU64,
     /// Cost of a pair of events to its launching thread, and of one event to the GPU, in nanoseconds; 0 while
     /// unknown.

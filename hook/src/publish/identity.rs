@@ -185,7 +185,7 @@ mod tests {
         identity.learn(None, all.iter().map(each))
     }
 
-    /// Rank, world and local rank by these variables.
+    /// Rank, world size and local rank by these variables.
     fn place(set: &[(&str, u32)]) -> (u32, u32, Option<u32>) {
         let info = of_this_process(None, |name| {
             set.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)

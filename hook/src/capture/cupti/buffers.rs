@@ -201,7 +201,7 @@ pub(super) fn rest() {
     }
 }
 
-/// The received records; later ones are dropped.
+/// Takes the received records; later ones are dropped.
 pub(super) fn end() -> Records {
     std::mem::replace(&mut *records(), Records::new())
 }

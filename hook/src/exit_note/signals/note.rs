@@ -193,7 +193,7 @@ unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     // SAFETY: the kernel gives a handler of SA_SIGINFO the context it interrupted.
     let all = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let of = |register: c_int| all[register as usize].cast_unsigned();
-    // One by one, because a loop would copy them over the stack.
+    // Listed one by one, because a loop would need stack for a copy.
     [of(REG_RIP), of(REG_RSP), of(REG_RBP), of(REG_RBX), of(REG_R12), of(REG_R13), of(REG_R14), of(REG_R15)]
 }
 

@@ -14,11 +14,11 @@ use crate::{
     python::optimizer::Optimizer,
 };
 
-/// Most distinct GEMMs, operations and communicators in all graphs together: 4 MiB. Further ones are only in
-/// the sums.
+/// Maximum number of distinct GEMMs, operations and communicators in all graphs together: 4 MiB. Further ones
+/// are only in the sums.
 const ENTRIES: usize = 48 << 10;
 
-/// Most distinct GEMMs, and of distinct operations, of one graph.
+/// Maximum number of distinct GEMMs, and of distinct operations, of one graph.
 const DISTINCT: usize = 512;
 
 /// Maximum number of communicators of one graph.
@@ -43,7 +43,7 @@ pub(crate) struct Contents {
     pub(crate) point_to_point: u64,
     pub(crate) bus_bytes: u64,
     pub(crate) kernels: u64,
-    /// By pattern.
+    /// Launches of kernels with requested names, by pattern.
     pub(crate) named: [u64; PATTERNS],
     /// Number and bytes of copies by direction; the last entry is of fills.
     pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],

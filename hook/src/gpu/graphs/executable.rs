@@ -22,7 +22,7 @@ use std::{
 use super::Contents;
 use crate::process::memory;
 
-/// Executables alive at once, including those with launches still to be taken.
+/// Maximum number of executables, including ended ones whose launches were not taken yet.
 pub(super) const PLACES: usize = 2048;
 
 /// Values that stand in place of a handle.
@@ -36,7 +36,7 @@ const UNSEEN: usize = 3;
 pub(super) struct Executables {
     handles: &'static [AtomicUsize],
     places: &'static [Executable],
-    /// Places filled or ended.
+    /// Number of places that are filled or ended.
     filled: AtomicUsize,
     /// Longest distance of a handle from its index so far; a lookup ends there.
     reach: AtomicUsize,

@@ -64,7 +64,7 @@ impl Launch {
         Self { executable, stream, captured, chosen, timing }
     }
 
-    /// After it.
+    /// After the call.
     pub(crate) fn end(self, lane: &'static Lane, result: c_int) {
         lane.left();
         let observer = lane.observer();

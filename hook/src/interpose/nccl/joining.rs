@@ -176,7 +176,7 @@ fn entered(lane: &Lane) {
     lane.entered(Call::CommunicatorInit, coarse_now());
 }
 
-/// After it.
+/// After the call.
 ///
 /// # Safety
 /// As for [`Joining::begun`].

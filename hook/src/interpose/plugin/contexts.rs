@@ -182,7 +182,7 @@ pub(super) fn are_needed(observer: &Observer) -> bool {
     needed
 }
 
-/// In a forked child, which has no communicators.
+/// Called in a forked child, which has no communicators.
 pub(super) fn forget() {
     for context in &ALL {
         context.state.store(FREE, Relaxed);

@@ -46,10 +46,11 @@ thread_local! {
     static OPEN: Cell<Open> = const { Cell::new(NONE) };
 }
 
-/// An event begins. `theirs` is the chained plugin's handle. Returns the handle for NCCL if it is the hook's.
+/// An event begins. `theirs` is the chained plugin's handle. If the hook tracks the event, returns the handle
+/// that NCCL gets.
 ///
 /// # Safety
-/// The descriptor is one of its version.
+/// The descriptor has the layout of its version.
 pub(super) unsafe fn start(
     lane: &Lane,
     inside: bool,
@@ -246,7 +247,7 @@ fn operation(name: &[u8]) -> Option<Operation> {
     })
 }
 
-/// Version 1 has numbers.
+/// Version 1 identifies functions by number.
 fn numbered(function: u8) -> Option<Operation> {
     Some(match function {
         0 => Operation::Broadcast,

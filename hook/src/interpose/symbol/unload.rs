@@ -51,7 +51,7 @@ impl Drop for Visit {
     }
 }
 
-/// In a forked child, which does not have the hook's thread.
+/// Called in a forked child, which does not have the hook's thread.
 pub(crate) fn forget() {
     VISITING.store(false, SeqCst);
     CLOSING.store(0, SeqCst);

@@ -133,7 +133,7 @@ impl Slot {
         self.progress.next(collective)
     }
 
-    /// Its device, if NCCL reports it.
+    /// Sets its device; `None` if NCCL does not report it.
     pub(crate) fn set_device(&self, device: Option<c_int>) {
         let device = device.and_then(|device| u32::try_from(device).ok());
         self.device.store(device.map_or(NO_DEVICE, |device| device + 1), Relaxed);

@@ -17,7 +17,7 @@ use crate::{
     observe::{record::Record, steps},
 };
 
-/// No mark waits for a launch.
+/// No ended step waits for a launch.
 const NONE: u64 = 0;
 
 pub(super) struct StepClock {

@@ -65,7 +65,7 @@ macro_rules! python {
             pub(crate) none: Object,
             /// `RecursionError` and `MemoryError`.
             no_room: [*const Object; 2],
-            /// `Py_IsFinalizing`, under either of its names.
+            /// `Py_IsFinalizing`, under one of its two names.
             is_finalizing: Option<unsafe extern "C" fn() -> c_int>,
             /// Since 3.11.
             enter_tracing: Option<unsafe extern "C" fn(Object)>,

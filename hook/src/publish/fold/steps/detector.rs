@@ -361,7 +361,7 @@ impl Detector {
         else {
             return self.lose();
         };
-        // The total counts from the start.
+        // The total includes all launches since the start.
         let base = if by == By::Total { 0 } else { period.seen as u64 };
         // Whether the totals of operations and GEMMs cover all steps since the start. If not, earlier
         // launches may include steps: JAX's first steps launch single kernels, and later steps launch graphs.

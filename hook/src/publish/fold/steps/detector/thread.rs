@@ -10,7 +10,7 @@ const DIFFERENT: f64 = 0.05;
 /// The numbers of launches of a kind may also differ by this fraction of all launches of a thread.
 const FEW: f64 = 0.005;
 
-/// With fewer launches, nothing is known about a thread.
+/// A thread with fewer launches is not judged.
 const ENOUGH: u64 = 500;
 
 /// Threads that are alike must make at least this fraction of all launches; otherwise the launches of other

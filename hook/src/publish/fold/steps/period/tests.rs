@@ -51,7 +51,7 @@ fn loss() -> Vec<Op> {
     vec![kernel(10, 1e5), kernel(11, 1e5)]
 }
 
-/// One kernel for each parameter, all alike.
+/// One kernel for each parameter; all kernels are equal.
 fn optimizer(parameters: u32) -> Vec<Op> {
     (0..parameters).map(|_| kernel(20, 1e5)).collect()
 }
