@@ -1,5 +1,5 @@
-//! CUPTI reports all GPU work, whichever code launched it. It is opened by name, and only when a capture
-//! requests it.
+//! CUPTI reports all GPU work, whichever code launched it. The hook opens CUPTI by name, and only when a
+//! capture requests it.
 
 mod buffers;
 mod library;

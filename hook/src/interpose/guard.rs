@@ -234,8 +234,8 @@ pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `half` for a callback from NCCL. Its second argument says whether this thread is in an intercepted
-/// call. A panic in it turns observing off, and never crosses NCCL.
+/// Runs `half` for a callback from NCCL. The second argument of `half` says whether this thread is in an
+/// intercepted call. A panic in `half` turns observing off, and never crosses NCCL.
 pub(crate) fn called_back<T>(half: impl FnOnce(&'static Lane, bool) -> T) -> Option<T> {
     if switch::is_broken() {
         return None;

@@ -14,7 +14,7 @@ static KINDS: AtomicU64 = AtomicU64::new(0);
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Whether this thread is in a CUPTI call of the hook, from which CUPTI may call itself.
+    /// Whether this thread is in a CUPTI call of the hook, in which CUPTI may call its own functions.
     static OURS: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -196,8 +196,8 @@ fn is_free() -> Result<(), String> {
 
 extern "C" fn nothing(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}
 
-/// Enables records of kernels only. If a program also enables and disables copies while a thread launches,
-/// CUPTI's thread ends the process, with or without the hook: `tests/gpu/cupti.sh` reproduces this within a
+/// Enables records of kernels only. If copies are also enabled and disabled while a thread launches, CUPTI's
+/// thread ends the process. This happens without the hook too: `tests/gpu/cupti.sh` reproduces it within a
 /// hundred attempts. Calls of CUDA are not recorded either, because threads are in them during the switch.
 fn enable() -> Result<(), c_int> {
     switch_kernels(true)

@@ -12,8 +12,8 @@ use std::{
 
 use super::FATAL;
 
-/// Flags of which the kernel gets other values. They are kept in bits that are never set in a program's
-/// address.
+/// Flags that the kernel gets with other values. The program's values are kept in bits that are never set in
+/// the address of a handler.
 const FLAGS: [(u64, c_int); 4] = [
     (1 << 63, libc::SA_SIGINFO),
     (1 << 62, libc::SA_ONSTACK),

@@ -65,7 +65,7 @@ pub(crate) fn attach_if_late() {
     }
 }
 
-/// Why the steps of optimizers cannot be seen, if so.
+/// The reason why steps of optimizers cannot be seen, if there is one.
 pub(crate) fn complaint() -> Option<&'static str> {
     const TOO_OLD: &str =
         "this PyTorch has no hook for the steps of all optimizers (2.1 has): steps are detected";

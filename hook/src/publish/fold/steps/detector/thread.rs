@@ -10,7 +10,7 @@ const DIFFERENT: f64 = 0.05;
 /// The numbers of launches of a kind may also differ by this fraction of all launches of a thread.
 const FEW: f64 = 0.005;
 
-/// A thread with fewer launches is not judged.
+/// If the busiest thread has fewer launches, threads are not compared.
 const ENOUGH: u64 = 500;
 
 /// Threads that are alike must make at least this fraction of all launches; otherwise the launches of other

@@ -96,7 +96,7 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
             }
         }
         // Gradients are summed while other gradients are computed. Sums in direct succession, each with a
-        // kernel that divides it, may be an average of the weights that is made at times.
+        // kernel that divides it, may also be an occasional average of the weights.
         found.updates |= in_turn || kernels > FEW + collectives;
         if varied && heavy > FEW && !found.with_gemms.contains(&occasion) {
             found.variants.insert(occasion);

@@ -99,7 +99,7 @@ fn launches(log: &Log) -> Option<u32> {
     find(log).map(|period| period.launches)
 }
 
-/// Launches that count.
+/// The number of launches without copies.
 fn hard(ops: &[Op]) -> u32 {
     ops.iter().filter(|op| op.1 != Kind::Copy).count() as u32
 }
