@@ -1,5 +1,5 @@
-//! Shows which launched collectives, sends and receives the GPU has reached: an event without timing precedes
-//! a launch. For a timed operation, the first event of its pair shows this.
+//! Shows which launched collectives, sends and receives the GPU has reached: the hook records an event
+//! without timing before a launch. For a timed operation, the first event of its pair shows the same.
 //!
 //! If the budget does not suffice for all operations, the first operation after a wait for the GPU has
 //! priority, because unfinished work is often between the wait and that operation. Sends and receives get the

@@ -201,8 +201,7 @@ fn forgotten(payload: Box<dyn Any + Send>) {
     switch::panicked();
 }
 
-/// A lane for a thread without one. The first lane's creation also creates the observer, so panics are caught
-/// here.
+/// A lane for a thread without one. The first call also creates the observer, so panics are caught here.
 #[cold]
 fn first_call() -> Option<&'static Lane> {
     let errno = ErrnoKept::keep();

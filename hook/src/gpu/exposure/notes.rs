@@ -10,7 +10,7 @@ use crate::process::memory;
 const SLOTS_PER_SET: usize = 8;
 
 /// The lower bits of a slot are a handle, which needs no more bits than an address; the other bits are its
-/// note. A handle without a note has 0, and so does the default stream.
+/// note, which is not 0. An empty slot is 0.
 const HANDLE: u64 = (1 << WORD) - 1;
 const WORD: u32 = 48;
 

@@ -119,7 +119,7 @@ fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, 
     first > 0 && others.all(|other| other == Some(first))
 }
 
-/// After how many repetitions launches occur outside of a period that are more than a log entry.
+/// Launches outside of a period that are more than a log entry, and how many repetitions lie between them.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     repetitions: usize,
