@@ -119,14 +119,15 @@ fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, 
     first > 0 && others.all(|other| other == Some(first))
 }
 
-/// Launches outside of a period that are more than a log entry, and how many repetitions lie between them.
+/// The occasions on which launches outside of a period are more than a log entry. Each occasion is the number
+/// of repetitions before it.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     repetitions: usize,
     with_gemms: BTreeSet<usize>,
     without: BTreeSet<usize>,
-    /// Positions of a repetition that lacks some launches but no GEMMs, and has other launches as large as an
-    /// update. This is the first of several micro-batches, which has no earlier gradients to add to.
+    /// Occasions with a repetition that lacks some launches but no GEMMs, and has other launches as large as
+    /// an update. This is the first of several micro-batches, which has no earlier gradients to add to.
     variants: BTreeSet<usize>,
     /// Number of occurrences with more of the period's GEMMs.
     evaluations: usize,
