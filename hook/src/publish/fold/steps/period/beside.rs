@@ -119,8 +119,8 @@ fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, 
     first > 0 && others.all(|other| other == Some(first))
 }
 
-/// The occasions on which launches outside of a period are more than a log entry. Each occasion is the number
-/// of repetitions before it.
+/// The occasions on which launches outside of a period are more than a log entry. Each occasion is the index
+/// of a gap between repetitions.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     repetitions: usize,
