@@ -4,11 +4,12 @@
 const WRAPPED: &str = "close connect fcntl fstat fstat64 ftruncate geteuid getpid getrandom getsockopt gettid lseek64 lstat64 madvise \
     memfd_create mmap mmap64 munmap open64 pause poll prctl process_vm_readv read readlink recv sched_yield send socket stat64 statx \
     write writev";
-/// The routine by which frames are unwound: see `src/process/unwinder.rs`.
+/// The routine that unwinds frames: see `src/process/unwinder.rs`.
 const PERSONALITY: &str = "rust_eh_personality";
 
 fn main() {
-    // It stays mapped whatever the program does: its thread and the interposed functions outlive a dlclose.
+    // The hook stays mapped after a `dlclose`, because its thread and the interposed functions are still in
+    // use.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libxpu_hook.so");
     for name in WRAPPED.split_whitespace().chain([PERSONALITY]) {

@@ -1,4 +1,4 @@
-//! The hook's own C functions, declared in `xpu_top.h`. Each may be called at any time from any thread.
+//! The hook's own C functions, declared in `xpu_top.h`. Any thread may call each of them at any time.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -36,13 +36,14 @@ pub extern "C" fn xpu_top_step(completed: i64) {
     if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
         entered.leave(|lane| lane.observer().step(lane, completed));
     } else if let Some(observer) = Observer::get().filter(|_| !switch::is_on()) {
-        // Ranks that are switched one after another agree on a step's number.
+        // Counted even while observing is off: ranks are switched one after another, and must agree on a
+        // step's number.
         observer.count_step(completed);
     }
 }
 
 /// Marks the end of a step, as [`xpu_top_step`] does, with its tokens and samples. `loss` is the last known
-/// one; NaN if there is none, infinite also if it is not a number.
+/// loss: NaN if none is known, infinite if the loss itself is NaN or infinite.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, loss: f64) {
     let mark = Mark::new();
@@ -53,13 +54,13 @@ pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, l
     xpu_top_step(completed);
 }
 
-/// Begin of a span of the program that [`xpu_top_span_end`] names; 0 while nothing is observed.
+/// Begins a span of the program; [`xpu_top_span_end`] names it. Returns 0 while observing is off.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_span_begin() -> u64 {
     if switch::is_on() { monotonic() } else { 0 }
 }
 
-/// Ends it on the thread that began it: `begun` is the result of [`xpu_top_span_begin`].
+/// Ends a span, on the thread that began it: `begun` is the result of [`xpu_top_span_begin`].
 ///
 /// # Safety
 /// `name` is a NUL-terminated string.
@@ -77,7 +78,8 @@ pub unsafe extern "C" fn xpu_top_span_end(name: *const c_char, begun: u64) {
 }
 
 /// Turns observing off (0) or on. While it is off, a launch costs one load. The hook still keeps what it
-/// cannot learn later: numbers on which ranks agree, the sizes of allocations, and the contents of graphs.
+/// cannot learn later: numbers that must agree on all ranks, the sizes of allocations, and the contents of
+/// graphs.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_enabled(on: c_int) {
     switch::set(on != 0);
@@ -89,9 +91,8 @@ pub extern "C" fn xpu_top_enabled() -> c_int {
     c_int::from(switch::is_on())
 }
 
-/// Times one GEMM in `gemm` and one collective in `collective`, powers of two up to 2^20, at any cost.
-/// Returns 0, or
-/// -1 and changes nothing if a number is not one.
+/// Times one in `gemm` GEMMs and one in `collective` collectives (powers of two up to 2^20), whatever it
+/// costs. Returns 0, or -1 and changes nothing if a number is not such a power.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_sampling(gemm: u32, collective: u32) -> c_int {
     match (Rate::one_in(gemm.into()), Rate::one_in(collective.into())) {
@@ -105,8 +106,8 @@ pub extern "C" fn xpu_top_set_sampling(gemm: u32, collective: u32) -> c_int {
 }
 
 /// Sets the overhead budget as a percentage of wall time: the hook chooses what it times. A negative budget
-/// is no limit and times everything; zero times nothing. Overrides [`xpu_top_set_sampling`]. Returns 0, or -1
-/// if it is not a number.
+/// times everything, zero times nothing. Overrides [`xpu_top_set_sampling`]. Returns 0, or -1 if `percent` is
+/// NaN.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
     if !budget::set(percent) {
@@ -118,18 +119,18 @@ pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
     0
 }
 
-/// When NCCL's profiler plugin interface is asked for events: 0 never (only if the preload sees all calls), 1
-/// when they are needed, 2 at every operation. Returns 0, or -1 and changes nothing for another number.
+/// Sets when the hook requests events from NCCL's profiler plugin interface: 0 only for communicators whose
+/// calls the preload does not see, 1 also when it needs more detail, 2 always. Returns 0, or -1 and changes
+/// nothing for another number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_plugin(mode: c_int) -> c_int {
     if plugin::set(mode) { 0 } else { -1 }
 }
 
-/// A counter of this process by name, or `u64::MAX` if there is none of that name: `kernels`, `graphs`,
-/// `gemms`,
-/// `collectives`, `point_to_point`, `captured`, `waits` (of GEMMs for communication), `timed`, `untimed`,
-/// `dropped`, `panics`, `steps`; `spent`, `event_cost` and
-/// `event_gap` in nanoseconds; `gemm_rate` and `collective_rate`, each as the n of one in n.
+/// A counter of this process by name, or `u64::MAX` if no counter has that name: `kernels`, `graphs`,
+/// `gemms`, `collectives`, `point_to_point`, `captured`, `waits` (of GEMMs for communication), `timed`,
+/// `untimed`, `dropped`, `panics`, `steps`; `spent`, `event_cost` and `event_gap` in nanoseconds; `gemm_rate`
+/// and `collective_rate`, each as the n of one in n.
 ///
 /// # Safety
 /// `name` is a NUL-terminated string.
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
     let name = unsafe { CStr::from_ptr(name) };
     let Some(observer) = Observer::get() else { return 0 };
     let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum::<u64>();
-    // Launched directly, and with a graph.
+    // Adds up direct launches and launches in graphs.
     let both = |[own, replayed]: [fn(&Lane) -> &Count; 2]| sum(own) + sum(replayed);
     match name.to_bytes() {
         b"kernels" => both([|lane| &lane.counters.kernels, |lane| &lane.counters.replayed.kernels]),
@@ -170,7 +171,7 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
     }
 }
 
-/// The hook's version, a NUL-terminated string that lives for ever.
+/// The hook's version, a NUL-terminated string that is never freed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_version() -> *const c_char {
     const VERSION: &CStr =

@@ -1,8 +1,8 @@
 //! Captured steps: while a capture runs, every operation is timed and kept one by one.
 //!
-//! The hook's thread runs this, and sees steps end a few milliseconds late. So everything is timed from
-//! shortly before the first step, and earlier operations are dropped. A time instead of steps is one step
-//! here, with a known begin and end.
+//! The hook's thread runs this, and sees the end of a step a few milliseconds late. So everything is timed
+//! from shortly before the first step, and earlier operations are dropped. A capture of a period is one step
+//! here, whose begin and end are known.
 
 mod activity;
 mod base;
@@ -41,18 +41,19 @@ pub(crate) use parts::Part;
 use past::Past;
 use under_way::{Kept, Span, UnderWay};
 
-/// Everything is timed from this long before the first step, and at least this number of steps before it.
+/// Everything is timed from this much time before the first step, and from at least this number of steps
+/// before it.
 const BEFORE: u64 = 300_000_000;
 const STEPS_BEFORE: u64 = 2;
 
-/// At the end of the last step, threads inside a traced function get this time to leave it, or the time of a
+/// After the last step, threads inside a traced function get this much time to return, or the duration of a
 /// step if that is shorter.
 const LEFT_AFTER: u64 = 2_000_000_000;
 
-/// A capture ends after this long at most, whatever was ordered.
+/// The longest time that a capture may take, whatever was ordered.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// Everything is timed for this long at most: the longest time that may be requested, and a minute.
+/// The longest time for which everything is timed: the longest period that may be requested, plus a minute.
 const LONGEST_TIMED: Duration = CaptureWindow::LONGEST.saturating_add(Duration::from_mins(1));
 
 /// Whether everything is timed now.
@@ -69,7 +70,7 @@ fn switch_on(on: bool) {
     }
 }
 
-/// In a forked child, nothing would ever end it.
+/// Called in a forked child, where nothing would ever end the capture.
 pub(crate) fn forget() {
     switch_on(false);
     cupti::forget();
@@ -78,18 +79,18 @@ pub(crate) fn forget() {
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
     under_way: Option<Box<UnderWay>>,
-    /// Finished, and not yet sent.
+    /// Finished parts that were not sent yet.
     sending: VecDeque<Part>,
     bases: Bases,
     pub(crate) functions: Functions,
     past: Past,
-    /// The last completed step, and its duration.
+    /// The number of the last completed step, and when it ended.
     last: Option<(u64, u64)>,
     pace: Option<u64>,
 }
 
 impl Capture {
-    /// Whether frequent turns are needed.
+    /// Whether the hook's thread must run often.
     pub(crate) fn is_active(&self) -> bool {
         self.under_way.is_some() || !self.sending.is_empty()
     }
@@ -205,8 +206,8 @@ impl Capture {
         }
     }
 
-    /// A recorded operation of the thread of lane number `thread`. An operation with a timer comes again when
-    /// the timer has been read.
+    /// Adds a recorded operation of the thread of lane number `thread`. An operation with a timer is added
+    /// again once the timer was read.
     pub(crate) fn launched(&mut self, observer: &Observer, thread: usize, record: &Record) {
         if record.timer().is_some() {
             return;
@@ -216,7 +217,7 @@ impl Capture {
         if self.is_past(single.at) {
             self.past.keep(thread, single, span);
         } else if let Some(under_way) = self.under_way.as_deref_mut()
-            // A function is recorded on return, which may be long after the step.
+            // A function is recorded when it returns, perhaps long after the step.
             && (!under_way.settled || single.label.is_function())
         {
             let untimed = single.held.is_none() && single.timeable && single.at >= under_way.begin();
@@ -225,7 +226,7 @@ impl Capture {
         }
     }
 
-    /// An operation that was timed, on the current device.
+    /// Adds the time of an operation on the current device.
     pub(crate) fn timed(
         &mut self,
         observer: &Observer,
@@ -251,19 +252,19 @@ impl Capture {
         under_way.keep(thread, single, span.unwrap_or(Span::Unknown));
     }
 
-    /// Whether an operation launched at that time is in no step of the capture.
+    /// Whether an operation launched at that time is outside of the captured steps.
     fn is_past(&self, at: u64) -> bool {
         self.under_way.as_deref().is_none_or(|under_way| !(under_way.begin()..under_way.end()).contains(&at))
     }
 
-    /// Called after everything launched before `begun` was taken in. `waiting` has the launch times of
+    /// Called when every operation launched before `begun` was added. `waiting` has the launch times of
     /// operations that the GPU has not completed.
     pub(crate) fn settle(&mut self, device: Option<c_int>, waiting: impl Iterator<Item = u64>) {
         self.functions.look();
         self.look_at_clock();
         let Some(under_way) = self.under_way.as_deref_mut() else { return };
         if let Some(device) = device.filter(|_| ON.load(Relaxed)) {
-            // Before the first step if possible: determining a base takes some time.
+            // Before the first step if possible, because it takes some time to determine a base.
             self.bases.make(device);
         }
         let end = under_way.end();
@@ -274,7 +275,7 @@ impl Capture {
             && are_left
             && waiting.min().is_none_or(|first| first >= end)
             && under_way.activity.is_whole(end, self.pace);
-        // Operations that other threads launched before the mark are taken in at the next turn at the latest.
+        // By the next turn, all operations that other threads launched before the mark have been added.
         under_way.settled = under_way.closed;
         if whole {
             self.finish(CaptureEnd::Done);
@@ -283,7 +284,7 @@ impl Capture {
         }
     }
 
-    /// A time begins and ends without a step.
+    /// A capture of a period begins and ends by the clock.
     fn look_at_clock(&mut self) {
         let Some(until) = self.under_way.as_ref().filter(|one| !one.closed).and_then(|one| one.until) else {
             return;
@@ -300,11 +301,11 @@ impl Capture {
         let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
         if under_way.until.is_some() && !under_way.closed {
-            // A capture by time that ends early is still complete.
+            // A capture of a period that ends early is still complete.
             under_way.end_at(monotonic());
         }
         let begin = under_way.begin();
-        // In time order: CUPTI did not record the steps before the first.
+        // Before the past is added, because CUPTI did not record the steps before the first.
         let activity = activity::add_to(&mut under_way, ended);
         let recorded = under_way.marks.get(1..).and_then(<[_]>::last).map(|&(_, at)| at);
         self.past.join(&mut under_way);
@@ -312,7 +313,7 @@ impl Capture {
             let (records, lost) = (under_way.functions, under_way.lost_functions);
             under_way.functions_came = self.functions.outcome(begin, records, lost);
         }
-        // Not as soon as the last step ends, because threads inside a call get some time to leave it.
+        // Not at the end of the last step: threads inside a call get some time to return.
         self.functions.end();
         if let Some(at) = recorded {
             self.past.forget_before(at);
@@ -320,7 +321,7 @@ impl Capture {
         self.sending = parts::of(*under_way, ended, activity);
     }
 
-    /// The next part to send; returned with [`Self::not_sent`] if it cannot be sent.
+    /// The next part to send. If it cannot be sent, [`Self::not_sent`] takes it back.
     pub(crate) fn next_part(&mut self) -> Option<Part> {
         self.sending.pop_front()
     }
@@ -329,7 +330,7 @@ impl Capture {
         self.sending.push_front(part);
     }
 
-    /// Bytes held, about.
+    /// Approximate number of bytes held.
     pub(crate) fn memory(&self) -> usize {
         let kept = self.under_way.as_ref().map_or(0, |under_way| {
             under_way.operations.capacity() * size_of::<Kept>()

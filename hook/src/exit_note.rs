@@ -1,4 +1,4 @@
-//! This process's note of its end in the ledger page, which the collector reads when it is gone.
+//! The note of how this process ended, in the ledger's page. The collector reads it when the process is gone.
 //!
 //! ```text
 //! exit(3), main's return ── on_exit ──▶ code      raise ValueError ── excepthook ──▶ kind, message, frames
@@ -6,8 +6,8 @@
 //! a call that fails ── interpose! ────▶ function, code
 //! ```
 //!
-//! The program sees no difference: it finds its own handlers, they run as usual, and the process ends as it
-//! would without the hook.
+//! The program sees no difference: it still finds its own handlers, they run as usual, and the process ends
+//! as it would without the hook.
 
 pub(crate) mod alone;
 mod excepthook;
@@ -32,17 +32,17 @@ use crate::{
     python::functions,
 };
 
-/// A program that still runs this long after its handler got a fatal signal has survived the signal.
+/// A program that still runs this much time after its handler got a fatal signal has survived the signal.
 const SURVIVES: Duration = Duration::from_secs(5);
 
-/// Turns of the hook's thread after an exit was noted, before it is taken back: the first may come before the
+/// Turns of the hook's thread between the note of an exit and its removal: the first turn may come before the
 /// kernel has ended the process.
 const GOES_ON: u32 = 2;
 
 /// Turns since an exit was noted.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// Before any code of the program, except constructors of other libraries.
+/// Runs before any code of the program, except constructors of other libraries.
 #[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
 extern "C" fn loaded() {
     observer::heed_environment();
@@ -68,12 +68,12 @@ fn words() -> Option<&'static ExitNote> {
     mine::page().map(|page| &page.last)
 }
 
-/// Whether the observer was created in this process: `false` in a child created without the C library.
+/// Whether the observer belongs to this process: `false` in a child created without the C library.
 pub(crate) fn are_of_this_process() -> bool {
     mine::page().is_some()
 }
 
-/// From now on this process's end is noted.
+/// Makes the hook note this process's end from now on.
 pub(crate) fn begin(observer: &'static Observer) {
     mine::remember(observer.ledger());
     if is_wanted() {
@@ -82,12 +82,12 @@ pub(crate) fn begin(observer: &'static Observer) {
     }
 }
 
-/// Whether signals and exceptions are to be noted, and not only codes.
+/// Whether signals and exceptions are to be noted, and not only exit codes.
 fn is_wanted() -> bool {
     std::env::var_os(variable::EXIT_REPORTS).is_none_or(|value| value != "0")
 }
 
-/// In a forked child: the page is its parent's.
+/// Called in a forked child: the page is the parent's.
 pub(crate) fn forget() {
     mine::forget();
     signals::forget();
@@ -114,7 +114,8 @@ pub(crate) fn failed(function: &CStr, code: i32) {
     }
 }
 
-/// CUDA refused GPU memory to the program, which holds `held` bytes. `free`: of the GPU, if it is known.
+/// CUDA refused GPU memory to the program, which holds `held` bytes. `free`: the GPU's free memory, if it is
+/// known.
 #[cold]
 pub(crate) fn refused(bytes: u64, held: u64, free: Option<u64>) {
     if let Some(words) = words() {
@@ -122,14 +123,14 @@ pub(crate) fn refused(bytes: u64, held: u64, free: Option<u64>) {
     }
 }
 
-/// At every turn of the hook's thread: takes back an exit that did not happen.
+/// Called at every turn of the hook's thread: removes the note of an exit that did not happen.
 pub(crate) fn look(observer: &Observer) {
     excepthook::attach_if_late();
     let (words, now) = (&observer.ledger().last, Moment::now());
     if words.fault.handed(now).is_some_and(|since| now.since(since) >= SURVIVES) {
         words.fault.survived();
     }
-    // `exit()` stops the observer; `_exit()` leaves it no time for this.
+    // `exit()` stops the observer; `_exit()` leaves no time for that.
     if !words.said_exit() || observer.is_stopping() {
         LOOKS.store(0, Relaxed);
     } else if LOOKS.fetch_add(1, Relaxed) >= GOES_ON {

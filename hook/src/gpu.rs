@@ -1,4 +1,4 @@
-//! What the hook asks of the GPU: timings, what is done, what streams wait for.
+//! What the hook measures on the GPU: durations, completed work, and what streams wait for.
 
 pub(crate) mod completion;
 pub(crate) mod event;

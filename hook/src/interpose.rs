@@ -1,9 +1,9 @@
-//! Calls that the hook intercepts: the functions of each library, how the real ones are found, and `interpose!`,
-//! the common form of them all.
+//! Calls that the hook intercepts: the functions of each library, the search for the real ones, and
+//! `interpose!`, which defines all of them.
 //!
-//! Observing is split in two so that the real call is outside of both halves: a panic of the observer never
-//! crosses it, and what the real call does with `errno` is what the program sees. Exceptions, cancellation
-//! and `longjmp` may cross the real call: its frame has no destructor and needs no personality routine.
+//! Observing has two halves, before and after the real call. So a panic of the observer never crosses the
+//! real call, and the program sees the `errno` that the real call sets. Exceptions, cancellation and
+//! `longjmp` may cross the frame of the real call: it has no destructor and needs no personality routine.
 
 pub mod addresses;
 pub mod cublas;
@@ -16,8 +16,8 @@ pub mod plugin;
 pub(crate) mod stub;
 pub mod symbol;
 
-/// In which states of the switch a function passes through: all that are off, or only those in which nothing
-/// may be kept.
+/// The states of the switch in which calls pass through: all states that are off, or only those in which
+/// nothing may be kept.
 macro_rules! passed_by {
     () => {
         $crate::process::switch::ANY
@@ -62,13 +62,13 @@ macro_rules! interpose {
                 $crate::interpose::symbol::Symbol::new($crate::interpose::symbol::name!($name), &$library, $missing)
                     .handed_out_as(by_address);
 
-            /// The address for lookups of this function.
+            /// The address that lookups of this function get.
             #[unsafe(naked)]
             unsafe extern "C-unwind" fn by_address() {
                 $crate::interpose::stub::stub_by_address!(observe, SYMBOL, $crate::interpose::passed_by!($($off)?))
             }
 
-            /// No destructor is pending while the real function runs: it may unwind, and be cancelled.
+            /// No destructor is pending while the real function runs, because it may unwind or be cancelled.
             pub(super) unsafe extern "C-unwind" fn observe($($argument: $type),*) -> c_int {
                 type Real = unsafe extern "C-unwind" fn($($type),*) -> c_int;
                 let target = SYMBOL.find($crate::interpose::stub::caller());
@@ -102,7 +102,8 @@ macro_rules! interpose {
 }
 pub(crate) use interpose;
 
-/// The same for a function with a twin: libraries compiled for per-thread default streams use another name.
+/// Like `interpose!`, for a function with a twin: libraries compiled for per-thread default streams use
+/// another name.
 ///
 /// ```text
 /// fn NAME, NAME_OF_THE_TWIN(arguments) -> ...
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_function_no_library_has_answers_with_the_librarys_own_code() {
-        // SAFETY: it is never called: there is none.
+        // SAFETY: no function has this name, so none is called.
         assert_eq!(unsafe { xpu_top_no_library_has_this() }, 77);
     }
 }

@@ -6,10 +6,11 @@
 //! step()        ┘                       └────▶ ledger page (shared memory) ─────────────▶ read even when hung
 //! ```
 //!
-//! It runs inside a user's job, and promises: it never blocks, prints, exits, unwinds, or changes a result or
-//! `errno`. Without symbols, collector or memory, training goes on and the hook counts why it is blind.
-//! Nothing exists before the first intercepted call. A forked child forgets what it inherited and starts
-//! clean at its own first call. A panic in the observer is caught, counted, and turns observing off.
+//! The hook runs inside a user's job. It never blocks, prints, exits or unwinds, and never changes a result
+//! or `errno`. Without symbols, a collector or memory, training goes on, and the hook counts what it could
+//! not observe. The hook creates nothing before the first intercepted call. A forked child forgets what it
+//! inherited, and starts again at its own first call. A panic in the observer is caught and counted, and
+//! turns observing off.
 
 #![allow(non_snake_case, reason = "the interposed functions carry the names of the libraries")]
 

@@ -1,4 +1,4 @@
-//! What the hook notes of each call, in the thread that makes it.
+//! What the hook notes about each call, in the calling thread.
 
 pub(crate) mod activity;
 pub(crate) mod allocations;

@@ -1,4 +1,4 @@
-//! The hook inside a process that is not its own: memory, system calls, its thread, its switch.
+//! The hook's environment in the program's process: memory, system calls, the hook's thread, and the switch.
 
 pub(crate) mod clock;
 pub(crate) mod memory;

@@ -1,4 +1,4 @@
-//! What the hook's own thread does: it reads the records, keeps the budget, and reports to the collector.
+//! The work of the hook's thread: it reads the records, keeps the budget, and reports to the collector.
 
 pub(crate) mod bell;
 pub(crate) mod budget;

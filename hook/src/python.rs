@@ -1,4 +1,4 @@
-//! What the hook reads of Python: the steps of PyTorch's optimizers, and functions during a capture.
+//! What the hook observes in Python: the steps of PyTorch's optimizers, and functions during a capture.
 
 pub(crate) mod functions;
 pub(crate) mod optimizer;

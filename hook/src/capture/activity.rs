@@ -13,19 +13,19 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// How long CUPTI stays on after the last step, or for a step if that is shorter: records of work in progress
-/// may be lost when it is switched off.
+/// How long CUPTI stays on after the last step; the duration of a step if that is shorter. Switching CUPTI
+/// off may lose the records of work in progress.
 const AFTER: u64 = 300_000_000;
 
-/// Time that the GPU then has to finish its work.
+/// How long the GPU may then take to finish its work.
 const GRACE: u64 = 1_000_000_000;
 
 const LOOK_EVERY: u64 = 50_000_000;
 
-/// Consecutive checks without new records that show that no more will come.
+/// After this many consecutive checks without new records, no more are expected.
 const QUIET: u32 = 3;
 
-/// CUPTI does not report it.
+/// CUPTI does not report the launching thread.
 const THREAD: u32 = xpu_wire::frame::CapturedOperation::NO_THREAD;
 
 #[derive(Debug, Default)]
@@ -35,11 +35,11 @@ pub(super) enum Activity {
     Asked,
     On {
         session: Session,
-        /// The hook's count of launches when it began.
+        /// The hook's count of launches when CUPTI's session began.
         launched: u64,
         switched_off: Option<u64>,
         looked: u64,
-        /// The records at that time, and the number of consecutive checks without more.
+        /// The number of records at the last check, and the number of consecutive checks without new ones.
         came: (usize, u32),
     },
     Refused(String),
@@ -62,10 +62,11 @@ impl Activity {
         }
     }
 
-    /// The last step ended at that time, and the GPU has completed what the hook timed. Returns whether all
-    /// other records are there too.
+    /// Whether all of CUPTI's records have arrived. Called when the last step has ended, at `end`, and the
+    /// GPU has completed what the hook timed.
     ///
-    /// Later launches are awaited too, so that no record is flushed by force while the GPU still works on it.
+    /// Records of later launches are awaited too, so that no record is flushed by force while the GPU still
+    /// runs its work.
     pub(super) fn is_whole(&mut self, end: u64, pace: Option<u64>) -> bool {
         let Self::On { session, switched_off, looked, came, .. } = self else { return true };
         let now = monotonic();
@@ -97,7 +98,7 @@ impl Activity {
     }
 }
 
-/// Adds CUPTI's records of its steps to a capture.
+/// Adds CUPTI's records of the captured steps to a capture.
 pub(super) fn add_to(capture: &mut UnderWay, ended: CaptureEnd) -> Tracing {
     let orderly = ended != CaptureEnd::ProcessEnd;
     match std::mem::take(&mut capture.activity) {
@@ -125,7 +126,7 @@ fn launched() -> u64 {
     counted.sum()
 }
 
-/// One record, by the hook's clock.
+/// One record, with times of the hook's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Work {
     begin: i64,
@@ -181,20 +182,20 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
             None => dropped += 1,
         }
     }
-    // They take no space from the timed operations.
+    // The records take no space from the timed operations.
     capture.limit += kept as usize;
     Tracing::Recorded { records: kept, dropped }
 }
 
-/// How many unfinished records may belong to the captured steps, if the last of them ended at that time:
-/// those launched before the first later record that has finished. If some step is incomplete, all of them.
+/// Number of unfinished records that may belong to the captured steps: those launched before the first
+/// finished record of later work; all of them if some step is incomplete. `end` is the end of the last step.
 fn lost(unfinished: &[u32], works: &[Work], end: i64, is_done: bool) -> u64 {
     let later = works.iter().filter(|work| is_done && work.begin >= end).map(|work| work.correlation);
     let first = later.reduce(|one, other| if is_before(other, one) { other } else { one });
     unfinished.iter().filter(|&&one| first.is_none_or(|first| is_before(one, first))).count() as u64
 }
 
-/// Whether the first of two calls came first: numbers wrap around.
+/// Whether call `one` came before call `other`: the numbers wrap around.
 fn is_before(one: u32, other: u32) -> bool {
     (other.wrapping_sub(one) as i32) > 0
 }

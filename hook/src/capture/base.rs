@@ -1,7 +1,8 @@
-//! One moment of each device that is also known by the host's clock, to which all times of a capture are
-//! related.
+//! One moment of each device whose time on the host's clock is known. All times of a capture are relative to
+//! it.
 //!
-//! It is an event on a stream of the hook, with nothing else on it: it never waits, and nothing waits for it.
+//! The moment is an event on a stream of the hook that holds nothing else: the event never waits, and nothing
+//! waits for it.
 
 use std::{ffi::c_int, ptr};
 
@@ -15,11 +16,10 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// Devices that one process captures.
+/// Maximum number of devices in a capture of one process.
 const DEVICES: usize = 16;
 
-/// How long the hook's thread polls for the moment at which the event is done, and how long it lets the GPU
-/// work between attempts.
+/// How long the hook's thread polls until the event is done, and how long it pauses between attempts.
 const LOOK: u64 = 5_000_000;
 
 /// Attempts; the one with the smallest error is used.
@@ -33,18 +33,19 @@ struct Base {
     device: c_int,
     stream: cudaStream_t,
     event: cudaEvent_t,
-    /// When the event was reached, in monotonic nanoseconds, and the error of this time; `None` until it is
-    /// determined.
+    /// When the GPU reached the event, in monotonic nanoseconds, and the error of this time; `None` until it
+    /// is known.
     at: Option<(u64, u64)>,
-    /// CUDA refused: not tried again.
+    /// CUDA refused, so it is not tried again.
     refused: bool,
 }
 
-// SAFETY: handles of CUDA may be used from any thread; only the hook's own does.
+// SAFETY: any thread may use CUDA's handles; only the hook's thread does.
 unsafe impl Send for Base {}
 
 impl Bases {
-    /// The next capture determines them again: clocks drift, and times of long ago are coarse.
+    /// Makes the next capture determine the bases again: clocks drift, and times far from the base are
+    /// coarse.
     pub(super) fn forget(&mut self) {
         self.0.iter_mut().for_each(|base| base.at = None);
     }
@@ -71,8 +72,8 @@ impl Bases {
         (base.at.is_some()).then_some(&*base)
     }
 
-    /// When an operation that was timed on the current device began on the GPU, in monotonic nanoseconds, and
-    /// the error of this time.
+    /// When a timed operation began on the current device, in monotonic nanoseconds, and the error of this
+    /// time.
     pub(super) fn begin_of(&mut self, device: c_int, timers: &Timers, timer: TimerId) -> Option<(i64, u64)> {
         let base = self.of(device)?;
         let (at, error) = base.at?;
@@ -100,7 +101,7 @@ impl Base {
         let mut best: Option<(u64, u64)> = None;
         for _ in 0..TRIES {
             let Some(found) = self.record() else { break };
-            // The event keeps the time of its last record, so only a better attempt may be the last.
+            // The event keeps the time of its last record, so the last attempt must be the best.
             let good = best.is_none_or(|(_, error)| found.1 <= error);
             best = Some(found);
             if good && found.1 < 20_000 {
@@ -111,10 +112,10 @@ impl Base {
         self.refused = best.is_none();
     }
 
-    /// Records the event and polls until it is done. The GPU reached it between the two moments.
+    /// Records the event and polls until it is done. The GPU reached it between the two returned times.
     fn record(&self) -> Option<(u64, u64)> {
         let before = monotonic();
-        // SAFETY: a live event and stream of the current device, both ours.
+        // SAFETY: the event and the stream are live, belong to the hook, and are on the current device.
         if unsafe { runtime::cudaEventRecord(self.event, self.stream) } != Some(SUCCESS) {
             runtime::forget_error();
             return None;

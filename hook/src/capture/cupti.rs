@@ -1,4 +1,5 @@
-//! CUPTI: all GPU work, whoever launched it. Opened by name, and only when a capture asks for it.
+//! CUPTI reports all GPU work, whichever code launched it. The hook opens CUPTI by name, and only when a
+//! capture requests it.
 
 mod buffers;
 mod library;
@@ -22,7 +23,7 @@ pub(crate) static CUPTI: Library = Library::new("CUPTI", c"cuptiGetVersion");
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 8;
-/// `CUPTI_ERROR_NOT_INITIALIZED`: also the program's result if the library it calls is missing.
+/// `CUPTI_ERROR_NOT_INITIALIZED`: also the result that the program gets if the library is missing.
 const NOT_INITIALIZED: c_int = 15;
 /// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`
 const TAKEN: c_int = 39;
@@ -42,7 +43,7 @@ foreign! { fn cuptiActivityGetNextRecord(buffer: *mut u8, bytes: usize, record: 
 foreign! { fn cuptiActivityGetNumDroppedRecords(context: *mut c_void, stream: u32, dropped: *mut usize) -> c_int in CUPTI }
 foreign! { fn cuptiGetResultString(code: c_int, text: *mut *const c_char) -> c_int in CUPTI }
 
-/// The meaning of a CUPTI code, and the remedy.
+/// What a CUPTI result code means, and what the user can do.
 fn why(code: c_int) -> String {
     let mut text = std::ptr::null();
     // SAFETY: the place for the answer outlives the call.

@@ -1,19 +1,19 @@
-//! When the steps of a capture begin on the GPU, which may lag behind the launches.
+//! When the steps of a capture begin on the GPU. The GPU may lag behind the launches.
 
 use super::{Kept, Span};
 
-/// The most by which a begin in CUPTI's time may precede that of the event: the two clocks differed by some
-/// 13 us on H200s.
+/// The most by which CUPTI's begin of an operation may precede that of its event: the two clocks differed by
+/// about 13 us on H200s.
 const SOONER: i64 = 20_000;
 
-/// An estimated end of a step is moved forward by this much, because work that begins after it belongs to the
-/// next step.
+/// An estimated end of a step is made earlier by this much, because work that begins after the end belongs to
+/// the next step.
 const EARLIER: i64 = 2_000;
 
 /// When each step begins on the GPU: at the mark, if the GPU had finished everything by then; else with the
-/// first timed operation launched after it. If there was none, at the usual distance after the last timed
-/// one. `works` are begins and ends of all its work, in order: nothing else is known about launches before
-/// the first mark.
+/// first timed operation launched after the mark; if there is none, at the usual distance after the last
+/// timed operation. `works` are the begins and ends of all GPU work, in order: they are the only information
+/// about launches before the first mark.
 pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> Vec<i64> {
     let spans = |from: u64, to: u64| {
         operations.iter().filter(move |kept| (from..to).contains(&kept.at)).filter_map(|kept| {
@@ -55,8 +55,8 @@ pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> 
     found.iter().enumerate().map(in_order).collect()
 }
 
-/// CUPTI's begin of the operation that began at `begin` by its event, if that is earlier: the first work that
-/// lies mostly after `begin`.
+/// The begin of an operation: `begin` by its event, or CUPTI's if that is earlier. CUPTI's is that of the
+/// first work that lies mostly after `begin`.
 fn begin_of(begin: i64, works: &[(i64, i64)]) -> i64 {
     let near = works.partition_point(|&(at, _)| at < begin - SOONER);
     let mut sooner = works[near..].iter().take_while(|&&(at, _)| at < begin);
@@ -80,21 +80,22 @@ mod tests {
 
     #[test]
     fn a_gpu_that_is_steps_behind_ends_those_before_first() {
-        // All is launched in an instant; four milliseconds of earlier steps are still to be done, and a step
-        // takes two.
+        // Everything is launched in an instant. The GPU still has four milliseconds of earlier steps to do,
+        // and a step takes two.
         let marks = [1_000, 2_000, 3_000];
         let operations = [timed(1_500, 4_000_000), timed(2_500, 6_000_000)];
         let before = (0, 3_990_000);
         // A step's untimed work begins 10 us after the timed.
         assert_eq!(cuts(&marks, &operations, &[before]), [4_000_000, 6_000_000, 7_998_000]);
-        // If the GPU was idle, untimed work before it belongs to the same step, however long it takes.
+        // If the GPU was idle at the mark, untimed work before the first timed operation belongs to the same
+        // step, however long it takes.
         assert_eq!(cuts(&marks, &operations, &[(0, 900), (1_400, 3_990_000)])[0], 1_000);
     }
 
     #[test]
     fn a_gpu_that_is_behind_begins_its_steps_later() {
         let marks = [100_000, 200_000, 300_000];
-        // It had finished everything at the first mark, and is 60 us behind at the others.
+        // The GPU had finished everything at the first mark, and is 60 us behind at the others.
         let operations = [
             timed(110_000, 120_000),
             timed(150_000, 195_000),
@@ -102,7 +103,7 @@ mod tests {
             timed(280_000, 350_000),
         ];
         let cuts = cuts(&marks, &operations, &[]);
-        // The last step ends as long after its timed work as the one before.
+        // The last step ends at the same distance after its timed work as the step before it.
         assert_eq!(cuts, [100_000, 260_000, 413_000]);
         let at = |begin| launched_at(begin, &marks, &cuts);
         assert_eq!(
@@ -111,7 +112,7 @@ mod tests {
         );
     }
 
-    /// Two clocks; by CUPTI's all began a microsecond earlier.
+    /// By CUPTI's clock, everything began a microsecond earlier.
     #[test]
     fn what_begins_a_step_is_of_it_by_either_clock() {
         let marks = [1_000, 2_000];

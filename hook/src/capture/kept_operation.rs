@@ -1,4 +1,4 @@
-//! What a capture keeps of a record.
+//! The part of a record that a capture keeps.
 
 use xpu_wire::{frame::CapturedLabel, id::Sequence};
 
@@ -13,21 +13,21 @@ use crate::{
     python::functions,
 };
 
-/// A record as captures keep it.
+/// An operation, from its record.
 #[derive(Clone, Debug)]
 pub(super) struct KeptOperation {
     pub(super) label: CapturedLabel,
     /// When it was launched, in monotonic nanoseconds.
     pub(super) at: u64,
     pub(super) sequence: Option<Sequence>,
-    /// How long it blocked its thread, if it is no GPU work.
+    /// How long the call blocked its thread, if it is not GPU work.
     pub(super) held: Option<u64>,
-    /// It should have been timed.
+    /// Whether it should have been timed.
     pub(super) timeable: bool,
 }
 
 impl KeptOperation {
-    /// `None` for a record that is no operation of the program.
+    /// `None` for a record that is not an operation of the program.
     pub(super) fn of(record: &Record, observer: &Observer) -> Option<Self> {
         let at = record.at()?;
         let id = |communicator| observer.communicators.slot(communicator).id();

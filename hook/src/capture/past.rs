@@ -1,23 +1,23 @@
-//! The last steps as seen without a capture: the sampled operations, and every collective. Always kept, so
-//! that a triggered capture can begin before its trigger.
+//! The last steps as observed without a capture: the sampled operations, and every collective. They are
+//! always kept, so that a triggered capture can begin before its trigger.
 
 use std::collections::VecDeque;
 
 use super::{KeptOperation, Span, UnderWay};
 use crate::python::functions;
 
-/// Operations kept: half a megabyte.
+/// Maximum number of operations kept: half a megabyte.
 const OPERATIONS: usize = 4096;
 
-/// Steps kept.
+/// Maximum number of steps kept.
 const STEPS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Past {
     operations: VecDeque<Operation>,
-    /// Steps completed, and when.
+    /// Completed steps: their numbers, and when they ended.
     marks: VecDeque<(u64, u64)>,
-    /// When the last dropped operation was launched.
+    /// The latest launch time of a dropped operation.
     lost: u64,
 }
 
@@ -31,7 +31,8 @@ struct Operation {
 impl Past {
     pub(super) fn keep(&mut self, thread: usize, single: KeptOperation, span: Span) {
         if single.label.is_function() && !functions::are_always_recorded() {
-            // From steps before a capture, where they are not expected: they must not displace others.
+            // Functions are not expected in the steps before a capture, and must not displace other
+            // operations.
             return;
         }
         if self.operations.len() >= OPERATIONS
@@ -57,9 +58,9 @@ impl Past {
         self.marks.push_back((completed, at));
     }
 
-    /// Adds the steps before the first captured one, as many as were ordered and are complete here, and the
-    /// launches in a step that never ended. If the job hangs, everything also stays here: nothing follows it,
-    /// and there may be another request.
+    /// Adds the steps before the first captured one, up to the ordered number, as far as they are complete
+    /// here; also the launches in a step that never ended. In a hang, everything also stays here: nothing new
+    /// replaces it, and there may be another request.
     pub(super) fn join(&mut self, capture: &mut UnderWay) {
         let Some(&(first, begin)) = capture.marks.first() else { return };
         if capture.until.is_some() || capture.order.before == 0 && capture.closed {
@@ -77,14 +78,14 @@ impl Past {
         let operations =
             if capture.closed { std::mem::take(&mut self.operations) } else { self.operations.clone() };
         for Operation { single, thread, span } in operations {
-            // For a step that never ended, launches before the request too.
+            // In a step that never ended, launches before the request are added too.
             if (since..capture.end()).contains(&single.at) {
                 capture.keep(thread as usize, single, span);
             }
         }
     }
 
-    /// Steps that ended earlier are no longer complete here: a capture recorded and sent them.
+    /// Marks steps that ended earlier as incomplete here: a capture recorded and sent their operations.
     pub(super) fn forget_before(&mut self, at: u64) {
         self.lost = self.lost.max(at);
     }

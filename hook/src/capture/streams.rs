@@ -15,15 +15,15 @@ const APART: i64 = 20_000;
 /// Least overlap of a timed operation with its kernel, in thousandths.
 const ALIKE: u64 = 500;
 
-/// Overlap beyond doubt.
+/// Overlap that leaves no doubt, in thousandths.
 const SURELY: u64 = 900;
 
-/// When something ran: from and to.
+/// The begin and the end of some work.
 pub(super) type Time = (i64, i64);
 
-/// Matches CUPTI's stream numbers with the streams that the hook knows: a timed operation ran on the stream
-/// that was busy during most of its time and at few other times. No CUDA call shows this safely, because a
-/// stream may no longer exist.
+/// Matches CUPTI's stream numbers with the streams that the hook knows. A timed operation ran on the stream
+/// that was busy during most of the operation's time and at few other times. A CUDA call cannot safely report
+/// a stream's number, because the stream may no longer exist.
 pub(super) fn streams(
     labels: &HashMap<CapturedLabel, u32>,
     operations: &[Kept],
@@ -67,7 +67,7 @@ pub(super) fn streams(
     found
 }
 
-/// Offset to add to an event's time to get CUPTI's, from certain matches.
+/// The offset from an event's time to CUPTI's, derived from certain matches.
 fn offset(timed: impl Iterator<Item = Time>, works: &[(Time, u32)]) -> i64 {
     let apart = timed.filter_map(|time| {
         let near = near(time, works).map(|&(work, _)| (likeness(time, work), work));
@@ -79,7 +79,7 @@ fn offset(timed: impl Iterator<Item = Time>, works: &[(Time, u32)]) -> i64 {
     apart.get(apart.len() / 2).copied().unwrap_or(0)
 }
 
-/// Work that may have run then.
+/// Work that may have run at that time.
 fn near(time: Time, works: &[(Time, u32)]) -> impl Iterator<Item = &(Time, u32)> {
     let first = works.partition_point(|&((begin, _), _)| begin < time.0 - APART);
     works[first..].iter().take_while(move |&&((begin, _), _)| begin < time.1)
@@ -89,7 +89,7 @@ fn most_like(time: Time, works: &[(Time, u32)]) -> Option<(u64, u32)> {
     near(time, works).map(|&(work, theirs)| (likeness(time, work), theirs)).max()
 }
 
-/// The stream that was busy in most of the time.
+/// The stream that was busy during most of this time, and how long.
 fn most_of(time: Time, works: &[(Time, u32)]) -> Option<(u64, u32)> {
     let mut busy: HashMap<u32, i64> = HashMap::new();
     for &(work, theirs) in near(time, works) {
@@ -99,7 +99,7 @@ fn most_of(time: Time, works: &[(Time, u32)]) -> Option<(u64, u32)> {
     Some((busy.saturating_mul(1_000).checked_div(time.1 - time.0)? as u64, theirs))
 }
 
-/// Intersection over union of both times, out of 1,000.
+/// Intersection over union of the two times, in thousandths.
 fn likeness(one: Time, other: Time) -> u64 {
     let both = one.1.min(other.1) - one.0.max(other.0);
     let either = one.1.max(other.1) - one.0.min(other.0);
@@ -134,11 +134,11 @@ mod tests {
             timed(kernel, 1_050_000, 900_000, compute),
             timed(kernel, 1_200_000, 500_000, nccl),
             timed(kernel, 2_000_000, 5_000, short),
-            // A copy, beside a kernel of a stream on which nothing is timed.
+            // A copy, during a kernel of a stream on which nothing is timed.
             timed(copy, 5_000_000, 100_000, copies),
             timed(graph, 6_000_000, 100_000, graphs),
         ];
-        // By a clock that is 13 us behind.
+        // CUPTI's clock is 13 us behind.
         let works = [
             work(37_000, 900_000, 7),
             work(87_000, 500_000, 13),

@@ -22,7 +22,7 @@ fn waited(at: u64) -> Record {
     Record::Host { call, bytes: 0, at: at * MS, until: (at + 2) * MS }
 }
 
-/// Steps of 100 ms, the first from 0, with a wait in the middle of each; every turn takes everything in.
+/// Runs steps of 100 ms, the first from 0, with a wait in the middle of each. Every turn adds everything.
 fn run(capture: &mut Capture, observer: &'static Observer, steps: std::ops::Range<u64>) {
     for step in steps {
         capture.launched(observer, 3, &waited(step * 100 + 50));
@@ -60,7 +60,7 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
     assert!(!capture.is_active());
 }
 
-/// In a hung job no rank reaches the last step.
+/// In a hang, no rank reaches the last step.
 #[test]
 fn who_is_asked_to_hurry_gives_what_there_is() {
     let observer = Observer::get_or_start().expect("it starts");
@@ -172,7 +172,7 @@ fn there_is_an_end_to_what_is_kept_and_to_the_time() {
     assert!(!is_on());
 }
 
-/// Orders come from whoever listens at the socket.
+/// Any process that listens at the socket may send orders.
 #[test]
 fn a_limit_without_end_has_one() {
     let observer = Observer::get_or_start().expect("it starts");
@@ -257,7 +257,7 @@ fn of_the_past_only_whole_steps_are_given() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
-    // Enough to displace the steps before.
+    // This many launches displace the earlier steps.
     for _ in 0..4096 {
         capture.launched(observer, 3, &waited(510));
     }
@@ -273,7 +273,7 @@ fn window_in(milliseconds: u64, length: u64) -> CaptureWindow {
     CaptureWindow { at: Moment(Moment::now().0 + milliseconds * MS), length: Nanoseconds(length * MS) }
 }
 
-/// An operation launched then, unrelated to pending ones.
+/// Adds an operation launched at `at`, unrelated to pending ones.
 fn launch(capture: &mut Capture, observer: &'static Observer, at: u64) {
     let call = HostCall::Blocked(BlockingCall::StreamSynchronize);
     capture.launched(observer, 3, &Record::Host { call, bytes: 0, at, until: at + MS });
@@ -303,7 +303,7 @@ fn of_a_time_exactly_what_was_launched_in_it_is_kept_and_no_step_is_needed() {
     for after in [-2, 1, 298, 303] {
         launch(&mut capture, observer, begin.saturating_add_signed(after * MS as i64));
     }
-    // A step that ends during it changes nothing.
+    // A step that ends during the period changes nothing.
     capture.mark(7, begin + 20 * MS, StepSource::Marked);
     capture.settle(None, std::iter::empty());
     assert!(capture.next_part().is_none(), "it is not over");
@@ -334,7 +334,7 @@ fn a_time_that_is_cut_short_says_how_long_it_was() {
     assert_eq!((account.ended, account.operations, account.marks.len()), (CaptureEnd::TimeUp, 1, 2));
     let took = account.marks[1].at.since(account.marks[0].at);
     assert!(took.as_secs() < 30, "{took:?}");
-    // Nor is one recorded longer that was stopped before it began.
+    // A period that was stopped before it began is not recorded longer either.
     capture.order(CaptureOrder { limit: Nanoseconds(0), ..wanted }, Some(window_in(60_000, 1)), 0);
     assert_eq!(part_in_time(&mut capture).account.expect("it has one").marks.len(), 1);
 }

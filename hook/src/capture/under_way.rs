@@ -13,28 +13,28 @@ use xpu_wire::{
 use super::{Activity, KeptOperation, Past};
 use crate::process::clock::monotonic;
 
-/// Operations kept of one capture.
+/// Maximum number of operations kept of one capture.
 pub(super) const OPERATIONS: usize = 64 << 10;
 
-/// Python functions among them: they must not displace GPU operations.
+/// Maximum number of Python functions among them, so that they do not displace GPU operations.
 const FUNCTIONS: u64 = (OPERATIONS / 2) as u64;
 
-/// Different operations among them.
+/// Maximum number of different labels among them.
 const LABELS: usize = 16 << 10;
 
-/// Marks kept of steps: more than an order may have.
+/// Maximum number of marks of steps kept: more than an order may have.
 const MARKS: usize = CaptureOrder::STEPS as usize + 2;
 
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) order: CaptureOrder,
-    /// Monotonic nanoseconds, as all times here.
+    /// In monotonic nanoseconds, like all times here.
     pub(super) deadline: u64,
     pub(super) marks: Vec<(u64, u64)>,
-    /// When the time recorded instead of steps ends.
+    /// When the period ends, if a period is captured instead of steps.
     pub(super) until: Option<u64>,
     pub(super) source: Option<StepSource>,
-    /// The last step has ended, and everything launched before it was taken in.
+    /// The last step has ended, and everything launched before its end was added.
     pub(super) closed: bool,
     pub(super) settled: bool,
     pub(super) operations: Vec<Kept>,
@@ -42,12 +42,12 @@ pub(super) struct UnderWay {
     pub(super) dropped: u64,
     pub(super) untimed: u64,
     pub(super) error: Option<u64>,
-    /// Up to this step, only sampled operations are here.
+    /// The steps up to this one have only sampled operations.
     pub(super) sampled: Option<u64>,
     pub(super) activity: Activity,
-    /// Operations that it may keep.
+    /// Maximum number of operations that the capture may keep.
     pub(super) limit: usize,
-    /// Python functions among the operations, and those that did not fit.
+    /// Number of Python functions among the operations, and of those that did not fit.
     pub(super) functions: u64,
     pub(super) lost_functions: u64,
     pub(super) functions_came: Tracing,
@@ -69,7 +69,7 @@ pub(super) enum Span {
     Host {
         took: u64,
     },
-    /// On the GPU, at an unknown time.
+    /// It ran on the GPU at an unknown time.
     Timed {
         took: u64,
     },
@@ -105,26 +105,26 @@ impl UnderWay {
         }
     }
 
-    /// It covers a time, not steps: the time is one step, the first.
+    /// The capture covers a period, not steps: the period is its first and only step.
     pub(super) fn last_for(&mut self, now: u64, window: CaptureWindow) {
         let begin = now.saturating_add(window.at.since(Moment::now()).as_nanos() as u64);
         self.marks = vec![(0, begin)];
         self.until = Some(begin.saturating_add(window.length.0));
     }
 
-    /// If that time has begun, it ends then.
+    /// Ends the period at this time, if it has begun.
     pub(super) fn end_at(&mut self, at: u64) {
         if at > self.begin() {
             self.marks.push((1, at));
         }
     }
 
-    /// Whether it has this order, apart from the limit.
+    /// Whether the capture has this order, apart from the limit.
     pub(super) fn is_of(&self, order: CaptureOrder) -> bool {
         CaptureOrder { limit: self.order.limit, ..order } == self.order
     }
 
-    /// From now on it may take no longer than this.
+    /// Lowers the capture's time limit to this.
     pub(super) fn hurry(&mut self, limit: Nanoseconds) {
         if limit < self.order.limit {
             self.order.limit = limit;
@@ -132,12 +132,12 @@ impl UnderWay {
         }
     }
 
-    /// When the first step began, or the last that ended before it.
+    /// When the first step began; until it begins, when the step before it ended.
     pub(super) fn begin(&self) -> u64 {
         self.marks.first().map_or(0, |&(_, at)| at)
     }
 
-    /// When the last step ended; `None` until that is closed.
+    /// When the last step ended, or the period ends; `u64::MAX` while that is not known.
     pub(super) fn end(&self) -> u64 {
         if let (Some(until), [_]) = (self.until, &self.marks[..]) {
             return until;
@@ -160,7 +160,8 @@ impl UnderWay {
         self.closed = completed >= self.order.last().0;
     }
 
-    /// Hands over earlier launches. Kept operations are in the order they were taken in, not in time order.
+    /// Moves launches before `at` to `past`. The kept operations are in the order in which they were added,
+    /// not in time order.
     pub(super) fn leave_before(&mut self, at: u64, past: &mut Past) {
         let labels: HashMap<u32, CapturedLabel> =
             self.labels.drain().map(|(label, place)| (place, label)).collect();

@@ -1,5 +1,5 @@
-//! Whether all threads of the program have ended but its process has not. After `pthread_exit` in `main`, the
-//! last thread ends the process; this must not be the hook's thread.
+//! Detects that all threads of the program have ended but the process has not. After `pthread_exit` in
+//! `main`, the process ends with its last thread; the hook's thread must not keep it alive.
 
 use std::{
     ffi::{c_int, c_long, c_void},
@@ -7,24 +7,27 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// The main thread was seen.
+/// The main thread was seen running.
 static WAS_THERE: AtomicBool = AtomicBool::new(false);
 
-/// The process's exit code, if the calling thread, which is not the main thread, is the last that runs.
+/// The process's exit code, if the calling thread is the only one that still runs. The calling thread is not
+/// the main thread.
 pub(crate) fn last_thread_ends_with() -> Option<c_int> {
     if is_main_thread_there() {
         return None;
     }
     match fs::read_to_string("/proc/self/stat") {
         Ok(stat) => code_of_one_left(&stat),
-        // No `/proc`, or no descriptor: if others run they keep the process, and this thread leaves.
+        // Without `/proc` or a free descriptor, this thread ends: any other running thread keeps the process
+        // alive.
         Err(_) if WAS_THERE.load(Relaxed) => Some(0),
         Err(_) => None,
     }
 }
 
-/// Without opening a file: the lowest free descriptor is the program's. A running thread has a robust list,
-/// which the kernel clears as the thread ends (`get_robust_list(2)`). `false` also if it is unknown.
+/// Whether the main thread runs. Opens no file, because the program may expect the lowest free descriptor. A
+/// running thread has a robust list, which the kernel clears when the thread ends (`get_robust_list(2)`).
+/// `false` also if the answer is unknown.
 pub(crate) fn is_main_thread_there() -> bool {
     let mut list = ptr::null_mut::<c_void>();
     let mut length = 0_usize;
@@ -38,9 +41,10 @@ pub(crate) fn is_main_thread_there() -> bool {
     is_there
 }
 
-/// `proc_pid_stat(5)`: the main thread's state follows the name, which may contain any character; an ended
-/// main thread is a zombie, and counts, until all have ended. The last field is the exit status in the format
-/// of `wait(2)`.
+/// The exit code in `/proc/self/stat`, if the main thread has ended and one other thread is left
+/// (`proc_pid_stat(5)`). The main thread's state follows the name, which may contain any character. An ended
+/// main thread is a zombie, and is counted until all threads have ended. The last field is the exit status in
+/// the format of `wait(2)`.
 fn code_of_one_left(stat: &str) -> Option<c_int> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;

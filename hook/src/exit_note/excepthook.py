@@ -1,27 +1,28 @@
 """Notes uncaught exceptions, before Python's own functions print them.
 
-The hook runs this once on the main thread, between two of its instructions, in a namespace of its own that holds
-`note(text)`, and calls `tell_of_main` and `tell_of_thread` before Python's own `excepthook` of each. None of the
-program's names is changed: what it sets or finds in their places is its own.
+The hook runs this file once on the main thread, between two instructions, in a separate namespace that holds
+`note(text)`. It calls `tell_of_main` before Python's `sys.__excepthook__`, and `tell_of_thread` before
+`threading.__excepthook__`. No name that the program can see changes.
 """
 
 # ruff: noqa: F821
 
 import sys
 
-# Frames noted, the innermost.
+# Number of innermost frames that are noted.
 FRAMES = 64
-# Letters of a message.
+# Longest noted message, in characters.
 MESSAGE = 2000
 PLAIN = {str, bytes, int, float, complex, bool, type(None)}
 
-# The main thread's last noted exception, as a number: no reference is needed, for Python keeps it
+# The id of the main thread's last noted exception. A reference is not needed, because Python keeps one
 # (`sys.last_value`).
 told = 0
 
 
 def attach():
-    # A replacement by the program need not call Python's own. Its exception is still available at the end.
+    # If the program has replaced the function, the replacement may not call Python's own. The exception is
+    # still available at exit.
     atexit = sys.modules.get("atexit")
     if atexit is not None and sys.excepthook is not sys.__excepthook__:
         atexit.register(at_exit)
@@ -43,7 +44,7 @@ def tell_of_main(kind, value, trace):
 
 
 def tell_of_thread(args):
-    # A thread ends itself that way, and Python reports nothing.
+    # A thread may end itself with SystemExit; Python does not report it.
     if args.exc_type is not SystemExit:
         tell(args.exc_type, args.exc_value, args.exc_traceback, getattr(args.thread, "name", "?"))
 
@@ -60,12 +61,12 @@ def tell(kind, value, trace, thread=""):
         parts = [f"{module}{kind.__qualname__}", thread, message(value), "\n".join(frames[-FRAMES:])]
         note("\0".join(parts).encode("utf-8", "replace"))
     except BaseException:
-        # The program handles another one already.
+        # The program already handles another exception.
         pass
 
 
 def message(value):
-    """Python's message, unless code of the program makes it: that code should run once, when Python prints it."""
+    """Python's message. If the program's code makes it, only its arguments, so that this code runs only once."""
     try:
         arguments = BaseException.args.__get__(value)
         plain = [argument for argument in arguments if type(argument) in PLAIN]

@@ -1,4 +1,5 @@
-//! Uncaught Python exceptions: noted before Python's own functions print them, which stay in place unchanged.
+//! Notes uncaught Python exceptions before Python's own functions print them. Those functions stay in place
+//! unchanged.
 
 mod slot;
 
@@ -53,26 +54,27 @@ unsafe extern "C" fn before_threads(
     unsafe { THREADS.call(function, arguments, count, names) }
 }
 
-/// Progress: not requested, requested and not reached, done for this process and its forked children.
+/// Progress: not requested; requested but not done; done for this process and its forked children.
 static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
 const NOT_ASKED: u8 = 0;
 const LATE: u8 = 1;
 const ASKED: u8 = 2;
 const DONE: u8 = 3;
 
-/// Attempts without a Python: one that is loaded within the first seconds is found.
+/// Attempts without finding a Python; a Python that is loaded within the first seconds is found.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 const ENOUGH: u32 = 200;
 
-/// Makes Python's main thread attach it. The thread of the first intercepted call requests this, so if that
-/// is the main thread, it runs before the program's next instruction.
+/// Makes Python's main thread attach the functions. The thread of the first intercepted call requests this;
+/// if that is the main thread, they are attached before the program's next instruction.
 pub(super) fn attach_soon() {
     if STATE.compare_exchange(NOT_ASKED, LATE, AcqRel, Acquire).is_ok() {
         attach_if_late();
     }
 }
 
-/// If the request did not fit.
+/// Makes the request, if it is still due. Without a Python, or if Python's queue is full, a later turn tries
+/// again.
 pub(super) fn attach_if_late() {
     if STATE.load(Relaxed) != LATE {
         return;
@@ -92,7 +94,7 @@ pub(super) fn attach_if_late() {
     }
 }
 
-/// In a forked child: an attached hook is inherited; a pending request is repeated.
+/// Called in a forked child: attached functions are inherited; a pending request is repeated.
 pub(super) fn forget() {
     let _ = STATE.fetch_update(Relaxed, Relaxed, |state| (state != DONE).then_some(NOT_ASKED));
 }
@@ -107,7 +109,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     let attached = unsafe { python.untraced(|| catch_unwind(|| run(python))) };
     match attached {
         Ok(true) => 0,
-        // A signal handler raised the exception meanwhile: it is left for the program.
+        // A signal handler raised an exception meanwhile; it is left for the program.
         Ok(false) => -1,
         Err(_) => {
             crate::process::switch::panicked();
@@ -121,7 +123,8 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
 /// # Safety
 /// The calling thread holds the interpreter's lock.
 unsafe fn run(python: &Python) -> bool {
-    // SAFETY: the caller's promise; every object is looked at before it is used. The namespace lives as long as the functions in it.
+    // SAFETY: the caller's promise; every object is checked before it is used. The namespace lives as long as
+    // the functions in it.
     unsafe {
         if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() {
             return true;
@@ -146,7 +149,8 @@ unsafe fn run(python: &Python) -> bool {
 /// # Safety
 /// The calling thread holds the interpreter's lock.
 unsafe fn stand_before(python: &Python, names: Object) {
-    // SAFETY: the caller's promise; every object is looked at before it is used. The noting functions live as long as the process.
+    // SAFETY: the caller's promise; every object is checked before it is used. The noting functions live as
+    // long as the process.
     unsafe {
         let own = |name: &CStr| (python.PyDict_GetItemString)(names, name.as_ptr());
         let (tell, of_thread) = (own(c"tell_of_main"), own(c"tell_of_thread"));

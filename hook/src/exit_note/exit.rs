@@ -1,5 +1,5 @@
-//! Exits: for `exit()` and `main`, glibc passes the code to its handlers; `_exit()` runs none, and is
-//! interposed.
+//! Notes exit codes. After `exit()` and `main`, glibc passes the code to exit handlers; `_exit()` runs no
+//! handlers, so it is interposed.
 
 use std::ffi::{c_int, c_void};
 
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn _exit(code: c_int) -> ! {
     end(code)
 }
 
-/// The same under its other name: C and POSIX have one each.
+/// C's name of the same function; POSIX's is `_exit`.
 ///
 /// # Safety
 /// As the C library documents it: none.
@@ -37,7 +37,7 @@ fn end(code: c_int) -> ! {
         unsafe { real(code) }
     }
     loop {
-        // SAFETY: this is all that `_exit` does, and has no precondition.
+        // SAFETY: `_exit` does only this, and it has no precondition.
         unsafe { libc::syscall(libc::SYS_exit_group, code) };
     }
 }

@@ -1,13 +1,13 @@
-//! `/proc/self/maps`, read in a signal handler: allocates nothing, and uses only system calls.
+//! Reads `/proc/self/maps` in a signal handler: allocates nothing, and uses only system calls.
 
 use std::cell::UnsafeCell;
 
 use xpu_wire::ledger::Bytes;
 
-/// A line with the longest path that is kept.
+/// Longest line that is read, and so the longest path.
 const LINE: usize = 1024;
 
-/// Used only by the holder of the claim on the fault note.
+/// Only the holder of the claim on the fault note uses it.
 struct Buffer(UnsafeCell<[u8; LINE]>);
 
 // SAFETY: one thread at a time has the claim.
@@ -21,13 +21,14 @@ static BUFFER: Buffer = Buffer(UnsafeCell::new([0; LINE]));
 /// The caller holds the claim on the note of a fault.
 pub(super) unsafe fn note<const WORDS: usize>(modules: &Bytes<WORDS>, address: u64) -> Option<u64> {
     modules.clear();
-    // A system call, as the two below (`system.rs`): in the C library's functions a thread that was cancelled ends.
+    // `open64`, `read` and `close` are direct system calls here (`system.rs`): in the C library's functions,
+    // a cancelled thread would end.
     // SAFETY: the name ends with NUL.
     let file = unsafe { libc::open64(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if file < 0 {
         return None;
     }
-    // SAFETY: nobody else uses it, by the caller's promise.
+    // SAFETY: by the caller's promise, nobody else uses it.
     let buffer = unsafe { &mut *BUFFER.0.get() };
     let (mut filled, mut end, mut too_long) = (0, None, false);
     loop {

@@ -1,10 +1,10 @@
-//! Whether this memory belongs to the process the page was made for, without a system call: a seccomp filter
-//! may forbid any.
+//! Checks whether this process is the one for which the page was made. Makes no system call, because a
+//! seccomp filter may forbid any.
 //!
-//! `pthread_atfork` reports a child of `fork`, but not one of a bare `clone`: the pointer to the page is in
-//! memory that the kernel clears in every child (`MADV_WIPEONFORK`). A child that shares its parent's memory
-//! (`vfork`) cannot be distinguished this way, but the hook's thread still runs and takes the child's exit
-//! note back ([`super::look`]).
+//! `pthread_atfork` reports a child of `fork`, but not a child of a bare `clone`. So the pointer to the page
+//! is in memory that the kernel clears in every child (`MADV_WIPEONFORK`). This does not detect a child that
+//! shares its parent's memory (`vfork`), but there the parent's hook thread still runs and removes the
+//! child's exit note ([`super::look`]).
 
 use std::{
     ptr,
@@ -16,17 +16,18 @@ use std::{
 
 use xpu_wire::ledger::Ledger;
 
-/// The page, in memory that is cleared in a child. Null before the first intercepted call.
+/// Points to the pointer to the page, in memory that is cleared in a child. Null before the first intercepted
+/// call.
 static WIPED: AtomicPtr<AtomicPtr<Ledger>> = AtomicPtr::new(ptr::null_mut());
 
-/// For kernels without that feature.
+/// The pointer to the page, for kernels without that feature.
 static PLAIN: AtomicPtr<Ledger> = AtomicPtr::new(ptr::null_mut());
 
 const LENGTH: usize = 4096;
 
 fn place() -> &'static AtomicPtr<Ledger> {
     let at = WIPED.load(Acquire);
-    // SAFETY: the mapping is never undone; zeros, which a child finds there, are a null pointer.
+    // SAFETY: the mapping is never removed; a child finds zeros there, which are a null pointer.
     unsafe { at.as_ref() }.unwrap_or(&PLAIN)
 }
 
@@ -34,7 +35,7 @@ pub(super) fn remember(page: &'static Ledger) {
     if WIPED.load(Acquire).is_null() {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh mapping of no file, at an address of the kernel's choice, and advice on that very mapping.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice, and advice on that mapping.
         unsafe {
             let at = libc::mmap(ptr::null_mut(), LENGTH, protection, flags, -1, 0);
             if at != libc::MAP_FAILED {

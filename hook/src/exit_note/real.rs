@@ -1,5 +1,5 @@
-//! The C library's function behind an interposed one. Looked up when the hook is loaded: the caller may be in
-//! a signal handler, in a child of `vfork`, or hold the loader's lock.
+//! The C library's function behind an interposed one. It is looked up when the hook is loaded, because a
+//! later caller may be in a signal handler or a child of `vfork`, or may hold the loader's lock.
 
 use std::{
     ffi::{CStr, c_void},
@@ -20,9 +20,9 @@ impl Real {
         Self { name, at: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Never returns `own`: an interposed function must not find itself.
+    /// Looks the function up, but never stores `own`: an interposed function must not find itself.
     pub(super) fn find(&self, own: *const c_void) {
-        // If the program or a preload has its own `dlsym`, RTLD_NEXT would be relative to that.
+        // If the program or a preload defines `dlsym`, RTLD_NEXT would be relative to that definition.
         let next = symbol::next_definition(&symbol::Name::new(self.name));
         let at = if next == 0 {
             // SAFETY: the name is NUL-terminated and 'static; dlsym has no other precondition.
@@ -35,7 +35,7 @@ impl Real {
         }
     }
 
-    /// `None` before the hook's constructor has run, and if there is none.
+    /// `None` before the hook's constructor has run, and if there is no such function.
     #[inline]
     pub(super) fn get(&self) -> Option<*mut c_void> {
         Some(self.at.load(Relaxed)).filter(|at| !at.is_null())

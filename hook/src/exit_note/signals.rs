@@ -1,4 +1,4 @@
-//! Fatal signals: noted, then the original action follows.
+//! Notes fatal signals; the original action follows.
 //!
 //! ```text
 //! kernel ──▶ entry ──▶ the program's own handler, with the kernel's frame and arguments   (registers noted)
@@ -6,10 +6,9 @@
 //! program ──▶ sigaction, signal, ... (front) ──▶ the requested action (asked); the kernel keeps the hook's handler
 //! ```
 //!
-//! Signals that programs commonly handle (TERM, INT, HUP, USR1, USR2) are left alone. One that the program
-//! ignores is ignored in the kernel too. What runs in a handler is async-signal-safe (`signal-safety(7)`);
-//! code before the program's handler makes no system call, takes no lock, and needs some hundred bytes of
-//! stack.
+//! Signals that programs commonly handle (TERM, INT, HUP, USR1, USR2) are left alone. The kernel ignores a
+//! signal that the program ignores. All code in a handler is async-signal-safe (`signal-safety(7)`). Code
+//! before the program's handler makes no system call, takes no lock, and needs a few hundred bytes of stack.
 
 mod aside;
 mod asked;
@@ -35,10 +34,10 @@ type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut std::ffi::
 
 const FATAL: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
 
-/// Whether the kernel has the hook's handlers: once in a process and its forked children.
+/// Whether the kernel has the hook's handlers: they are installed once, and forked children inherit them.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Its index in tables of fatal signals.
+/// The signal's index in tables of fatal signals.
 fn place(number: c_int) -> Option<usize> {
     FATAL.iter().position(|&fatal| fatal == number)
 }
@@ -58,7 +57,7 @@ pub(super) fn install() {
     INSTALLED.swap(true, AcqRel);
 }
 
-/// In a forked child, which has its parent's handlers, and a copy of the requested actions.
+/// Called in a forked child, which has its parent's handlers and a copy of the requested actions.
 pub(super) fn forget() {
     if INSTALLED.load(Acquire) {
         asked::own();
@@ -66,7 +65,7 @@ pub(super) fn forget() {
     }
 }
 
-/// If the program exits from within its own handler, the signal ends it: the rest is noted.
+/// If the program exits from within its own handler, the signal was fatal: the rest is noted.
 pub(super) fn exits(words: &ExitNote) {
     if INSTALLED.load(Acquire) && note::is_inside_a_blocking_handler(words) {
         let words = ptr::from_ref(words).addr();

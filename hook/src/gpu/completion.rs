@@ -1,8 +1,8 @@
-//! Shows which collectives are done even if none is timed, with a few events without timing, never one for
+//! Shows which collectives are done even if none is timed. It uses a few events without timing, not one for
 //! each operation.
 //!
-//! The hook's thread requests an event of a communicator at intervals; the next launch records one; the
-//! thread queries it, and updates the ledger. This distinguishes a rank that hangs from a slow one at any
+//! At intervals, the hook's thread requests an event for a communicator. The next launch records the event;
+//! the thread queries it and updates the ledger. So a rank that hangs is distinguished from a slow one at any
 //! sampling rate.
 
 use std::{
@@ -29,14 +29,14 @@ use crate::{
     },
 };
 
-/// Pending events of one communicator: one may wait behind a long queue.
+/// Maximum number of pending events of one communicator: one may wait behind a long queue.
 const AT_ONCE: usize = 2;
 
-/// Nanoseconds between two events of a communicator, at least and at most.
+/// The shortest and the longest time between two events of a communicator, in nanoseconds.
 const CLOSEST: f64 = 5e6;
 const FARTHEST: f64 = 1e9;
 
-/// Part of the budget spent on them.
+/// Part of the budget spent on these events.
 const SHARE: f64 = 0.1;
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct Witness {
 const FREE: u8 = 0;
 /// A launching thread is recording it.
 const TAKEN: u8 = 1;
-/// Recorded, and not known to be reached: owned by the hook's thread.
+/// Recorded, and perhaps not reached yet: owned by the hook's thread.
 const UNDER_WAY: u8 = 2;
 
 #[derive(Debug)]
@@ -74,8 +74,9 @@ struct Place {
     sequence: u64,
 }
 
-// SAFETY: `place` is touched by the thread that made the state TAKEN, and by the hook's own thread while it is UNDER_WAY. NCCL
-// allows one thread at a time on a communicator, but graphs that use it may be launched by others.
+// SAFETY: `place` is touched by the thread that made the state TAKEN, and by the hook's own thread while it
+// is UNDER_WAY. NCCL allows one thread at a time on a communicator, but other threads may launch graphs that
+// use it.
 unsafe impl Sync for Mark {}
 
 impl Completions {
@@ -92,7 +93,7 @@ impl Completions {
         }
     }
 
-    /// Requests an event of each communicator that launched since its last.
+    /// Requests an event for each communicator that has launched since its last event.
     pub(crate) fn want(&self, observer: &Observer) {
         for (index, slot) in observer.communicators.open_slots() {
             let witness = &self.of[usize::from(index)];
@@ -102,13 +103,13 @@ impl Completions {
         }
     }
 
-    /// Updates the ledger's completed collectives. `make_current` gets the device of each event before the
-    /// query. Called by the hook's thread. Returns whether some are still pending.
+    /// Updates the completed collectives in the ledger. `make_current` is called with each event's device
+    /// before the query. The hook's thread calls this. Returns whether events are still pending.
     pub(crate) fn gather(&self, observer: &Observer, mut make_current: impl FnMut(Option<c_int>)) -> bool {
         let mut waits = false;
         for (witness, index) in self.of.iter().zip(0..) {
             for mark in witness.marks.iter().filter(|mark| mark.state.load(Acquire) == UNDER_WAY) {
-                // SAFETY: it is under way, and so this thread's.
+                // SAFETY: the event is under way, so this thread owns it.
                 let place = unsafe { *mark.place.get() };
                 make_current(place.event.device());
                 match place.event.passed() {
@@ -131,7 +132,7 @@ impl Completions {
     }
 }
 
-/// Nanoseconds between two requests, for this number of communicators at this price of an event.
+/// Nanoseconds between two requests, for this number of communicators and this cost of an event.
 pub(crate) fn spacing(budget: Option<f64>, price: f64, communicators: usize) -> u64 {
     let spacing = budget.map_or(0.0, |budget| communicators as f64 * price / (budget * SHARE));
     // Without a budget or a communicator there are no requests.
@@ -154,7 +155,7 @@ impl Witness {
             return;
         }
         let Some(mark) = self.marks.iter().find(|mark| mark.take()) else { return };
-        // SAFETY: it was free, and this thread took it.
+        // SAFETY: it was free, and this thread has taken it.
         let place = unsafe { &mut *mark.place.get() };
         let recorded = place.event.record(stream, communicator.device_of(stream));
         (place.communicator, place.sequence) = (communicator.id(), sequence);
@@ -168,7 +169,7 @@ impl Mark {
         self.state.load(Relaxed) == FREE
     }
 
-    /// Takes it for this thread, if it is free.
+    /// Takes the mark for this thread, if it is free.
     fn take(&self) -> bool {
         self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()
     }

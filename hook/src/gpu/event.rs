@@ -32,8 +32,8 @@ impl Event {
         self.device
     }
 
-    /// Whether it was put on the stream, which is of this device, or else of the current one. Not while it is
-    /// pending.
+    /// Records the event on the stream, which belongs to this device, or else to the current one. Returns
+    /// whether that succeeded. Not to be called while the event is pending.
     pub(crate) fn record(&mut self, stream: cudaStream_t, device: Option<c_int>) -> bool {
         let Some(event) = self.on(device.or_else(runtime::current_device)) else { return false };
         // SAFETY: a live event of the stream's device; the stream is the one the program launches on.
@@ -44,7 +44,7 @@ impl Event {
         recorded
     }
 
-    /// Whether its stream has reached it. Its device is current.
+    /// Whether its stream has reached it. Its device must be current.
     pub(crate) fn passed(self) -> Passed {
         // SAFETY: a live event, whose device is current.
         match unsafe { runtime::cudaEventQuery(self.handle) } {
@@ -54,12 +54,12 @@ impl Event {
         }
     }
 
-    /// Created if there is none. One of another device is abandoned.
+    /// The event on this device, created if needed. An event of another device is abandoned.
     fn on(&mut self, device: Option<c_int>) -> Option<cudaEvent_t> {
         let device = device?;
         if self.device != Some(device) {
             if self.device.take().is_some() {
-                // SAFETY: the event is live, was passed, and nobody else has it.
+                // SAFETY: the event is live and was reached, and nobody else uses it.
                 unsafe { runtime::cudaEventDestroy(self.handle) };
             }
             self.handle = runtime::on_device(device, || runtime::make_event(NO_TIMING))?;

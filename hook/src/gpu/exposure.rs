@@ -1,10 +1,10 @@
 //! Tracks the streams of GEMMs, the streams of communication, and the events after communication, to detect
 //! when communication blocks a stream of GEMMs.
 //!
-//! Overlapped communication runs on separate streams, and GEMMs go on beside it until their stream waits for
-//! an event that was recorded there (`cudaStreamWaitEvent`): DDP's `work.wait()`. There may be another stream
-//! in between, which has itself waited for such an event, as that of older FSDP for all-gathers.
-//! Communication on the stream of the GEMMs holds them up as long as it runs.
+//! Overlapped communication runs on separate streams. GEMMs run at the same time, until their stream waits
+//! for an event that was recorded behind the communication (`cudaStreamWaitEvent`): DDP's `work.wait()`. A
+//! third stream may be in between, which itself has waited for such an event: older FSDP has one for
+//! all-gathers. Communication on the stream of the GEMMs blocks them as long as it runs.
 
 mod notes;
 
@@ -15,13 +15,13 @@ use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 use crate::process::switch;
 pub(crate) use notes::Notes;
 
-/// Streams, and events of communication, known at once; a program has dozens of the first and hundreds of the
-/// second.
+/// Streams, and events behind communication, that are known at once. A program has dozens of such streams and
+/// hundreds of such events.
 const STREAMS: usize = 256;
 const EVENTS: usize = 4096;
 
-/// A stream's note. The bits above are the [`Exposure::age`] in which it waited for communication, 0 for
-/// never.
+/// The lower bits of a stream's note. The bits from [`AGE`] on are the [`Exposure::age`] in which the stream
+/// waited for communication; 0 if it never did.
 const MULTIPLIES: u16 = 1;
 const COMMUNICATES: u16 = 2;
 const AGE: u16 = 2;
@@ -43,7 +43,7 @@ pub(crate) enum WaitsFor {
     /// Nothing related to communication.
     Other,
     Communication,
-    /// Communication, awaited on a stream of GEMMs: it blocks them.
+    /// Communication, awaited by a stream of GEMMs: the wait blocks them.
     CommunicationWithGemms,
 }
 
@@ -61,28 +61,28 @@ impl Exposure {
         })
     }
 
-    /// Whether both GEMMs and communication were seen, each on some stream: otherwise exposure is unknown.
+    /// Whether both GEMMs and communication were seen. Otherwise exposure is unknown.
     pub(crate) fn is_known(&self) -> bool {
         self.multiplies.load(Relaxed) && self.communicates.load(Relaxed)
     }
 
-    /// Whether an NCCL operation was seen. Otherwise the work that precedes one is not needed.
+    /// Whether an NCCL operation was seen. If not, nobody needs the work that precedes one.
     #[inline]
     pub(crate) fn has_communication(&self) -> bool {
         self.communicates.load(Relaxed)
     }
 
-    /// A GEMM was launched there.
+    /// A GEMM was launched on this stream.
     pub(crate) fn multiplies_on(&self, stream: cudaStream_t) {
         let known = self.streams.of(stream.addr());
         if known & MULTIPLIES == 0 && self.streams.note(stream.addr(), known | MULTIPLIES) {
-            // Events recorded there may have counted as communication.
+            // Earlier events on this stream may have counted as communication.
             self.found.fetch_add(1, Relaxed);
             self.multiplies.store(true, Relaxed);
         }
     }
 
-    /// An NCCL operation was launched there. Returns whether it holds up GEMMs.
+    /// An NCCL operation was launched on this stream. Returns whether it blocks GEMMs.
     pub(crate) fn communicates_on(&self, stream: cudaStream_t) -> bool {
         let known = self.streams.of(stream.addr());
         if known & COMMUNICATES == 0 && self.streams.note(stream.addr(), known | COMMUNICATES) {
@@ -91,8 +91,8 @@ impl Exposure {
         known & MULTIPLIES != 0
     }
 
-    /// An event was recorded there; its earlier position no longer counts. Returns whether it is behind
-    /// communication.
+    /// An event was recorded on this stream; its earlier position no longer counts. Returns whether the event
+    /// is behind communication.
     #[inline]
     pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) -> bool {
         if !self.communicates.load(Relaxed) {
@@ -114,7 +114,7 @@ impl Exposure {
         }
     }
 
-    /// Its handle may be reused.
+    /// A stream is destroyed: its handle may be reused.
     pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
         self.streams.forget(stream.addr());
     }
@@ -130,7 +130,7 @@ impl Exposure {
         }
     }
 
-    /// A stream without GEMMs waits for communication: so does everything after that on it.
+    /// A stream without GEMMs waits for communication; so does everything launched on it later.
     pub(crate) fn follows(&self, stream: cudaStream_t) {
         let known = self.streams.of(stream.addr());
         let follows = known & (MULTIPLIES | COMMUNICATES) | self.age() << AGE;
@@ -143,8 +143,9 @@ impl Exposure {
         known & MULTIPLIES == 0 && (known & COMMUNICATES != 0 || known >> AGE == self.age())
     }
 
-    /// Notes of waits and events count only within one age. An age ends when observing was off for a while,
-    /// because records in that time were not seen, and when a stream is found to run GEMMs. Never 0.
+    /// Notes of waits and of events count only within one age. An age ends when observing was off for a
+    /// while, because events recorded in that time were not seen. It also ends when a stream is found to run
+    /// GEMMs. Never 0.
     fn age(&self) -> u16 {
         let ages = u16::MAX >> AGE;
         self.found.load(Relaxed).wrapping_add(switch::times_on()) % ages + 1
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(seen.waits(COPY, 7), WaitsFor::Communication);
         seen.records(8, COPY);
         assert_eq!(seen.waits(COMPUTE, 8), WaitsFor::CommunicationWithGemms);
-        // The copies' stream is gone, and another has its handle.
+        // The copy stream is gone, and another stream has its handle.
         seen.0.stream_ends(handle(COPY));
         seen.records(8, COPY);
         assert_eq!(seen.waits(COMPUTE, 8), WaitsFor::Other);
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn what_was_taken_for_communication_before_it_was_known_to_multiply_is_not_any_more() {
         let seen = Seen::new();
-        // Parameters are broadcast on the stream of later GEMMs, and a stream of copies waits for it.
+        // Parameters are broadcast on the stream of later GEMMs, and a copy stream waits for the broadcast.
         seen.communicates(DEFAULT);
         seen.records(7, DEFAULT);
         assert_eq!(seen.waits(COPY, 7), WaitsFor::Communication);

@@ -1,4 +1,4 @@
-//! The GPUs that this process uses, if there are several: each is a rank of its own to the collector.
+//! The GPUs that this process uses. If there are several, the collector shows each as a rank.
 
 use std::{
     ffi::c_int,
@@ -12,14 +12,14 @@ use xpu_wire::id::{DeviceIndex, Rank};
 
 use crate::gpu::runtime;
 
-/// A process that has not used any.
+/// The process has not used any device.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Gpus {
-    /// A bit for each device.
+    /// A bit for each device that is used.
     used: AtomicU64,
-    /// The first of them: work whose device is unknown is counted there.
+    /// The first used device. Work whose device is unknown counts for it.
     home: AtomicU32,
 }
 
@@ -28,7 +28,7 @@ impl Gpus {
         Self { used: AtomicU64::new(0), home: AtomicU32::new(NONE) }
     }
 
-    /// The process uses this device: it has a communicator there, or more than a stray GEMM.
+    /// The process uses this device: it has a communicator on it, or has launched more than a stray GEMM.
     pub(crate) fn uses(&self, device: c_int) {
         if let Some(device) = u32::try_from(device).ok().filter(|&device| device < Rank::GPUS) {
             self.used.fetch_or(1 << device, Relaxed);
@@ -42,20 +42,20 @@ impl Gpus {
         used & used.wrapping_sub(1) != 0
     }
 
-    /// The device that this thread launches on; asked only if there are several.
+    /// The device that this thread launches on; queried only if the process uses several.
     #[inline]
     pub(crate) fn of_launch(&self) -> Option<c_int> {
         if self.are_several() { launching() } else { None }
     }
 
-    /// This device, if work there is not counted with that of the first.
+    /// This device, if its work counts separately from that of the first device.
     pub(crate) fn beside_home(&self, device: Option<c_int>) -> Option<DeviceIndex> {
         let device = u32::try_from(device?).ok().filter(|&device| device < Rank::GPUS)?;
         let is_used = self.used.load(Relaxed) >> device & 1 == 1;
         (is_used && device != self.home.load(Relaxed)).then_some(DeviceIndex(device))
     }
 
-    /// All of them, in order, if there are several.
+    /// All used devices, in order, if there are several.
     pub(crate) fn several(&self) -> Vec<DeviceIndex> {
         if !self.are_several() {
             return Vec::new();

@@ -1,8 +1,8 @@
-//! CUDA graphs: captured contents are kept, passed from capture to graph to executable, and counted at every
-//! launch.
+//! CUDA graphs. The contents of a capture are kept, passed on to the graph and to the executable, and counted
+//! at every launch.
 //!
-//! Captures and graphs are few and slow to create; they are behind a lock that is only ever held for a
-//! moment. Executables are launched in the hot path and are found without one: see [`executable`].
+//! Captures and graphs are few and slow to create, so a lock protects them, which is held only briefly.
+//! Executables are launched in the hot path, so they are found without a lock: see [`executable`].
 
 mod contents;
 mod executable;
@@ -25,23 +25,23 @@ pub(crate) use contents::Contents;
 use executable::Executables;
 pub(crate) use launch::Launch;
 
-/// Captures in progress at once, and graphs alive at once.
+/// Maximum number of captures in progress, and of graphs alive.
 const GRAPH_CAPTURES: usize = 64;
 const GRAPHS: usize = 4096;
 
 /// Attempts to take the lock while another thread has it.
 const TRIES: usize = 1000;
 
-/// The lower half of CUDA's number of a capture, which it never gives twice.
+/// The lower half of CUDA's number of a capture. CUDA never uses a number twice.
 pub(crate) type GraphCaptureId = NonZeroU32;
 
 #[derive(Debug)]
 pub(crate) struct Graphs {
     known: Mutex<Known>,
     executables: Executables,
-    /// Number of entries lost: no space, or another thread held the lock.
+    /// Number of entries lost for lack of space, or because another thread held the lock.
     lost: AtomicU64,
-    /// Executables of graphs that were not captured.
+    /// Executables of graphs whose capture was not seen.
     unseen: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ struct Known {
 struct GraphCapture {
     id: GraphCaptureId,
     contents: Contents,
-    /// The graph it adds to; 0 if it makes one.
+    /// The graph that the capture adds to; 0 if it makes a new one.
     into: usize,
 }
 
@@ -99,7 +99,7 @@ impl Graphs {
         });
     }
 
-    /// The same, for a known unfinished capture; `false` for any other.
+    /// Like [`Self::captured`], but only for a known unfinished capture; `false` for any other.
     pub(crate) fn captured_in(&self, capture: GraphCaptureId, add: impl FnOnce(&mut Contents)) -> bool {
         let Some(mut known) = self.lock() else { return false };
         let capture = known.graph_captures.iter_mut().find(|known| known.id == capture);
@@ -154,7 +154,7 @@ impl Graphs {
         });
     }
 
-    /// Before a graph is destroyed: afterwards its handle may be reused.
+    /// Called before a graph is destroyed, because its handle may be reused afterwards.
     pub(crate) fn forget(&self, graph: cudaGraph_t) {
         self.with(|known| {
             known.graphs.remove(&graph.addr());
@@ -162,19 +162,20 @@ impl Graphs {
         });
     }
 
-    /// Returns whether the hook's thread should hurry: places are few.
+    /// An executable was made from a graph. Returns whether the hook's thread should hurry because few places
+    /// are left.
     pub(crate) fn instantiated(&self, executable: cudaGraphExec_t, graph: cudaGraph_t) -> bool {
         self.executables.end(executable.addr());
         self.make(executable, graph, self.executables.next_number())
     }
 
-    /// An executable has this graph's contents from now on. Returns the same as above.
+    /// An executable has this graph's contents from now on. Returns the same as [`Self::instantiated`].
     pub(crate) fn updated(&self, executable: cudaGraphExec_t, graph: cudaGraph_t) -> bool {
         let number = self.executables.end(executable.addr());
         self.make(executable, graph, number.unwrap_or_else(|| self.executables.next_number()))
     }
 
-    /// Before an executable is destroyed.
+    /// Called before an executable is destroyed.
     pub(crate) fn ended(&self, executable: cudaGraphExec_t) {
         self.executables.end(executable.addr());
     }
@@ -191,19 +192,21 @@ impl Graphs {
         added.unwrap_or(true)
     }
 
-    /// Launches since the last call, each with the graph's number and contents. For the hook's thread.
+    /// Calls `each` with the launches since the last call, and each graph's number and contents. Called by
+    /// the hook's thread.
     pub(crate) fn take_launches(&self, each: impl FnMut(u32, Option<c_int>, Option<&Contents>, u64)) {
         self.executables.take_launches(each);
     }
 
-    /// Number of entries lost, and of executable graphs whose creation was not seen.
+    /// Number of entries lost, and of executables without known contents.
     pub(crate) fn missed(&self) -> (u64, u64) {
         (self.lost.load(Relaxed) + contents::unlisted(), self.unseen.load(Relaxed))
     }
 }
 
 impl Known {
-    /// The capture of this number, created if it is new. An unfinished old one is dropped for it.
+    /// The capture of this number, created if it is new. An old unfinished capture is dropped if there is no
+    /// space.
     fn capture(&mut self, id: GraphCaptureId) -> Option<&mut GraphCapture> {
         if let Some(place) = self.graph_captures.iter().position(|capture| capture.id == id) {
             return self.graph_captures.get_mut(place);

@@ -11,11 +11,11 @@ use crate::{
     },
 };
 
-/// Communicators that one call can prove something about; a rank of a job that is parallel in five dimensions
-/// has about ten.
+/// Maximum number of communicators about which one call proves something. A rank of a job with five
+/// dimensions of parallelism has about ten.
 const MOST: usize = 16;
 
-/// Collectives enqueued before the call, by slot and the slot's communicator then.
+/// The collectives that were enqueued before the call, by slot, with the communicator that the slot had then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proof {
     claims: [(u16, u64, u64); MOST],
@@ -44,7 +44,7 @@ impl Proof {
     }
 
     pub(crate) fn of_device(communicators: &Communicators) -> Self {
-        // An unread error of the program must not be mixed with the hook's.
+        // The program's unread error must not be mixed with the hook's.
         if communicators.open_slots().next().is_none() || !runtime::error_free() {
             return Self::NONE;
         }
@@ -67,7 +67,7 @@ impl Proof {
     pub(crate) fn holds(&self, observer: &Observer) {
         for &(index, id, enqueued) in &self.claims[..self.count] {
             let slot = observer.communicators.slot(index);
-            // The communicator may have been closed meanwhile, and its line may belong to another.
+            // The communicator may have been closed meanwhile, and another may have its line.
             if let (Some(line), Some(last)) = (slot.line(observer.ledger()), enqueued.checked_sub(1)) {
                 line.complete(CommunicatorId(id), last);
             }

@@ -1,13 +1,12 @@
-//! The launched collectives, sends and receives that the GPU has reached: an event without timing before a
-//! launch. One that is timed has its pair's first event.
+//! Shows which launched collectives, sends and receives the GPU has reached: the hook records an event
+//! without timing before a launch. For a timed operation, the first event of its pair shows the same.
 //!
-//! If the budget does not suffice for all, the first operation after a wait for the GPU gets an event before
-//! others: unfinished work is often between the two. Sends and receives get the rest once every collective
-//! has one.
+//! If the budget does not suffice for all operations, the first operation after a wait for the GPU has
+//! priority, because unfinished work is often between the wait and that operation. Sends and receives get the
+//! rest of the budget once every collective has an event.
 //!
-//! The oldest operations that their streams have not reached keep their events, however many are launched
-//! after them. If a job hangs, these events therefore show which GPUs have reached the collective, and which
-//! run something else.
+//! The oldest operations that their streams have not reached keep their events, however many operations
+//! follow. So in a hang, these events show which GPUs have reached the collective, and which run other work.
 
 use std::{
     cell::UnsafeCell,
@@ -34,24 +33,26 @@ use crate::{
     publish::rate::Allowance,
 };
 
-/// Launches that a host may queue ahead of its GPU with an event each.
+/// Maximum number of pending launches with an event.
 const EVENTS: usize = 64;
 
-/// Part of the budget spent on them, and most of it on the first ones after waits if there are many waits.
+/// Part of the budget spent on these events, and the largest part of that for first operations after waits.
 const SHARE: f64 = 0.4;
 const FIRST_SHARE: f64 = 0.8;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     fronts: [Front; EVENTS],
-    /// A launch found none free; until the hook's thread has looked again, further launches do not search.
+    /// A launch found no free event. Further launches do not search until the hook's thread has checked the
+    /// events.
     is_full: AtomicBool,
-    /// The selected collectives, by their numbers: the same on all ranks. Every one if the next one is selected anyway.
+    /// The rate at which collectives are selected by their numbers, so that all ranks select the same ones.
+    /// `EVERY` while the next one gets an event whatever its number.
     rate: AtomicU8,
     governed: AtomicU8,
     /// The same for launches of sends and receives.
     messages: AtomicU8,
-    /// First ones that may still have an event, and those that had one.
+    /// First operations that may still get an event, and those that got one.
     firsts: Allowance,
     first: AtomicU64,
     /// The cost of an event for its launching thread.
@@ -62,7 +63,7 @@ pub(crate) struct Queue {
 const FREE: u8 = 0;
 /// A launching thread is recording it.
 const TAKEN: u8 = 1;
-/// Recorded, and not known to be reached: owned by the hook's thread.
+/// Recorded, and perhaps not reached yet: owned by the hook's thread.
 const UNDER_WAY: u8 = 2;
 
 /// The event before a launch.
@@ -101,8 +102,8 @@ impl Queue {
         }
     }
 
-    /// Sets how many get an event, at these rates of launches, where one costs that many nanoseconds. Once a
-    /// second.
+    /// Sets how many launches get an event, given these launches per second and the cost of an event in
+    /// nanoseconds. Called once a second.
     pub(crate) fn govern(&self, budget: Option<f64>, launches: PerSecond, price: f64) {
         let governed = rate(budget, launches.collectives, price, self.first.swap(0, Relaxed) as f64);
         self.governed.store(governed.0, Relaxed);
@@ -164,7 +165,7 @@ impl Queue {
         }
     }
 
-    /// The next collectives have events by their numbers again.
+    /// From now on, collectives get events by their numbers again.
     #[cold]
     fn was_first(&self) {
         let governed = self.governed.load(Relaxed);
@@ -181,7 +182,7 @@ impl Queue {
         let Some(front) = self.fronts.iter().find(|front| front.take()) else {
             return self.is_full.store(true, Relaxed);
         };
-        // SAFETY: it was free, and this thread took it.
+        // SAFETY: it was free, and this thread has taken it.
         let place = unsafe { &mut *front.place.get() };
         place.ticket = ticket;
         let number = lane.counters.marks.get();
@@ -198,12 +199,12 @@ impl Queue {
         front.state.store(if recorded { UNDER_WAY } else { FREE }, Release);
     }
 
-    /// Updates the ledger's begun collectives. `make_current` gets the device of each event before the query.
-    /// Called by the hook's thread. Returns whether some are still pending.
+    /// Updates the begun collectives in the ledger. `make_current` is called with each event's device before
+    /// the query. The hook's thread calls this. Returns whether events are still pending.
     pub(crate) fn gather(&self, observer: &Observer, mut make_current: impl FnMut(Option<c_int>)) -> bool {
         let mut waits = false;
         for front in self.fronts.iter().filter(|front| front.state.load(Acquire) == UNDER_WAY) {
-            // SAFETY: it is under way, and so this thread's.
+            // SAFETY: the event is under way, so this thread owns it.
             let place = unsafe { &*front.place.get() };
             make_current(place.event.device());
             let record = &observer.ledger().record;
@@ -223,8 +224,8 @@ impl Queue {
     }
 }
 
-/// Writes the work that the launch with this ticket waits for to the ledger, after the ledger knows that the
-/// launch has an event.
+/// Writes the work that precedes the launch with this ticket to the ledger, after the ledger has noted the
+/// launch's event.
 pub(crate) fn note_preceding(lane: &Lane, ticket: u64, stream: cudaStream_t) {
     let observer = lane.observer();
     if let Some(preceding) = observer.streams.before(lane, stream) {
@@ -233,13 +234,13 @@ pub(crate) fn note_preceding(lane: &Lane, ticket: u64, stream: cudaStream_t) {
 }
 
 impl Front {
-    /// Takes it for this thread, if no other has it.
+    /// Takes the event for this thread, if no other thread has it.
     fn take(&self) -> bool {
         self.state.load(Relaxed) == FREE && self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()
     }
 }
 
-/// Launches that may have an event in front.
+/// Launches a second that may get an event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PerSecond {
     pub(crate) collectives: f64,
@@ -247,7 +248,7 @@ pub(crate) struct PerSecond {
     pub(crate) messages: f64,
 }
 
-/// For operations that are not the first after a wait.
+/// The rate for operations that are not the first after a wait.
 fn rate(budget: Option<f64>, per_second: f64, price: f64, firsts: f64) -> Rate {
     let Some(budget) = budget else { return Rate::EVERY };
     let all = budget * SHARE;
@@ -256,7 +257,7 @@ fn rate(budget: Option<f64>, per_second: f64, price: f64, firsts: f64) -> Rate {
     one_in(times)
 }
 
-/// For sends and receives: the rest once every collective has an event.
+/// The rate for sends and receives: they get the rest once every collective has an event.
 fn rate_of_messages(budget: Option<f64>, launches: PerSecond, price: f64, collectives: Rate) -> Rate {
     let Some(budget) = budget else { return Rate::EVERY };
     let left = budget * SHARE - launches.collectives * price * 1e-9;
@@ -266,9 +267,9 @@ fn rate_of_messages(budget: Option<f64>, launches: PerSecond, price: f64, collec
     one_in(launches.messages * price * 1e-9 / left)
 }
 
-/// The finest rate of at most one in `times`.
+/// The finest rate that selects at most one in `times`.
 fn one_in(times: f64) -> Rate {
-    // Without a budget there is none, whether or not anything is launched.
+    // Without a budget, nothing is selected, whether or not anything is launched.
     if times.is_nan() || times > Rate::COARSEST.denominator() as f64 {
         return Rate::NEVER;
     }
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(of(Some(0.0), 0.0, 3_000.0), Rate::NEVER);
         assert_eq!(of(Some(0.0), 10.0, 3_000.0), Rate::NEVER);
         assert_eq!(of(None, 1e6, 3_000.0), Rate::EVERY);
-        // 200 first ones a second leave 200 for the others.
+        // 200 first operations a second leave 200 for the others.
         assert_eq!(rate(Some(1e-3), 999.0, 1_000.0, 200.0), Rate(2));
         assert_eq!(rate(Some(1e-3), 399.0, 1_000.0, 200.0), Rate::EVERY);
     }

@@ -16,7 +16,7 @@ pub(crate) static CUDART: Library = Library::new("the CUDA runtime", c"cudaGetDe
 
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const NOT_READY: c_int = 600;
-/// `cudaErrorSharedObjectInitFailed`: the program's result if the library it calls is missing.
+/// `cudaErrorSharedObjectInitFailed`: the result that the program gets if the library is missing.
 pub(crate) const MISSING: c_int = 303;
 /// `cudaEventDisableTiming`
 pub(crate) const NO_TIMING: c_uint = 2;
@@ -24,7 +24,7 @@ pub(crate) const NO_TIMING: c_uint = 2;
 const NON_BLOCKING: c_uint = 1;
 /// `cudaStreamCaptureStatusNone`
 pub(crate) const NOT_CAPTURING: c_int = 0;
-/// The handles of the default streams, NULL among them, name different streams on different devices and threads.
+/// Handles up to this one (NULL included) name default streams, which differ between devices and threads.
 pub(crate) const DEFAULT_STREAMS: usize = 2;
 /// `cudaStreamCaptureModeRelaxed`
 pub(crate) const RELAXED: c_int = 2;
@@ -37,8 +37,8 @@ foreign! { fn cudaEventElapsedTime(milliseconds: *mut f32, start: cudaEvent_t, e
 foreign! { fn cudaStreamCreateWithFlags(stream: *mut cudaStream_t, flags: c_uint) -> c_int in CUDART }
 foreign! { fn cudaStreamIsCapturing(stream: cudaStream_t, status: *mut c_int) -> c_int in CUDART }
 foreign! {
-    /// Up to CUDA 12 it has three arguments and reads no more; from CUDA 13 on these, of which the last may
-    /// be NULL.
+    /// Up to CUDA 12 the function has three arguments and reads no more. From CUDA 13 on it has all of these;
+    /// the last may be NULL.
     fn cudaStreamGetCaptureInfo(
         stream: cudaStream_t, status: *mut c_int, id: *mut u64, graph: *mut c_void, nodes: *mut c_void,
         edges: *mut c_void, count: *mut usize,
@@ -62,8 +62,8 @@ pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
     (rc == SUCCESS).then_some(status != NOT_CAPTURING)
 }
 
-/// Whether an event may be recorded on `stream` now. Not during a capture into a graph; nor while the program
-/// has an unread error, with which the hook's must not be mixed.
+/// Whether an event may be recorded on `stream` now: not during a capture into a graph, and not while the
+/// program has an unread error, because the hook's error must not be mixed with it.
 pub(crate) fn may_record(stream: cudaStream_t) -> bool {
     if !error_free() {
         return false;
@@ -75,26 +75,27 @@ pub(crate) fn may_record(stream: cudaStream_t) -> bool {
     capturing == Some(false)
 }
 
-/// The capture of `stream`. Streams that joined it through an event have the same.
+/// The capture of `stream`. A stream that joined through an event has the same capture.
 ///
-/// While another stream is captured, CUDA refuses this query for the default stream, and the error would
-/// replace one that the program has not read yet. So the default stream is not queried then. For any other
-/// stream, CUDA refuses only where it refuses the program's own call.
+/// While another stream is captured, CUDA refuses this query for the default stream, and the query's error
+/// would replace one that the program has not read yet. So the default stream is not queried during captures.
+/// For any other stream, CUDA refuses this query only if it also refuses the program's call.
 pub(crate) fn graph_capture_of(stream: cudaStream_t) -> Option<GraphCaptureId> {
     let was_free = error_free();
     if !was_free && stream.addr() <= DEFAULT_STREAMS {
         return None;
     }
     let (mut status, mut id, none) = (NOT_CAPTURING, 0_u64, ptr::null_mut());
-    // SAFETY: the stream is the one the program is about to use; both places outlive the call, the others may be NULL.
+    // SAFETY: the stream is the one the program is about to use; both places outlive the call, and the other
+    // arguments may be NULL.
     let answered = unsafe {
         cudaStreamGetCaptureInfo(stream, &raw mut status, &raw mut id, none, none, none, ptr::null_mut())
     };
     match answered {
         Some(SUCCESS) if status == NOT_CAPTURING => None,
         Some(SUCCESS) => Some(GraphCaptureId::new(id as u32).unwrap_or(GraphCaptureId::MAX)),
-        // A library of that age reports only whether there is a capture. The number is then unused, and
-        // nothing is kept under it.
+        // An old library reports only whether there is a capture. All captures then get an unused number,
+        // under which nothing is kept.
         None => is_capturing(stream).unwrap_or(false).then_some(GraphCaptureId::MAX),
         Some(_) => {
             if was_free {
@@ -105,7 +106,7 @@ pub(crate) fn graph_capture_of(stream: cudaStream_t) -> Option<GraphCaptureId> {
     }
 }
 
-/// The device this thread launches on. Only after [`error_free`].
+/// The device this thread launches on. To be called only after [`error_free`].
 pub(crate) fn current_device() -> Option<c_int> {
     let mut device = 0;
     // SAFETY: `device` outlives the call.
@@ -116,21 +117,21 @@ pub(crate) fn current_device() -> Option<c_int> {
     is_known.then_some(device)
 }
 
-/// The program has no unread error on this thread.
+/// Whether the program has no unread error on this thread.
 pub(crate) fn error_free() -> bool {
     // SAFETY: no precondition.
     unsafe { cudaPeekAtLastError() == Some(SUCCESS) }
 }
 
-/// Clears the error of one of the hook's calls. Only after [`error_free`] returned that there was none
-/// before.
+/// Clears the error of one of the hook's calls. To be called only if [`error_free`] was true before that
+/// call.
 pub(crate) fn forget_error() {
     // SAFETY: no precondition.
     unsafe { cudaGetLastError() };
 }
 
-/// Creates something on this device. A device that is not current is made current for a moment, as NCCL's own
-/// calls do: only within such a call. Only after [`error_free`].
+/// Runs `make` with this device current. Another current device is restored afterwards, as in NCCL's own
+/// calls: so this is only to be called within a call of NCCL, and only after [`error_free`].
 pub(crate) fn on_device<T>(device: c_int, make: impl FnOnce() -> Option<T>) -> Option<T> {
     let current = current_device()?;
     if current == device {
@@ -147,8 +148,8 @@ pub(crate) fn on_device<T>(device: c_int, make: impl FnOnce() -> Option<T>) -> O
     made
 }
 
-/// An event on the current device. CUDA allows no creation while another thread captures in global mode,
-/// unless this thread is in relaxed mode. Only after [`error_free`].
+/// Creates an event on the current device. While another thread captures in global mode, CUDA allows this
+/// only in relaxed mode, which is set meanwhile. To be called only after [`error_free`].
 #[cold]
 pub(crate) fn make_event(flags: c_uint) -> Option<cudaEvent_t> {
     let mode = exchange_capture_mode(RELAXED);
@@ -162,8 +163,8 @@ pub(crate) fn make_event(flags: c_uint) -> Option<cudaEvent_t> {
     made.then_some(event)
 }
 
-/// A stream on the current device without implicit synchronisation. Only after [`error_free`], by a thread in
-/// relaxed mode.
+/// Creates a stream on the current device, without implicit synchronisation. To be called only after
+/// [`error_free`], by a thread in relaxed mode.
 #[cold]
 pub(crate) fn make_stream() -> Option<cudaStream_t> {
     let mut stream = ptr::null_mut();
@@ -175,8 +176,8 @@ pub(crate) fn make_stream() -> Option<cudaStream_t> {
     made.then_some(stream)
 }
 
-/// Lets this thread query events while another thread captures; a query would break the capture otherwise.
-/// Returns this thread's previous mode.
+/// Sets this thread's capture mode, and returns the previous one. In relaxed mode the thread may query events
+/// while another thread captures; in another mode a query would break the capture.
 pub(crate) fn exchange_capture_mode(mut mode: c_int) -> c_int {
     // SAFETY: `mode` outlives the call.
     unsafe { cudaThreadExchangeStreamCaptureMode(&raw mut mode) };

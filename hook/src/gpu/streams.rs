@@ -1,8 +1,8 @@
-//! The last operation that was launched on each stream, and on the streams that it waits for: the work that a
-//! collective waits for if its stream does not reach it.
+//! The last operation that was launched on each stream, and on the streams that the stream waits for. If a
+//! stream does not reach a collective, this is the work that the collective waits for.
 //!
-//! Handles find their slot without a lock. Two threads that launch on one stream at the same moment may mix their
-//! words; a sum over the words shows this, and such words are not read.
+//! A handle's slot is found without a lock. Two threads that launch on one stream at the same moment may mix
+//! their words; the sum over the words then differs, and the words are not used.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -24,11 +24,11 @@ use crate::{
     },
 };
 
-/// Number of streams and of events that are known at once. Nothing is known of further ones.
+/// Maximum number of streams, and of events, that are known at once. Nothing is known about further ones.
 const STREAMS: usize = 128;
 const EVENTS: usize = 4096;
 
-/// The longest distance from a handle's place.
+/// The longest distance of a slot from the index of its handle.
 const FARTHEST: usize = 4;
 
 #[derive(Debug)]
@@ -41,18 +41,19 @@ pub(crate) struct Streams {
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Slot {
-    /// The handle plus one: the default stream's is 0.
+    /// The handle plus one, because the default stream's handle is 0.
     handle: AtomicU64,
     own: Latest,
-    /// Of a stream that this one waits for through an event.
+    /// The latest operation of a stream that this one waits for through an event.
     awaited: Latest,
 }
 
-/// Three words of the operation, its stream, the time stamp counter at its launch, and the sum.
+/// Three words of the operation, its stream, the time stamp counter at its launch, and the sum of these
+/// words.
 #[derive(Debug)]
 struct Latest([AtomicU64; 6]);
 
-/// The words without the sum; no operation has only zeros.
+/// The words without the sum; no operation's words are all zero.
 type Words = [u64; 5];
 
 impl Streams {
@@ -61,11 +62,11 @@ impl Streams {
 
     /// `None` if there is no memory for it.
     pub(crate) fn new() -> Option<Self> {
-        // SAFETY: all zeros is a slot of no stream.
+        // SAFETY: a slot of zeros has no stream.
         Some(Self { slots: unsafe { memory::zeros(STREAMS) }?, events: Notes::new(EVENTS)? })
     }
 
-    /// An operation was launched. `ticks` is 0 if it is not known when.
+    /// An operation was launched. `ticks` is 0 if the time is unknown.
     #[inline]
     pub(crate) fn launched(&self, stream: cudaStream_t, [kind, one, other]: [u64; 3], ticks: u64) {
         if let Some((_, slot)) = self.find(stream, true) {
@@ -82,7 +83,7 @@ impl Streams {
         }
     }
 
-    /// The stream waits for this event: its next work waits for what the event waits for. The event was
+    /// The stream waits for this event, so its next work waits for the work before the event. The event was
     /// usually recorded just before.
     #[inline]
     pub(crate) fn waits(&self, stream: cudaStream_t, event: cudaEvent_t) {
@@ -136,7 +137,7 @@ impl Streams {
 }
 
 impl Slot {
-    /// The later of its own work and the work it waits for.
+    /// The later of the stream's own work and the work that it waits for.
     fn latest(&self) -> Option<Words> {
         let ticks = |words: &Words| words[4];
         match (self.own.get(), self.awaited.get()) {
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(before(&streams, 0), None);
     }
 
-    /// As PyTorch does for each collective: an event on the stream of the GEMMs, awaited by that of NCCL.
+    /// PyTorch does this for each collective: NCCL's stream waits for an event on the stream of the GEMMs.
     #[test]
     fn a_stream_that_waits_for_an_event_is_behind_what_was_launched_before_it() {
         let (compute, nccl, event) = (0, 0x5200, 0x9000);
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(before(&streams, nccl).map(|words| words[4]), Some(10), "launched after the wait");
         streams.launched(handle(nccl), Work::Graph.pack(), 30);
         assert_eq!(before(&streams, nccl).map(|words| words[4]), Some(30), "its own is later");
-        // An unknown event, and one of the same stream.
+        // Waits for an unknown event, and for an event of the same stream.
         streams.waits(handle(nccl), handle(0x9100));
         streams.recorded(handle(event), handle(nccl));
         streams.waits(handle(nccl), handle(event));

@@ -14,14 +14,15 @@ use crate::{
     process::memory,
 };
 
-/// Pending pairs of one thread. A thread that launches 1,500 GEMMs ahead of its GPU has about a hundred.
+/// Maximum number of pending pairs of one thread. A thread that launches 1,500 GEMMs ahead of its GPU has
+/// about a hundred.
 pub(crate) const PAIRS: usize = 256;
 
-/// Which pair of its lane.
+/// The index of a pair in its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimerId(u16);
 
-/// The pairs of one thread: the thread takes and records them, the hook's thread reads and returns them.
+/// The pairs of one thread. The thread takes and records them; the hook's thread reads and returns them.
 pub(crate) struct Timers {
     free: Free<{ PAIRS / 64 }>,
     pairs: Box<[UnsafeCell<Pair>]>,
@@ -32,12 +33,12 @@ struct Pair {
     stop: cudaEvent_t,
     /// The device of the events' context; `None` until they are created.
     device: Option<c_int>,
-    /// Where the operation runs.
+    /// The stream on which the operation runs.
     stream: cudaStream_t,
 }
 
-// SAFETY: a pair is touched by the launching thread while its bit is clear and no record of it was pushed, and by the
-// hook's own thread from then until it sets the bit. The ring and the bit hand it over.
+// SAFETY: the launching thread touches a pair while its bit is clear and no record of it was pushed; from the
+// push until it sets the bit, the hook's thread does. The ring and the bit pass the pair on.
 unsafe impl Sync for Timers {}
 // SAFETY: event handles may be used from any thread (CUDA runtime API documentation).
 unsafe impl Send for Timers {}
@@ -52,7 +53,7 @@ pub(crate) enum Elapsed {
 }
 
 impl Timers {
-    /// Bytes of the pairs, CUDA's events excluded.
+    /// Bytes of the pairs, without CUDA's events.
     pub(crate) const MEMORY: usize = PAIRS * size_of::<Pair>();
 
     /// `None` if there is no memory for them.
@@ -68,7 +69,7 @@ impl Timers {
         Some(Self { free: Free::new(), pairs: memory::slice(PAIRS, || Some(unmade()))? })
     }
 
-    /// Marks the start of an operation on `stream`, which is of this device, or else of the current one.
+    /// Marks the start of an operation on `stream`, which belongs to this device, or else to the current one.
     /// `None` if no pair is free or CUDA refuses. Called by the thread that owns these timers.
     pub(crate) fn start(&self, stream: cudaStream_t, device: Option<c_int>) -> Option<TimerId> {
         let device = device.or_else(runtime::current_device)?;
@@ -88,7 +89,7 @@ impl Timers {
         None
     }
 
-    /// Marks the end. `false` if CUDA refuses; the pair is free again then.
+    /// Marks the end. If CUDA refuses, the pair becomes free again and the result is `false`.
     pub(crate) fn stop(&self, id: TimerId, stream: cudaStream_t) -> bool {
         // SAFETY: as in `start`.
         let stop = unsafe { (*self.pair(id).get()).stop };
@@ -104,7 +105,7 @@ impl Timers {
     /// Takes the lowest free pair of this device, creating its events if it has none.
     fn take(&self, device: c_int) -> Option<TimerId> {
         let taken = self.free.take(|number| {
-            // SAFETY: the pair is free, and so this thread's to take.
+            // SAFETY: the pair is free, so this thread may take it.
             let pair = unsafe { &mut *self.pair(TimerId(number)).get() };
             if pair.device.is_none() {
                 runtime::on_device(device, || make(pair, device))?;
@@ -116,7 +117,7 @@ impl Timers {
 
     /// A pair's result. Called by the hook's thread, with the pair's device current.
     pub(crate) fn read(&self, id: TimerId) -> Elapsed {
-        // SAFETY: the record of this pair was popped, so it is the reader's until given back.
+        // SAFETY: the record of this pair was popped, so the pair belongs to the reader until it is returned.
         let pair = unsafe { &*self.pair(id).get() };
         // SAFETY: a live event.
         match unsafe { runtime::cudaEventQuery(pair.stop) } {
@@ -132,7 +133,7 @@ impl Timers {
         }
     }
 
-    /// Whether the stream has reached the operation. Called as `read`.
+    /// Whether the stream has reached the operation. Called like `read`.
     pub(crate) fn has_started(&self, id: TimerId) -> bool {
         // SAFETY: as in `read`.
         let pair = unsafe { &*self.pair(id).get() };
@@ -140,8 +141,8 @@ impl Timers {
         unsafe { runtime::cudaEventQuery(pair.start) == Some(SUCCESS) }
     }
 
-    /// How long after `event` the operation began, in nanoseconds; below zero if it was before. Called as
-    /// `read`, after it returned a time; `event` is done and of the pair's device.
+    /// How long after `event` the operation began, in nanoseconds; negative if it began before. Called like
+    /// `read`, after `read` returned a time; `event` is done and belongs to the pair's device.
     pub(crate) fn start_after(&self, id: TimerId, event: cudaEvent_t) -> Option<i64> {
         // SAFETY: as in `read`.
         let pair = unsafe { &*self.pair(id).get() };
@@ -155,13 +156,13 @@ impl Timers {
         Some((f64::from(milliseconds) * 1e6) as i64)
     }
 
-    /// The device a pair belongs to.
+    /// The device that a pair belongs to.
     pub(crate) fn device(&self, id: TimerId) -> Option<c_int> {
         // SAFETY: as in `read`; a pair's device never changes once it is made.
         unsafe { (*self.pair(id).get()).device }
     }
 
-    /// The stream its operation runs on, only to distinguish streams.
+    /// The stream of the pair's operation; only to be compared with other streams.
     pub(crate) fn stream(&self, id: TimerId) -> usize {
         // SAFETY: as in `read`.
         unsafe { (*self.pair(id).get()).stream }.addr()
@@ -185,7 +186,7 @@ impl Timers {
 fn make(pair: &mut Pair, device: c_int) -> Option<()> {
     let start = runtime::make_event(0)?;
     let Some(stop) = runtime::make_event(0) else {
-        // SAFETY: it was just made, and nobody else has it.
+        // SAFETY: the event was just made, and nobody else has it.
         if unsafe { runtime::cudaEventDestroy(start) } != Some(SUCCESS) {
             runtime::forget_error();
         }

@@ -1,5 +1,5 @@
-//! Functions that programs look up by address: `dlsym` on a library's handle, and the answers of the driver
-//! and the runtime (`cuGetProcAddress`, `cudaGetDriverEntryPoint`).
+//! Functions whose address a program looks up: by `dlsym` on a library's handle, or from the driver and the
+//! runtime (`cuGetProcAddress`, `cudaGetDriverEntryPoint`).
 //!
 //! ```text
 //! dlsym(handle, name) ── name not in the table, RTLD_NEXT, RTLD_DEFAULT ──▶ the real one, by a jump
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The answer of the real `dlsym` depends on its return address, so a wrapper that calls it for all names
-//! would change answers. In case of doubt nothing is substituted.
+//! would change answers. If in doubt, the hook substitutes nothing.
 
 mod answers;
 pub mod questions;
@@ -31,16 +31,16 @@ use crate::{
     python::optimizer::import,
 };
 
-/// [`xpu_wire::endpoint::variable::DLSYM`] and `DISABLE`, as C strings.
+/// [`xpu_wire::endpoint::variable::DLSYM`] and `DISABLE` as C strings.
 const VARIABLE: &CStr = c"XPU_TOP_DLSYM";
 const DISABLE: &CStr = c"XPU_TOP_DISABLE";
 
-/// The real `dlsym`, or that of another preload behind the hook; 0 before the first lookup. It is needed
+/// The real `dlsym`, or that of another preload behind the hook; 0 before the first lookup. Calls need it
 /// before the hook's constructor has run.
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-/// The environment could not be read yet.
+/// The states of the setting; in the first, the environment could not be read yet.
 const UNKNOWN: u8 = 0;
 const FOLLOWS: u8 = 1;
 const ALONE: u8 = 2;
@@ -51,7 +51,7 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// When the hook is loaded, or at the first lookup if that is earlier.
+/// Called when the hook is loaded, or at the first lookup if that is earlier.
 pub(crate) fn begin() {
     real();
     if STATE.load(Relaxed) == UNKNOWN {
@@ -73,7 +73,8 @@ fn real() -> usize {
 #[cold]
 fn find_real() -> usize {
     let _errno = ErrnoKept::keep();
-    // Without `dlsym` and `dlvsym`, which take a lock: the caller may be a constructor, or a handler.
+    // `dlsym` and `dlvsym` take a lock, and the caller may be a constructor or a signal handler. So they are
+    // not used here.
     let at = match symbol::next_definition(&Name::new(c"dlsym")) {
         0 => nothing as *const () as usize,
         at => at,
@@ -82,7 +83,7 @@ fn find_real() -> usize {
     at
 }
 
-/// Stands in for a missing `dlsym`.
+/// Used if there is no `dlsym`.
 unsafe extern "C" fn nothing(_: *mut c_void, _: *const c_char) -> *mut c_void {
     ptr::null_mut()
 }
@@ -107,7 +108,7 @@ fn look_at_environment() {
     STATE.store(if stays_away { ALONE } else { FOLLOWS }, Release);
 }
 
-/// Calls the real one, from here.
+/// Calls the real `dlsym` from here.
 ///
 /// # Safety
 /// As the C library documents it.
@@ -116,7 +117,7 @@ pub(crate) unsafe fn ask(handle: *mut c_void, name: &CStr) -> *mut c_void {
     let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };
     // SAFETY: the caller's promise.
     let answer = unsafe { real(handle, name.as_ptr()) };
-    // Not by a jump, because the answer depends on the return address.
+    // Prevents a tail call, because the answer depends on the return address.
     std::hint::black_box(answer)
 }
 
@@ -189,14 +190,14 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// The real function for calls that are passed through; 0 for a lookup that is handled here. It takes no lock
-/// and makes no call, except the first time.
+/// The real function for a lookup that passes through; 0 for a lookup that is handled here. Takes no lock and
+/// makes no call, except the first time.
 extern "C" fn passes_by(handle: *mut c_void, name: *const c_char) -> usize {
     let real = real();
     if STATE.load(Acquire) == UNKNOWN {
         look_at_environment();
     }
-    // The answer to both depends on the caller.
+    // The answer for either handle depends on the caller.
     let is_by_scope = handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT;
     if !follows() || is_by_scope {
         return real;
@@ -209,7 +210,7 @@ extern "C" fn passes_by(handle: *mut c_void, name: *const c_char) -> usize {
     if unsafe { table::find(name) }.is_some() || unsafe { is_plugin(name) } { 0 } else { real }
 }
 
-/// Whether it is a symbol of NCCL's profiler plugins.
+/// Whether the name is a symbol of NCCL's profiler plugins.
 ///
 /// # Safety
 /// The name is a string, or NULL.
@@ -224,7 +225,7 @@ unsafe fn is_plugin(name: *const c_char) -> bool {
     }
 }
 
-/// A lookup of a name in the table, from the code that continues at `caller`.
+/// Handles a lookup of a name in the table. `caller` is the address to which the lookup returns.
 unsafe extern "C" fn follow(handle: *mut c_void, name: *const c_char, caller: usize) -> *mut c_void {
     // SAFETY: a function of this signature (POSIX).
     let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };

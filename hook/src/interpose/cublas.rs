@@ -1,4 +1,4 @@
-//! cuBLAS: GEMMs through a handle, which has the stream and the math mode of single precision.
+//! cuBLAS: GEMMs through a handle, which determines the stream and the math mode of single precision.
 
 mod gemm_shape;
 mod signature;
@@ -41,8 +41,9 @@ fn math_mode_of(handle: cublasHandle_t) -> Option<c_uint> {
     (unsafe { cublasGetMathMode(handle, &raw mut mode) } == Some(0)).then_some(mode)
 }
 
-// A line is an entry of cuBLAS 11 to 13 and, since 12, its twin with sizes of 64 bits; in brackets is what
-// the name implies about the elements. A kind of line is a kind of argument list.
+// Each line is a function of cuBLAS 11 to 13 and its twin with 64-bit sizes, which exists since version 12.
+// The types in brackets are those that the name implies. The first word of a line names the kind of argument
+// list.
 gemms! {
     plain cublasHgemm, cublasHgemm_64 (Float16, ComputeType::Float16);
     plain cublasSgemm_v2, cublasSgemm_v2_64 (Float32, ComputeType::Float32);

@@ -1,4 +1,4 @@
-//! cuBLASLt: the GEMM's shape is in descriptors, the stream in the call.
+//! cuBLASLt: descriptors have the GEMM's shape; the stream is an argument.
 
 mod layout;
 
@@ -46,7 +46,7 @@ foreign! {
     ) -> c_int in CUBLASLT, within uncancelled
 }
 
-/// Call it with cancellation disabled.
+/// To be called with cancellation disabled.
 fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_int> {
     let (mut value, mut written): (c_int, usize) = (0, 0);
     let place = (&raw mut value).cast();
@@ -57,8 +57,8 @@ fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_in
     (rc == Some(0)).then_some(value)
 }
 
-/// D is m×n; k is the other side of A. The order of elements, scaling, and C do not change the work. The key
-/// is A's type: if B's differs (FP8 gradients), the two are multiplied at the same speed.
+/// D is m×n, and k is the other side of A. The order of the elements, the scaling and C do not change the
+/// work. The shape has A's element type: if B's differs (FP8 gradients), the speed is the same.
 fn shape(
     lane: &Lane,
     description: cublasLtMatmulDesc_t,
@@ -85,10 +85,10 @@ fn shape(
     })
 }
 
-/// Launched GEMMs with unreadable descriptors.
+/// Number of launched GEMMs with unreadable descriptors.
 static UNREADABLE: AtomicU64 = AtomicU64::new(0);
 
-/// GEMMs in no count, such as those whose sizes are on the GPU.
+/// Number of uncounted GEMMs, such as those whose sizes are in GPU memory.
 pub(crate) fn unreadable() -> u64 {
     UNREADABLE.load(Relaxed)
 }

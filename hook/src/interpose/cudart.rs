@@ -1,4 +1,4 @@
-//! The CUDA runtime, a module for each kind of call.
+//! The CUDA runtime, with a module for each kind of call.
 
 pub mod copy;
 pub mod event;

@@ -1,5 +1,5 @@
-//! The CUDA driver, where programs call it themselves: bound by the dynamic linker, or by address
-//! ([`crate::interpose::addresses`]). Streams, events and graphs are the runtime's too.
+//! The CUDA driver, for programs that call it themselves: through the dynamic linker, or by address
+//! ([`crate::interpose::addresses`]). Its streams, events and graphs are also those of the runtime.
 
 pub mod copy;
 pub mod event;
@@ -18,7 +18,7 @@ use crate::interpose::symbol::{Library, foreign};
 pub(crate) static CUDA: Library = Library::new("the CUDA driver", c"cuInit").in_files("libcuda.so");
 
 const SUCCESS: c_int = 0;
-/// `CUDA_ERROR_NOT_INITIALIZED`: the program's result if the library it calls is missing.
+/// `CUDA_ERROR_NOT_INITIALIZED`: the result that the program gets if the library is missing.
 pub(crate) const NOT_INITIALIZED: c_int = 3;
 
 /// Longest name, including its NUL.
@@ -27,7 +27,7 @@ const NAME: usize = 256;
 foreign! { fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int in CUDA }
 foreign! { fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) -> c_int in CUDA }
 foreign! {
-    /// Since CUDA 11.4; for a part of a GPU (MIG) it is the part's.
+    /// Since CUDA 11.4. For a part of a GPU (MIG), the UUID is that of the part.
     fn cuDeviceGetUuid_v2(uuid: *mut u8, device: c_int) -> c_int in CUDA
 }
 foreign! { fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int in CUDA }
@@ -44,7 +44,8 @@ pub(crate) fn free_memory() -> Option<u64> {
     (answered && total > 0).then_some(free as u64)
 }
 
-/// The device of this number. Only if the runtime is in use: it has initialised the driver then.
+/// The device of this number. To be called only if the runtime is in use, because the driver is initialised
+/// then.
 fn device(ordinal: c_int) -> Option<c_int> {
     let mut device = 0;
     // SAFETY: `device` outlives the call.
@@ -65,7 +66,7 @@ pub(crate) fn device_name(ordinal: c_int) -> Option<String> {
 pub(crate) fn device_uuid(ordinal: c_int) -> Option<DeviceUuid> {
     let device = device(ordinal)?;
     let mut uuid = [0_u8; 16];
-    // SAFETY: a `CUuuid` is this many bytes, which are writable and outlive the call.
+    // SAFETY: a `CUuuid` has this many bytes, which are writable and outlive the call.
     let rc = unsafe { cuDeviceGetUuid_v2(uuid.as_mut_ptr(), device) };
     (rc == Some(SUCCESS)).then_some(DeviceUuid(uuid))
 }

@@ -1,4 +1,5 @@
-//! The token that lets a call be observed: not while off, and not within an observed call.
+//! The token with which a call is observed. There is none while observing is off, and none within an observed
+//! call.
 
 use std::{
     any::Any,
@@ -14,41 +15,45 @@ use crate::{
     process::{peek, switch},
 };
 
-/// The value of a mark, apart from its position.
+/// The value of a mark, before it is combined with its position.
 const MARKED: usize = 0x7870_755f_746f_7001_u64 as usize;
 
-/// Instead of a mark: the hook's thread, which is inside until it leaves.
+/// Instead of a mark: the thread runs the hook's own code until it leaves.
 const OWN: usize = usize::MAX;
 
-/// Calls by libraries that count as parts of one call before it is checked whether that one still runs; then
-/// twice as many each time. Hardly any call makes this many.
+/// After this many library calls that count as parts of one call, the hook checks whether that call still
+/// runs; after each check, twice as many are allowed. Hardly any call makes this many.
 const UNLOOKED: u32 = 4;
 
-/// The calls that this thread is inside of. Libraries call themselves through public symbols (`ncclBcast` reaches `ncclBroadcast`): the
-/// outermost call is the one that counts. That holds for calls by those libraries alone: what a program calls begins anew.
+/// The calls that this thread is inside of. Libraries call themselves through public symbols (`ncclBcast`
+/// reaches `ncclBroadcast`), and only the outermost call counts. This applies only to calls by those
+/// libraries: a call by the program always counts by itself.
 ///
-/// A call that was left by an exception or by `longjmp` is never left here. It is known by its [`Mark`].
+/// If an exception or `longjmp` ends a call, the hook does not see its end. The call's [`Mark`] then shows
+/// that it has ended.
 struct Inside {
-    /// The last call's mark; 0 outside of calls.
+    /// The innermost call's mark; 0 outside of calls.
     last: Cell<usize>,
     /// The outermost call's mark.
     outermost: Cell<usize>,
-    /// Library calls that counted as parts of the last.
+    /// Library calls that counted as parts of the innermost call.
     parts: Cell<u32>,
 }
 
 thread_local! {
-    /// Const-initialised and without a destructor, so it works in `atexit` handlers and dying threads too.
+    /// Const-initialised and without a destructor, so that it also works in `atexit` handlers and in ending
+    /// threads.
     static INSIDE: Inside =
         const { Inside { last: Cell::new(0), outermost: Cell::new(0), parts: Cell::new(0) } };
 }
 
 impl Inside {
-    /// The call around a call with its mark at `here`; `None` if that is a part of it. Only library calls can
-    /// be parts: a program's call in a handler or a callback is within one that still runs.
+    /// The call that encloses a call with its mark at `here`; `None` if the new call is a part of the
+    /// enclosing one. Only library calls can be parts. A program's call in a handler or a callback is
+    /// enclosed, but not a part.
     #[inline(never)]
     fn around(&self, kind: Kind, here: usize) -> Option<usize> {
-        // Two live frames cannot be in one place.
+        // Two live frames cannot be at the same address.
         if self.last.get() == here {
             self.forget_last();
         }
@@ -57,7 +62,7 @@ impl Inside {
         }
         let parts = self.parts.get().wrapping_add(1);
         self.parts.set(parts);
-        // Calls made by a call are below it on its stack: nothing above it is a part of it, unless it is on
+        // Inner calls are further down on the stack. So a call further up is not a part, unless it is on
         // another stack.
         let is_doubtful = here > self.last.get() || parts >= UNLOOKED;
         if is_doubtful && parts.is_power_of_two() {
@@ -69,16 +74,17 @@ impl Inside {
         (self.last.get() == 0).then_some(0)
     }
 
-    /// The last call was left. The one around it may still run.
+    /// The innermost call has ended. The call around it may still run.
     fn forget_last(&self) {
         let outermost = self.outermost.get();
         self.last.set(if self.last.get() == outermost { 0 } else { outermost });
     }
 }
 
-/// Words in a call's frame, unchanged as long as that frame exists. Afterwards later calls overwrite them,
-/// sooner or later. So a changed mark proves that its call was left, on whichever stack it was; an unchanged
-/// one proves nothing. One word might remain for long in a part of another frame that is never written.
+/// Words in a call's frame, unchanged as long as that frame exists. Afterwards, later calls overwrite them at
+/// some time. So a changed mark proves that its call has ended, on any stack; an unchanged mark proves
+/// nothing. There are several words, because a single one might remain in a part of a later frame that is
+/// never written.
 #[derive(Debug)]
 pub(crate) struct Mark(Cell<MaybeUninit<Words>>);
 
@@ -95,8 +101,8 @@ impl Mark {
         self.0.as_ptr().expose_provenance()
     }
 
-    /// Marks the frame, and returns the address. The words stay, because calls of this thread may read them
-    /// there.
+    /// Marks the frame, and returns the mark's address. The words must not move, because calls of this thread
+    /// may read them at that address.
     #[inline]
     pub(crate) fn set(&self) -> usize {
         let at = self.place();
@@ -104,8 +110,8 @@ impl Mark {
         at
     }
 
-    /// Whether the frame with its mark there is known to be gone. Its memory may be gone with it: the kernel
-    /// reads it.
+    /// Whether the frame with its mark at `at` is known to be gone. The kernel reads the words, because their
+    /// memory may be unmapped.
     #[cold]
     pub(crate) fn is_gone(at: usize) -> bool {
         if at == OWN {
@@ -115,11 +121,12 @@ impl Mark {
         if peek::peek(at, &mut bytes) == bytes.len() {
             return bytes.chunks_exact(size_of::<usize>()).any(|word| word != (at ^ MARKED).to_ne_bytes());
         }
-        // The address is unmapped, or the kernel would not even read a mapped one.
+        // The words are unreadable: they are unmapped, or the kernel refuses all reads. Reading a local
+        // variable shows which.
         peek::word((&raw const at).expose_provenance()).is_some()
     }
 
-    /// As if another frame had overwritten one word.
+    /// Overwrites one word, as another frame would.
     #[cfg(test)]
     pub(crate) fn overwrite(&self) {
         let mut words = [self.place() ^ MARKED; 16];
@@ -128,7 +135,8 @@ impl Mark {
     }
 }
 
-/// Proof that this thread may observe. It has no destructor: the observed call may be left without a return.
+/// Proof that this thread may observe. It has no destructor, because the observed call may end without a
+/// return.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     lane: &'static Lane,
@@ -137,13 +145,14 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
-    /// `mark` belongs to the frame of the caller, and lives until the call has been left.
+    /// Enters a call. `mark` is in the caller's frame, and lives until the call has ended.
     #[inline]
     pub(crate) fn enter(kind: Kind, mark: &Mark) -> Option<Self> {
         if switch::is_on() { Self::enter_even_off(kind, mark) } else { None }
     }
 
-    /// For calls that keep counts even while observing is off; see [`crate::interpose::nccl`].
+    /// Like `enter`, for calls that update numbers even while observing is off; see
+    /// [`crate::interpose::nccl`].
     #[inline]
     pub(crate) fn enter_even_off(kind: Kind, mark: &Mark) -> Option<Self> {
         if switch::is_broken() || kind == Kind::Elsewhere {
@@ -167,8 +176,8 @@ impl Entered {
         Some(Self { lane: lane?, around })
     }
 
-    /// Runs one half of an observation. Whatever it does, only its duration is visible to the program. Not
-    /// inlined: it catches panics, and the frame of the real call must not.
+    /// Runs one half of an observation. The program sees no effect except the time that it takes. Not
+    /// inlined, because it catches panics, and the frame of the real call must not.
     #[inline(never)]
     pub(crate) fn observe<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
         let errno = ErrnoKept::keep();
@@ -177,7 +186,7 @@ impl Entered {
         outcome.map_err(forgotten).ok()
     }
 
-    /// Runs the last half, and consumes this.
+    /// Runs the last half of the observation, and ends it.
     #[inline]
     pub(crate) fn leave<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
         let outcome = self.observe(half);
@@ -186,13 +195,13 @@ impl Entered {
     }
 }
 
-/// A panic's payload is not dropped: that might panic again.
+/// Leaks a panic's payload, because dropping it might panic again.
 fn forgotten(payload: Box<dyn Any + Send>) {
     std::mem::forget(payload);
     switch::panicked();
 }
 
-/// A lane for a thread without one. Creating one may create the observer too: a panic in it ends here.
+/// A lane for a thread without one. The first call also creates the observer, so panics are caught here.
 #[cold]
 fn first_call() -> Option<&'static Lane> {
     let errno = ErrnoKept::keep();
@@ -204,7 +213,7 @@ fn first_call() -> Option<&'static Lane> {
     })
 }
 
-/// `enter!(kind, mark)` or `enter!(kind, mark, off)`: the first is for calls that pass through untouched
+/// `enter!(kind, mark)` or `enter!(kind, mark, off)`. The first form is for calls that pass through untouched
 /// while observing is off.
 macro_rules! enter {
     ($kind:expr, $mark:expr) => {
@@ -224,8 +233,8 @@ pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `half` for a callback of NCCL's, with whether this thread is in an intercepted call. A panic in it ends
-/// the observing, and never crosses NCCL.
+/// Runs `half` for a callback from NCCL. The second argument of `half` says whether this thread is in an
+/// intercepted call. A panic in `half` turns observing off, and never crosses NCCL.
 pub(crate) fn called_back<T>(half: impl FnOnce(&'static Lane, bool) -> T) -> Option<T> {
     if switch::is_broken() {
         return None;
@@ -239,7 +248,7 @@ pub(crate) fn called_back<T>(half: impl FnOnce(&'static Lane, bool) -> T) -> Opt
     outcome?.map_err(forgotten).ok()
 }
 
-/// The same for work without a lane.
+/// Like `called_back`, for work without a lane.
 pub(crate) fn quietly(work: impl FnOnce()) {
     let errno = ErrnoKept::keep();
     if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
@@ -269,7 +278,7 @@ impl ErrnoKept {
 impl Drop for ErrnoKept {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above. Nothing moves to another thread in the middle of the hook's own work.
+        // SAFETY: as above. the value stays on its thread.
         unsafe { *self.place = self.was };
     }
 }
@@ -298,7 +307,7 @@ mod tests {
         switch::mend();
     }
 
-    /// `around` for a call of this kind with its mark at `here`.
+    /// The result of `around` for a call of this kind with its mark at `here`.
     fn call(kind: Kind, here: usize) -> Option<usize> {
         INSIDE.with(|inside| if inside.last.get() == 0 { Some(0) } else { inside.around(kind, here) })
     }
@@ -316,7 +325,7 @@ mod tests {
         let mark = Mark::new();
         let at = mark.set();
         be_inside(at, at);
-        // Below it, and above it on another stack.
+        // A mark further down, and one further up on another stack.
         for here in [at - 4096, at + 4096] {
             assert!((0..1_000).all(|_| call(Kind::Inner, here).is_none()), "{here:#x}");
         }
@@ -338,14 +347,14 @@ mod tests {
         be_inside(at, at);
         let tries = (1..100).find(|_| call(Kind::Inner, at - 64).is_some());
         assert_eq!(tries, Some(UNLOOKED), "soon from below it");
-        // A successful check comes again when there are twice as many parts.
+        // After a check that succeeds, the next check comes at twice as many parts.
         mark.set();
         be_inside(at, at);
         assert!((0..=UNLOOKED).all(|_| call(Kind::Inner, at - 64).is_none()));
         mark.overwrite();
         let tries = (UNLOOKED + 2..100).find(|_| call(Kind::Inner, at - 64).is_some());
         assert_eq!(tries, Some(2 * UNLOOKED), "a call of many parts is looked at ever more seldom");
-        // A stack that was unmapped.
+        // An address on a stack that was unmapped.
         be_inside(0x1000, 0x1000);
         assert_eq!((1..100).find(|_| call(Kind::Inner, 0x800).is_some()), Some(UNLOOKED));
     }

@@ -1,7 +1,7 @@
 //! NCCL: collectives, sends and receives, groups, and the lifetime of communicators.
 //!
-//! Ranks are switched off and on one after another, but must always number a communicator's collectives
-//! alike. Therefore these calls update their numbers and the ledger while observing is off; they are not
+//! Ranks are switched off and on one after another, but must always give a communicator's collectives the
+//! same numbers. So while observing is off, these calls still update the numbers and the ledger; they are not
 //! timed, recorded or counted.
 
 mod commhash;
@@ -43,6 +43,6 @@ foreign! { fn ncclCommCount(communicator: ncclComm_t, count: *mut c_int) -> c_in
 /// The device of a communicator that the program is about to use.
 pub(crate) fn device_of(handle: ncclComm_t) -> Option<c_int> {
     let mut device = 0;
-    // SAFETY: the program is about to hand it to NCCL itself; `device` outlives the call.
+    // SAFETY: the program is about to pass it to NCCL; `device` outlives the call.
     (unsafe { ncclCommCuDevice(handle, &raw mut device) } == Some(0)).then_some(device)
 }

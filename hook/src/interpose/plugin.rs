@@ -1,4 +1,4 @@
-//! NCCL's profiler plugin, in the same file as the preload.
+//! A profiler plugin of NCCL, in the same file as the preload.
 //!
 //! ```text
 //! ncclAllReduce ──▶ NCCL ── init, startEvent, ... ──▶ ncclProfiler_vN ──▶ the program's own plugin (chain)
@@ -6,11 +6,12 @@
 //!                                                          └──▶ counts, times, ledger, if the preload does not see the call
 //! ```
 //!
-//! Calls to an NCCL that is linked in statically or renamed, and calls of `pncclAllReduce`, bypass the
-//! interposed functions. They are seen here: from version 5 of the interface on with their streams, so they
-//! are timed like those that the preload sees. A communicator is counted by one of the two ([`contexts`]).
+//! Calls to an NCCL that is statically linked or renamed, and calls of `pncclAllReduce`, bypass the
+//! interposed functions. The plugin sees them. From version 5 of the interface on, it also sees their
+//! streams, so they are timed like calls that the preload sees. Either the plugin or the preload counts a
+//! communicator's calls ([`contexts`]).
 //!
-//! No callback allocates, fails or unwinds, and no handle is a pointer.
+//! No callback allocates, fails or unwinds. The hook's handles are not pointers.
 
 mod chain;
 mod contexts;
@@ -41,10 +42,10 @@ use crate::{
     capture, interpose::guard, observe::observer::Observer, process::switch, publish::identity::Membership,
 };
 
-/// [`xpu_wire::endpoint::variable::PLUGIN`] as the C library wants it.
+/// [`xpu_wire::endpoint::variable::PLUGIN`] as a C string.
 const VARIABLE: &CStr = c"XPU_TOP_PLUGIN";
 
-/// The structure that NCCL looks up: the same in all versions but for its functions' arguments.
+/// The structure that NCCL looks up. Versions differ only in the arguments of its functions.
 #[repr(C)]
 pub struct Plugin {
     name: *const c_char,
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-// SAFETY: nothing in it changes.
+// SAFETY: the structure never changes.
 unsafe impl Sync for Plugin {}
 
 const _: () = assert!(size_of::<Plugin>() == 48, "NCCL reads six words");
@@ -113,7 +114,8 @@ const UNKNOWN: u8 = 0;
 const YES: u8 = 1;
 const NO: u8 = 2;
 
-/// Neither `XPU_TOP_PLUGIN=0` nor `XPU_TOP_DISABLE=1` is set. The environment is read when the hook is loaded.
+/// Whether neither `XPU_TOP_PLUGIN=0` nor `XPU_TOP_DISABLE=1` is set. The environment is read when the hook
+/// is loaded.
 pub(crate) fn is_wanted() -> bool {
     if WANTED.load(Relaxed) == UNKNOWN {
         heed_environment();
@@ -129,7 +131,8 @@ pub(crate) fn heed_environment() {
     WANTED.store(if is_off { NO } else { YES }, Relaxed);
 }
 
-/// The tag in the upper half of the hook's own handles: no address, and nobody else's number by chance.
+/// The tag in the upper half of the hook's own handles. It is not part of any address, and unlikely in
+/// another plugin's numbers.
 const TAG: usize = 0x7870_746f_0000_0000;
 const TAGGED: usize = 0xffff_ffff_0000_0000;
 
@@ -174,12 +177,12 @@ unsafe extern "C-unwind" fn init_named<const VERSION: usize>(
     unsafe { init(VERSION, place, mask, Some(About { id, name, nodes, ranks, rank, log })) }
 }
 
-/// Always succeeds: after an error NCCL goes on to send events without a context.
+/// Always succeeds, because after an error NCCL would send events without a context.
 ///
 /// # Safety
 /// As NCCL documents.
 unsafe fn init(version: usize, place: *mut *mut c_void, mask: *mut c_int, about: Option<About>) -> c_int {
-    // SAFETY: NCCL gives a variable of its own.
+    // SAFETY: NCCL passes its own variable.
     let put = |context: *mut c_void| unsafe { place.write(context) };
     put(ptr::null_mut());
     if !is_wanted() || !chain::speaks(version) {
@@ -200,7 +203,7 @@ unsafe fn init(version: usize, place: *mut *mut c_void, mask: *mut c_int, about:
     } else if let Some(theirs) = theirs {
         put(theirs);
     }
-    // SAFETY: NCCL gives its own mask.
+    // SAFETY: NCCL passes its own mask.
     unsafe { mask::learn(mask) };
     0
 }
@@ -212,7 +215,7 @@ unsafe extern "C-unwind" fn start<const VERSION: usize>(
 ) -> c_int {
     let event = Descriptor { at: event, layout: layout(VERSION) };
     let context = Context::of(passed);
-    // This context is not the hook's: it is the chained plugin's own, perhaps of another process.
+    // A context that is not the hook's belongs to the chained plugin, or to another process.
     let theirs = context.map_or_else(|| Some(passed).filter(|passed| !passed.is_null()), Context::theirs);
     // SAFETY: as NCCL documents.
     let (handle, result) =
@@ -221,7 +224,7 @@ unsafe extern "C-unwind" fn start<const VERSION: usize>(
         // SAFETY: as NCCL documents.
         guard::called_back(|lane, inside| unsafe { seen::start(lane, inside, context, event, handle) })
     });
-    // SAFETY: NCCL gives a variable of its own.
+    // SAFETY: NCCL passes its own variable.
     unsafe { place.write(own.flatten().unwrap_or(handle)) };
     result
 }
@@ -266,7 +269,7 @@ const NEVER: u8 = 0;
 const GOVERNED: u8 = 1;
 const ALWAYS: u8 = 2;
 
-/// As `xpu_top_set_plugin`. `false` if there is no such mode.
+/// Like `xpu_top_set_plugin`. `false` if there is no such mode.
 pub(crate) fn set(mode: c_int) -> bool {
     let mode = u8::try_from(mode).ok().filter(|&mode| mode <= ALWAYS);
     if let Some(mode) = mode {
@@ -275,7 +278,7 @@ pub(crate) fn set(mode: c_int) -> bool {
     mode.is_some()
 }
 
-/// Called periodically on the hook's own thread: decides which events are needed.
+/// Decides which events are needed. The hook's thread calls this periodically.
 pub(crate) fn govern(observer: &Observer, now: u64) {
     static WINDOWS: Mutex<Windows> = Mutex::new(Windows::new());
     let Ok(mut windows) = WINDOWS.try_lock() else { return };
@@ -292,7 +295,7 @@ pub(crate) fn govern(observer: &Observer, now: u64) {
     }
 }
 
-/// In a forked child.
+/// Called in a forked child.
 pub(crate) fn forget() {
     contexts::forget();
 }

@@ -5,17 +5,18 @@
 //!         └ no ──▶ notes the caller's address ──▶ the function that observes
 //! ```
 //!
-//! Callers by address use a separate stub: its target was fixed at the lookup.
+//! Callers by address use a separate stub, whose target was fixed at the lookup.
 //!
-//! Only the first instruction of a function sees its return address, so these are assembly.
+//! Only the first instruction of a function can rely on the place of its return address, so the stubs are
+//! assembly.
 
 use std::arch::{asm, global_asm};
 
 use crate::interpose::symbol;
 
-// The return address of the thread's latest call, between the stub and the observing function; the second
-// word for a call by a looked-up address. In a signal handler in between another call may replace it: then a
-// function is found for another caller, of the same process.
+// The return address of the thread's latest call, passed from the stub to the observing function. The second
+// word is for a call by a looked-up address. A call in a signal handler in between may replace them: then the
+// function is found for another caller of the same process.
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".p2align 3",
@@ -28,7 +29,7 @@ global_asm!(
     ".popsection",
 );
 
-/// Instead of a caller's address: the call came by a looked-up address ([`crate::interpose::addresses`]).
+/// Instead of a caller's address: the call used a looked-up address ([`crate::interpose::addresses`]).
 pub(crate) const BY_ADDRESS: usize = 1;
 
 /// The caller of the call that the stub has just noted: its return address, or [`BY_ADDRESS`].
@@ -37,7 +38,7 @@ pub(crate) fn caller() -> usize {
     noted::<0>()
 }
 
-/// The return address of that call, by either way.
+/// The return address of that call, for both kinds of stub.
 #[inline]
 pub(crate) fn returns_to() -> usize {
     match caller() {
@@ -49,7 +50,7 @@ pub(crate) fn returns_to() -> usize {
 #[inline]
 fn noted<const WORD: usize>() -> usize {
     let at: usize;
-    // SAFETY: it reads the thread's own word (the ABI's initial-exec access to thread-local storage).
+    // SAFETY: the code reads the thread's own word (the ABI's initial-exec access to thread-local storage).
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -78,8 +79,8 @@ fn noted<const WORD: usize>() -> usize {
     at
 }
 
-/// The body of a stub: the observing function, the symbol, and in which states of [`crate::process::switch`] it passes
-/// through.
+/// The body of a stub, from the observing function, the symbol, and the states of [`crate::process::switch`]
+/// in which calls pass through.
 #[cfg(target_arch = "x86_64")]
 macro_rules! stub {
     ($observes:path, $symbol:path, $states:expr) => {
@@ -133,7 +134,7 @@ macro_rules! stub {
 }
 pub(crate) use stub;
 
-/// The same for a looked-up address: its target is known, whoever calls.
+/// The same for a looked-up address, whose target is known for any caller.
 #[cfg(target_arch = "x86_64")]
 macro_rules! stub_by_address {
     ($observes:path, $symbol:path, $states:expr) => {
@@ -193,7 +194,7 @@ macro_rules! stub_by_address {
 }
 pub(crate) use stub_by_address;
 
-/// Jumps to the caller's real function, with all arguments unchanged; the symbol is in a register that calls
+/// Jumps to the caller's real function with all arguments unchanged. The symbol is in a register that calls
 /// do not use.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]

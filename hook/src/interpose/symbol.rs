@@ -1,9 +1,9 @@
-//! Finds the function that a caller would have reached if the hook were not there.
+//! Finds the function that a caller would reach without the hook.
 //!
-//! A process may hold two copies of a library: two CUDA runtimes, each with its own callers. The caller
-//! determines which copy a call is for, so the result is cached per calling object (found by the return
-//! address). The copy that was called first is monitored, the [`Library`]'s home; calls to another are passed
-//! on and counted.
+//! A process may have two copies of a library: two CUDA runtimes, each with its own callers. The caller
+//! determines which copy a call is for, so the result is cached for each calling object (found by the return
+//! address). The copy that is called first is monitored: it is the [`Library`]'s home. Calls to another copy
+//! are passed on and counted.
 
 mod foreign;
 mod forks;
@@ -37,13 +37,13 @@ pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
 
 use crate::interpose::stub::BY_ADDRESS;
 
-/// Number of callers cached per function. Further ones displace each other.
+/// Maximum number of callers cached for each function. Further ones displace each other.
 const CALLERS: usize = 6;
 
-/// Counts up when an object was unloaded, so that no stale address is used. Never 0.
+/// Increases after an object was unloaded, so that no stale address is used. Never 0.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// A lookup succeeded, so unloading matters.
+/// Whether a lookup has succeeded: if not, unloading does not matter.
 static FOUND: AtomicBool = AtomicBool::new(false);
 
 /// Held while a symbol's cache is written. A thread that finds it held does not use the cache.
@@ -55,7 +55,7 @@ static WRITING: AtomicBool = AtomicBool::new(false);
 pub(crate) enum Kind {
     /// To the monitored copy.
     Watched,
-    /// The same, from one of the libraries themselves.
+    /// A call to the monitored copy by one of the libraries.
     Inner,
     /// To another copy.
     Elsewhere,
@@ -74,12 +74,12 @@ impl Kind {
 /// A call's target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// NULL if no loaded library has it.
+    /// NULL if no loaded library has the function.
     pub(crate) at: *mut c_void,
     pub(crate) kind: Kind,
 }
 
-/// The result for one caller. Its length is written last.
+/// The result for one caller. The length is written last.
 #[derive(Debug)]
 struct Binding {
     from: AtomicUsize,
@@ -96,7 +96,7 @@ pub(crate) struct Symbol {
     /// The program's result if no library has the function.
     missing: c_int,
     handed: Handed,
-    /// The generation of the bindings; 0 while they change.
+    /// The generation of the cached results; 0 while they change.
     known: AtomicU32,
     turn: AtomicUsize,
     bindings: [Binding; CALLERS],
@@ -122,7 +122,7 @@ impl Symbol {
         }
     }
 
-    /// Offset of the address for the interposed function.
+    /// Offset of the real address that the stub for looked-up addresses reads.
     pub(crate) const HANDED: usize = offset_of!(Self, handed) + offset_of!(Handed, at);
 
     /// Adds this function for lookups by address.
@@ -131,8 +131,8 @@ impl Symbol {
         self
     }
 
-    /// The replacement of `answer`, which is the function in a copy of the library. `None` if another copy,
-    /// still loaded, is already replaced: the function has one target only.
+    /// The replacement of `answer`, the function in some copy of the library. `None` if the function of
+    /// another loaded copy is already replaced, because the interposed function has only one target.
     #[cold]
     pub(crate) fn hand_out(&self, answer: usize, to_inner: bool) -> Option<usize> {
         self.handed.hand_out(answer, to_inner)
@@ -154,7 +154,7 @@ impl Symbol {
                 if caller.wrapping_sub(binding.from.load(Relaxed)) < length {
                     let target = binding.target();
                     fence(Acquire);
-                    // It is from the same moment as its caller's address.
+                    // The generation is unchanged, so the target belongs to this caller's address.
                     if self.known.load(Relaxed) == generation {
                         return target;
                     }
@@ -222,7 +222,7 @@ impl Symbol {
         self.name.text
     }
 
-    /// As the loader looks it up.
+    /// The name by which the loader finds it.
     pub(crate) fn looked_up(&self) -> &Name<'static> {
         &self.name
     }
@@ -246,12 +246,12 @@ impl Binding {
     }
 }
 
-/// Changes after each unload.
+/// The generation, which changes after each unload.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Acquire)
 }
 
-/// In a forked child.
+/// Called in a forked child.
 pub(crate) fn forget() {
     WRITING.store(false, Release);
     forks::forget();
@@ -263,12 +263,12 @@ pub(crate) fn find_in(library: &CStr, name: &CStr) -> *mut c_void {
     ptr::with_exposed_provenance_mut(scope::find_in_file(library, &Name::new(name)))
 }
 
-/// This function of the first library that has it.
+/// This function in the first library that has it.
 pub(crate) fn find_anywhere(name: &CStr) -> *mut c_void {
     ptr::with_exposed_provenance_mut(scope::find_in(&Name::new(name), 0))
 }
 
-/// The jump target of a stub that is not observed, or the program's result (see [`crate::interpose`]).
+/// The jump target of a stub whose call is not observed, or the program's result (see [`crate::interpose`]).
 #[repr(C)]
 pub(crate) struct Passed {
     at: *mut c_void,

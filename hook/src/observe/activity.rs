@@ -1,4 +1,4 @@
-//! A lane's counts of copies, and of the time its thread was blocked.
+//! A lane's counts of copies, and the time for which its thread was blocked.
 
 use xpu_wire::{
     frame::{BlockingCall, Direction},
@@ -14,7 +14,7 @@ use crate::{
     process::clock::{coarse_now, monotonic},
 };
 
-/// In the order of `cudaMemcpyKind`; then the copies that name two devices.
+/// In the order of `cudaMemcpyKind`; the last is of copies that name two devices.
 pub(crate) const DIRECTIONS: [Direction; 6] = [
     Direction::HostToHost,
     Direction::HostToDevice,
@@ -68,14 +68,14 @@ impl Waiting {
             BlockingCall::DeviceSynchronize => Call::DeviceSynchronize,
             BlockingCall::EventSynchronize => Call::EventSynchronize,
             BlockingCall::Copy => Call::Memory,
-            // For launches, only the time is kept, in the lane.
+            // For a launch, only the lane keeps the time.
             BlockingCall::Launch => Call::Unknown,
         };
         lane.entered(shown, coarse_now());
         Self { call, from: monotonic() }
     }
 
-    /// After it, whatever its result: the thread was blocked.
+    /// After the call, whatever its result, because the thread was blocked in any case.
     pub(crate) fn end(self, lane: &Lane) {
         let waited = monotonic().saturating_sub(self.from);
         lane.left();

@@ -1,7 +1,8 @@
-//! Memory the program holds: the size of every allocation, found again by its address when it is freed.
+//! Memory that the program holds: the size of every allocation, found by its address when it is freed.
 //!
-//! A caching allocator makes few calls; others make many, from any thread. No thread waits for another here.
-//! An address has a few possible slots; if all are taken, its allocation is counted but not tracked.
+//! A caching allocator makes few calls; other allocators make many, from any thread. No thread waits for
+//! another here. An address has a few possible slots; if all are taken, the allocation is counted but not
+//! tracked.
 
 use std::{
     ffi::{c_int, c_void},
@@ -15,23 +16,23 @@ use xpu_wire::{id::DeviceIndex, ledger::MemorySites, sampling};
 
 use crate::process::memory;
 
-/// Slots in total, and those possible for one address.
+/// The number of slots, and of possible slots of one address.
 const PLACES: usize = 16 << 10;
 const SLOTS_PER_SET: usize = 16;
 
 const FREE: usize = 0;
-/// A slot being filled or emptied; no allocation has an odd address.
+/// A slot that is being filled or emptied; no allocation has an odd address.
 const BUSY: usize = 1;
 
-/// Devices whose memory is counted separately, and the place for memory of other devices.
+/// Number of devices whose memory is counted separately, and the index for memory of other devices.
 const NOWHERE: usize = 63;
 
 /// The owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The GPU's, managed memory included.
+    /// GPU memory, including managed memory.
     Device,
-    /// The host's, page-locked.
+    /// Page-locked host memory.
     Host,
 }
 
@@ -40,7 +41,7 @@ pub(crate) enum Whose {
 pub(crate) struct Allocation {
     address: usize,
     whose: Whose,
-    /// Where it was made, or [`NOWHERE`].
+    /// The device on which it was made, or [`NOWHERE`].
     device: usize,
     /// The call site's number in the ledger's page; 0 if it is unknown.
     site: u8,
@@ -52,7 +53,7 @@ pub(crate) struct Allocations {
     places: &'static [Place],
     device: Held,
     host: Held,
-    /// Device memory by device.
+    /// GPU memory by device.
     on: [Held; NOWHERE],
     made: AtomicU64,
     freed: AtomicU64,
@@ -74,7 +75,7 @@ struct Held {
 }
 
 impl Allocation {
-    /// The bytes, eight bits of site, six of device, and one for host memory.
+    /// The bytes, eight bits for the site, six for the device, and one for host memory.
     fn word(self) -> u64 {
         let host = u64::from(self.whose == Whose::Host);
         self.bytes << 15 | u64::from(self.site) << 7 | (self.device as u64) << 1 | host
@@ -92,7 +93,7 @@ impl Allocations {
 
     /// `None` if there is no memory for it.
     pub(crate) fn new() -> Option<Self> {
-        // SAFETY: a place of all zeros is FREE.
+        // SAFETY: a place of zeros is FREE.
         let places = unsafe { memory::zeros(PLACES) }?;
         Some(Self {
             places,
@@ -106,8 +107,8 @@ impl Allocations {
         })
     }
 
-    /// The program received this memory, on this device. `site`: its number, if this call site is among
-    /// `sites`.
+    /// The program received this memory on this device. `site` is the call site's number in `sites`, 0 if it
+    /// is not there.
     pub(crate) fn allocated(
         &self,
         address: *const c_void,
@@ -122,7 +123,8 @@ impl Allocations {
         self.made.fetch_add(1, Relaxed);
         let device = device.and_then(|device| usize::try_from(device).ok()).unwrap_or(NOWHERE).min(NOWHERE);
         let allocation = Allocation { address: address.addr(), whose, device, site, bytes };
-        // CUDA returns no live address twice, so the known allocation here was freed unseen.
+        // CUDA never returns a live address again, so the hook did not see the free of the allocation that
+        // was here.
         if let Some(before) = self.take(address) {
             self.given_back(before, sites);
         }
@@ -137,7 +139,7 @@ impl Allocations {
         }
     }
 
-    /// Takes an address out before it is freed: afterwards another thread may receive it.
+    /// Removes an allocation before it is freed, because afterwards another thread may receive its address.
     pub(crate) fn take(&self, address: *const c_void) -> Option<Allocation> {
         let address = address.addr();
         if address <= BUSY {
@@ -185,7 +187,7 @@ impl Allocations {
         &self.places[first..first + SLOTS_PER_SET]
     }
 
-    /// It is no longer held.
+    /// The program no longer holds this allocation.
     fn given_back(&self, allocation: Allocation, sites: &MemorySites) {
         sites.freed(allocation.site, allocation.bytes);
         for held in self.on(allocation).into_iter().chain([self.held(allocation.whose)]) {
@@ -193,12 +195,12 @@ impl Allocations {
         }
     }
 
-    /// What its device holds.
+    /// The memory held on its device.
     fn on(&self, allocation: Allocation) -> Option<&Held> {
         self.on.get(allocation.device).filter(|_| allocation.whose == Whose::Device)
     }
 
-    /// Bytes of this device that are held now, and their maximum.
+    /// Bytes held on this device now, and their maximum.
     pub(crate) fn held_on(&self, device: DeviceIndex) -> (u64, u64) {
         self.on.get(device.0 as usize).map_or((0, 0), Held::bytes)
     }
@@ -215,12 +217,12 @@ impl Allocations {
         self.held(whose).bytes()
     }
 
-    /// Allocations and frees so far.
+    /// Number of allocations and of frees so far.
     pub(crate) fn calls(&self) -> (u64, u64) {
         (self.made.load(Relaxed), self.freed.load(Relaxed))
     }
 
-    /// Allocations without a slot, and frees of unknown addresses.
+    /// Number of allocations without a slot, and of frees of unknown addresses.
     pub(crate) fn missed(&self) -> (u64, u64) {
         let unplaced = self.unplaced.load(Relaxed);
         (unplaced, self.unknown.load(Relaxed).saturating_sub(unplaced))
@@ -247,7 +249,7 @@ mod tests {
     }
 
     fn sites() -> Box<MemorySites> {
-        // SAFETY: all of it are atomic words, of which zero is one.
+        // SAFETY: it has only atomic words, for which zero is valid.
         unsafe { Box::<MemorySites>::new_zeroed().assume_init() }
     }
 

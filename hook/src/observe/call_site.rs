@@ -1,9 +1,8 @@
 //! The call site of an NCCL call, or of an allocation: in Python, and in native code ([`native`]).
 //!
-//! PyTorch releases the interpreter's lock around its NCCL calls, and nothing here waits for that lock: a
-//! thread reads its own frames, which do not change while it is outside of Python. A call hashes its
-//! innermost frames to find the number of its site. The text of a site is read when it first occurs, through
-//! the kernel.
+//! PyTorch releases the interpreter's lock around its NCCL calls, and nothing here waits for that lock. A
+//! thread reads its own frames, which do not change while it is outside of Python. A call finds the number of
+//! its site by a hash of its innermost frames. When a site first occurs, its text is read through the kernel.
 
 mod layout;
 pub(crate) mod native;
@@ -28,22 +27,22 @@ use crate::{
     python::functions::api::Python,
 };
 
-/// Frames that distinguish sites, innermost first: PyTorch puts two or three of its own between the program
+/// Number of innermost frames that distinguish sites: two or three frames of PyTorch are between the program
 /// and NCCL.
 const FRAMES: usize = 5;
 
 /// The reader of the process's Python; never freed, because another thread may be using it.
 static READER: AtomicPtr<Reader> = AtomicPtr::new(ptr::null_mut());
-/// The number of unloaded libraries when it was made.
+/// The number of unloaded libraries when the reader was made.
 static KNOWN: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Whether frames were found where they are expected.
+/// Whether frames were found at the expected places.
 static PROOF: AtomicU8 = AtomicU8::new(NOT_TRIED);
 const NOT_TRIED: u8 = 0;
 const HOLDS: u8 = 1;
 const FAILS: u8 = 2;
 
-/// `PyGILState_GetThisThreadState`: the thread's own, without the lock.
+/// `PyGILState_GetThisThreadState`: the calling thread's state, without the lock.
 type ThreadState = unsafe extern "C" fn() -> usize;
 /// `PyCode_Addr2Line`: reads a code object, and takes no reference.
 type LineOf = unsafe extern "C" fn(usize, c_int) -> c_int;
@@ -73,7 +72,7 @@ pub(crate) fn prepare() {
     }
 }
 
-/// The number of the calling thread's site; 0 outside of Python, or if it is unknown.
+/// The number of the calling thread's site; 0 outside of Python, or if the site is unknown.
 #[inline]
 pub(crate) fn here(record: &Record) -> u16 {
     let Some(reader) = reader() else { return 0 };
@@ -81,8 +80,8 @@ pub(crate) fn here(record: &Record) -> u16 {
     record.sites.known(key, |text| text.write(reader.describe(&mut text::Buffer::new())))
 }
 
-/// The number of the site in which the calling thread has allocated this memory by a call that returns to
-/// `address`; 0 if it is small, its site unknown, or observing off.
+/// The number of the site at which the calling thread has allocated this memory, by a call that returns to
+/// `address`. 0 if the memory is small, the site is unknown, or observing is off.
 pub(crate) fn of_memory(lane: &Lane, bytes: u64, address: usize) -> u8 {
     if bytes < LARGE || !switch::is_on() {
         return 0;
@@ -108,8 +107,8 @@ fn reader() -> Option<&'static Reader> {
     unsafe { READER.load(Acquire).as_ref() }
 }
 
-/// A Python frame: its code, and the position in it. From 3.11 on the position is an address, and the code
-/// may be unknown.
+/// A Python frame: its code, and the position in the code. From 3.11 on, the position is an address, and the
+/// code may be unknown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frame {
     at: usize,
@@ -148,7 +147,8 @@ impl Reader {
             _ => return 0,
         }
         let mut key = 0;
-        // SAFETY: the frames are where they were proven to be, and stand still: they are the calling thread's own.
+        // SAFETY: the places of the frames were verified. The frames do not change, because they are those of
+        // the calling thread.
         let word = |at| unsafe { ptr::with_exposed_provenance::<usize>(at).read() };
         self.walk(word, |frame| {
             let product = u128::from(key ^ (frame.instruction ^ frame.code) as u64) * 0x9e37_79b9_7f4a_7c15;
@@ -157,7 +157,7 @@ impl Reader {
         key
     }
 
-    /// Whether frames are where they are expected. They are read through the kernel, so a wrong address does
+    /// Whether frames are at the expected places. They are read through the kernel, so a wrong address does
     /// no harm.
     #[cold]
     fn prove(&self) -> bool {
@@ -205,7 +205,7 @@ impl Reader {
                 return;
             }
             each(match layout.index {
-                // The instruction's address identifies the code.
+                // The instruction's address alone identifies the code.
                 None => Frame { at, code: 0, instruction: word(at + layout.instruction) },
                 Some(_) => Frame {
                     at,
@@ -225,7 +225,7 @@ impl Reader {
         is_place(at) && peek::word(at + layout::TYPE) == Some(self.code_type)
     }
 
-    /// Apart from its caller: its buffer would be on the stack of everything that the caller calls.
+    /// Not inlined, because its buffer would then be on the stack during everything that the caller calls.
     #[cold]
     #[inline(never)]
     fn write_to(&self, text: &SiteText) {
@@ -252,7 +252,7 @@ impl Reader {
     }
 }
 
-/// Whether an object can be there.
+/// Whether an object can be at this address.
 #[inline]
 fn is_place(at: usize) -> bool {
     at >= 4096 && at.is_multiple_of(size_of::<usize>())

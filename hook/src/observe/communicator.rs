@@ -25,24 +25,25 @@ use crate::{
 pub(crate) use name::Name;
 pub(crate) use slot::{Lineage, Slot};
 
-/// Communicators alive at once in one process, with space for pending records of closed ones.
+/// Maximum number of communicators alive at once in one process. Includes space for closed ones with pending
+/// records.
 pub(crate) const SLOTS: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Communicators {
     slots: Box<[Slot]>,
-    /// Slots ever used; lookups end there.
+    /// Number of slots used so far; lookups end there.
     used: AtomicU32,
-    /// Where the search for a free slot continues, so that the slot closed longest ago comes first.
+    /// Where the next search for a free slot begins, so that the slot closed longest ago is reused first.
     next: AtomicU32,
-    /// Calls on communicators whose creation was not seen.
+    /// Number of calls on communicators whose creation was not seen.
     unknown: AtomicU64,
-    /// Communicators without a slot, and those without a line in the ledger.
+    /// Number of communicators without a slot, plus those without a line in the ledger.
     too_many: AtomicU64,
     unshown: AtomicU64,
-    /// Slots whose rank and size are not known yet.
+    /// Number of slots whose rank and size are not known yet.
     unsettled: AtomicU32,
-    /// Those whose handle is not known yet.
+    /// Communicators whose handle is not known yet.
     pub(crate) pending: Pending,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Communicators {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) identity: Identity,
-    /// 0 if it has none.
+    /// 0 without a parent.
     pub(crate) parent: CommunicatorId,
     pub(crate) name: Name,
     pub(crate) rank: u32,
@@ -107,30 +108,30 @@ impl Communicators {
         self.unshown.load(Relaxed)
     }
 
-    /// Whether some communicator has unknown properties.
+    /// Whether some communicator's rank and size are unknown.
     #[inline]
     pub(crate) fn has_unsettled(&self) -> bool {
         self.unsettled.load(Relaxed) != 0 || !self.pending.is_empty()
     }
 
-    /// Communicators that are open.
+    /// The open communicators.
     pub(crate) fn open(&self) -> impl Iterator<Item = &Slot> + Clone {
         self.open_slots().map(|(_, slot)| slot)
     }
 
-    /// The same, each with its slot's number.
+    /// The open communicators, each with its slot's number.
     pub(crate) fn open_slots(&self) -> impl Iterator<Item = (u16, &Slot)> + Clone {
         let used = self.used.load(Acquire) as usize;
         let slots = (0..).zip(&self.slots[..used]);
         slots.filter(|(_, slot)| slot.handle.load(Acquire) > BUSY)
     }
 
-    /// Adds a created communicator. A full table drops it: its calls count as unknown.
+    /// Adds a created communicator. If the table is full, it is dropped, and its calls count as unknown.
     pub(crate) fn insert(&self, ledger: &Ledger, handle: ncclComm_t, origin: &Origin) -> Option<u16> {
         if handle.is_null() {
             return None;
         }
-        // The end of an earlier one at this address was not seen.
+        // The end of an earlier communicator with this handle was not seen.
         self.remove(ledger, handle);
         let start = self.next.load(Relaxed) as usize;
         let free =
@@ -152,18 +153,18 @@ impl Communicators {
         Some(index as u16)
     }
 
-    /// Rank and size of a communicator, which only NCCL knew.
+    /// Sets the rank and size of a communicator, which only NCCL knew.
     pub(crate) fn settle(&self, ledger: &Ledger, index: u16, rank: u32, size: u32) {
         let slot = self.slot(index);
         slot.rank.store(rank, Relaxed);
-        // Two threads may ask NCCL at once.
+        // Two threads may query NCCL at once.
         if size > 0 && slot.set_size(size) == 0 {
             self.unsettled.fetch_sub(1, Relaxed);
             self.show(ledger, slot);
         }
     }
 
-    /// Gives it a line in the ledger, if one is free.
+    /// Gives a communicator a line in the ledger, if one is free.
     fn show(&self, ledger: &Ledger, slot: &Slot) {
         let mut lines = ledger.communicators.iter();
         match lines.position(|line| line.open(slot.id(), slot.rank(), slot.size())) {
@@ -172,7 +173,7 @@ impl Communicators {
         }
     }
 
-    /// An event was recorded on a stream of communication.
+    /// An event was recorded on a communication stream.
     pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) {
         self.open().for_each(|slot| slot.progress.recorded(event.addr() as u64, stream.addr() as u64));
     }
@@ -188,14 +189,14 @@ impl Communicators {
         self.open().for_each(|slot| slot.progress.stream_ends(stream.addr() as u64));
     }
 
-    /// Forgets a handle: NCCL may reuse its address for the next communicator. NCCL lets a program destroy
-    /// NULL, which is no handle, though it looks like a free slot.
+    /// Forgets a handle, because NCCL may reuse its address for the next communicator. NCCL allows a program
+    /// to destroy NULL; that is not a handle, but it would match a free slot.
     pub(crate) fn remove(&self, ledger: &Ledger, handle: ncclComm_t) {
         if handle.addr() <= BUSY {
             return;
         }
         let used = self.used.load(Acquire) as usize;
-        // Two threads may end it at once.
+        // Two threads may end a communicator at once.
         let mine = |slot: &&Slot| slot.handle.compare_exchange(handle.addr(), BUSY, AcqRel, Relaxed).is_ok();
         for slot in self.slots[..used].iter().filter(mine) {
             if slot.size() == 0 {
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(proven(), None);
     }
 
-    /// As PyTorch's `work.wait()` does: an event on NCCL's stream, awaited by the stream of the GEMMs.
+    /// PyTorch's `work.wait()` does this: the stream of the GEMMs waits for an event on NCCL's stream.
     #[test]
     fn a_stream_that_waits_for_all_collectives_proves_them_done() {
         let page = LedgerPage::create().unwrap();

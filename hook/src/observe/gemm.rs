@@ -23,9 +23,9 @@ pub(crate) struct Gemm {
     stream: Option<cudaStream_t>,
     timing: Timing,
     captured: Option<GraphCaptureId>,
-    /// As the record has it.
+    /// The launch time, in the record's units.
     at: u64,
-    /// Its stream, if what is before an NCCL operation is of interest.
+    /// Its stream, if the work before NCCL operations is tracked.
     noted: Option<cudaStream_t>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     gemm
 }
 
-/// After it. A GEMM that the library refused was not launched and is not counted.
+/// After the call. A GEMM that the library refused was not launched, and is not counted.
 #[inline]
 pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
     lane.launch_ends();
@@ -88,7 +88,7 @@ pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
     lane.push(Record::Gemm { shape: gemm.shape, at: gemm.at, timer, device });
 }
 
-/// As the ledger has it.
+/// The GEMM in the ledger's format.
 fn work(shape: &GemmShape) -> Work {
     let GemmShape { m, n, k, batch, datatype, .. } = *shape;
     let [m, n, k, batch] = [m, n, k, batch].map(|size| u32::try_from(size).unwrap_or(u32::MAX));

@@ -19,31 +19,31 @@ use tally::Tally;
 
 pub(crate) use message::{Message, NO_PEER, Timed};
 
-/// Operations of one group that are kept one by one: an all-to-all over a thousand ranks is two thousand.
-/// Further ones are only counted, by communicator. All are recorded at once when the group ends, and must fit
-/// into a ring that is not empty.
+/// Maximum number of operations of one group that are kept one by one: an all-to-all over a thousand ranks
+/// has two thousand. Further ones are only counted by communicator. All are recorded at once when the group
+/// ends, and must fit into a ring that is not empty.
 const fn longest(slots: usize) -> usize {
     slots / 2
 }
 
-/// Communicators one group may make.
+/// Maximum number of communicators that one group may create.
 const MOST_JOINING: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     depth: u32,
-    /// Its first call, by its ticket in the ledger's record.
+    /// The ticket of its first call in the ledger's record.
     first: u64,
     messages: Vec<Message>,
-    /// By communicator; operations after the messages.
+    /// Operations beyond those in `messages`, by communicator.
     tallies: Vec<Tally>,
     intervals: Vec<Interval>,
-    /// Communicators that are created when the group ends.
+    /// Communicators that NCCL creates when the group ends.
     pub(crate) joining: Vec<Joining>,
 }
 
 impl Group {
-    /// Bytes the longest group takes.
+    /// Bytes that the longest group takes.
     pub(crate) const fn memory(slots: usize) -> usize {
         longest(slots) * size_of::<Message>()
     }
@@ -60,12 +60,13 @@ impl Group {
         self.depth += 1;
     }
 
-    /// `false` if there is no memory for it.
+    /// Queues an operation. `false` if there is no memory for it.
     pub(crate) fn queue(&mut self, message: Message, slots: usize) -> bool {
         if self.messages.is_empty() && self.tallies.is_empty() {
             self.first = message.ticket;
         }
-        // Once some are only counted all are: a communicator's operations keep their order.
+        // Once one operation is only counted, all later ones are, so that a communicator's operations keep
+        // their order.
         let fits = self.tallies.is_empty() && self.messages.len() < longest(slots);
         if fits && self.messages.try_reserve(1).is_ok() {
             self.messages.push(message);
@@ -86,15 +87,16 @@ impl Group {
         self.first
     }
 
-    /// Keeps a communicator that is created when the group ends. One too many is dropped: its calls count as
-    /// unknown.
+    /// Keeps a communicator that NCCL creates when the group ends. If there are too many, it is dropped, and
+    /// its calls count as unknown.
     pub(crate) fn join(&mut self, joining: Joining) {
         if self.joining.len() < MOST_JOINING && self.joining.try_reserve(1).is_ok() {
             self.joining.push(joining);
         }
     }
 
-    /// Whether NCCL creates communicators at its end, or makes connections for their first operations.
+    /// Whether the end of the group may allocate memory: NCCL creates communicators, or makes connections for
+    /// first operations.
     pub(crate) fn may_allocate(&self, lane: &Lane) -> bool {
         let communicators = &lane.observer().communicators;
         let is_early = |message: &Message| {
@@ -146,7 +148,7 @@ impl Group {
         }
         let launched = result == 0 || result == IN_PROGRESS;
         for interval in &mut self.intervals {
-            // A launch that continues in another thread is not between the hook's two events.
+            // If another thread continues the launch, the launch is not between the hook's two events.
             if result == 0 {
                 interval.stop(lane);
             } else {
@@ -160,7 +162,7 @@ impl Group {
         for tally in self.tallies.drain(..) {
             if launched { tally.launched(lane, result) } else { tally.refused(lane) }
         }
-        // Only now: an operation must not appear completed before it appears enqueued.
+        // After that, because an operation must not appear completed before it appears enqueued.
         for interval in self.intervals.drain(..) {
             if result == 0 {
                 interval.record(lane);
@@ -168,7 +170,7 @@ impl Group {
         }
         for joining in self.joining.drain(..) {
             if launched {
-                // SAFETY: NCCL wants the places to be valid until the group has ended, and has ended it.
+                // SAFETY: NCCL requires valid places until the group has ended, and the group has just ended.
                 unsafe { joining.made(lane, result) };
             }
         }

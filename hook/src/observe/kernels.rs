@@ -1,4 +1,4 @@
-//! Kernel launches: counted, and those with requested names also by pattern, and timed.
+//! Kernel launches. All are counted; those with requested names are also counted by pattern, and timed.
 
 mod known_names;
 mod names;
@@ -27,10 +27,10 @@ use names::Known;
 pub(crate) use names::{forget as forget_names, missed, pattern, patterns, set_from};
 pub(crate) use pattern::PATTERNS;
 
-/// Blocks of a grid, and threads of a block.
+/// The blocks of a grid, and the threads of a block.
 pub(crate) type Sizes = ([u32; 3], [u32; 3]);
 
-/// The launched function, as in the call.
+/// The launched function, as the call names it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     /// Through the runtime: an address in the program, or a `cudaKernel_t`.
@@ -43,9 +43,9 @@ pub(crate) enum Function {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launch {
-    /// The function and its stream, if what is before an NCCL operation is of interest.
+    /// The function and its stream, if the work before NCCL operations is tracked.
     noted: Option<(Function, cudaStream_t)>,
-    /// `None` if it will only be counted.
+    /// `None` if the launch is only counted.
     kept: Option<Kept>,
 }
 
@@ -56,7 +56,7 @@ struct Kept {
     stream: cudaStream_t,
     captured: Option<GraphCaptureId>,
     timing: Timing,
-    /// In the record's units.
+    /// The launch time, in the record's units.
     at: u64,
 }
 
@@ -100,7 +100,7 @@ impl Launch {
         Self { noted, kept: Some(launch) }
     }
 
-    /// After it. A refused launch is not counted.
+    /// After the call. A refused launch is not counted.
     #[inline]
     pub(crate) fn end(self, lane: &Lane, result: c_int) {
         lane.launch_ends();
@@ -125,7 +125,7 @@ impl Kept {
         let pattern = match self.known {
             Known::Plain => None,
             Known::Matches(pattern) => Some(pattern),
-            // Only now: a launched function is loaded, and has a name.
+            // Queried after the launch, because a launched function is loaded and has a name.
             Known::NotYet => names::ask(self.function),
         };
         let place = pattern.map(usize::from).filter(|&pattern| pattern < PATTERNS);
@@ -150,7 +150,7 @@ impl Kept {
 }
 
 impl Function {
-    /// As the ledger has it, without its name.
+    /// The launch in the ledger's format, without the name.
     fn work(self) -> Work {
         Work::Kernel { function: self.address() as u64, name: [0; KERNEL_NAME] }
     }

@@ -1,7 +1,7 @@
-//! A launching thread's ring, timers, counters, and line in the ledger.
+//! A launching thread's ring, timers, counters and line in the ledger.
 //!
-//! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no
-//! destructor; the hook's thread takes back the lanes of threads that are gone.
+//! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane, without
+//! a destructor. The hook's thread takes back the lanes of threads that are gone.
 
 mod costs;
 mod counters;
@@ -44,8 +44,8 @@ use crate::{
     process::{clock::monotonic, single::Single},
 };
 
-/// After one in this many, an empty pair of events measures the GPU's cost of events. Not those
-/// whose cost is measured ([`Costs::measures`]).
+/// After one in this many timed operations, an empty pair of events measures the GPU's cost of events. These
+/// are not the operations whose cost to the thread is measured ([`Costs::measures`]).
 const GAP_ONE_IN: u64 = 31;
 
 pub(crate) struct Lane {
@@ -55,27 +55,28 @@ pub(crate) struct Lane {
     pub(crate) counters: Counters,
     pub(crate) shapes: Shapes,
     group: Single<Group>,
-    /// Whether that group is open, readable without touching it.
+    /// Whether that group is open; readable without access to the group.
     is_grouping: AtomicBool,
-    /// Touched by the thread the lane is lent to, and by nobody else.
+    /// Only the thread that the lane is lent to touches this.
     layouts: Layouts,
     step_clock: StepClock,
     launch_clock: LaunchClock,
     ledger_line: AtomicU32,
-    /// Of timing one operation.
+    /// The cost of timing one operation.
     costs: Costs,
     observer: &'static Observer,
 }
 
-// SAFETY: all fields but `layouts` and `step_clock` are atomics or Sync; these are the lent-to thread's alone.
+// SAFETY: all fields except `layouts` and `step_clock` are atomics or Sync; only the thread that the lane is
+// lent to touches these two.
 unsafe impl Sync for Lane {}
 // SAFETY: as above.
 unsafe impl Send for Lane {}
 
-/// An operation between its start and its end.
+/// The timing of an operation between its start and its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timing {
-    /// Only counted.
+    /// The operation is only counted.
     Not,
     Started {
         timer: TimerId,
@@ -88,15 +89,15 @@ pub(crate) enum Timing {
 const NO_LINE: u32 = u32::MAX;
 
 thread_local! {
-    /// The lane of this thread, and the observer generation it belongs to.
+    /// The lane of this thread, and the observer generation that it belongs to.
     static MINE: Cell<(u32, *const Lane)> = const { Cell::new((0, ptr::null())) };
 }
 
-/// A thread without a lane asks again at one call in this many.
+/// A thread without a lane asks for one again at one call in this many.
 const ASKS_ONE_IN: u32 = 1024;
 
 thread_local! {
-    /// Calls that this thread made without a lane, and the observer generation they belong to.
+    /// The observer generation, and the number of calls that this thread made in it without a lane.
     static REFUSED: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
@@ -106,7 +107,7 @@ thread_local! {
 }
 
 impl Lane {
-    /// Largest memory of a lane with such a ring.
+    /// Maximum memory that a lane with a ring of this size takes.
     pub(crate) const fn memory(slots: usize) -> usize {
         size_of::<Self>()
             + slots * size_of::<Record>()
@@ -149,7 +150,7 @@ impl Lane {
         None
     }
 
-    /// A lane for this thread. Starts the observer if this is the first call of the process, or of a forked child.
+    /// A lane for this thread. The first call of a process, or of a forked child, starts the observer.
     #[cold]
     pub(crate) fn borrow() -> Option<&'static Self> {
         #[cfg(test)]
@@ -185,12 +186,12 @@ impl Lane {
         self.tenant.thread() == unsafe { libc::getpid() } as u32
     }
 
-    /// Lends the lane to the calling thread, whose id this is, if it is free.
+    /// Lends the lane, if it is free, to the calling thread, which has this id.
     pub(crate) fn lend(&self, thread: u32) -> bool {
         let taken = self.tenant.lend(thread);
         if taken {
-            // The thread before may have ended in the middle of a group, or of work on one.
-            // SAFETY: only the thread that a lane is lent to works on its group; the one before is gone.
+            // The previous thread may have ended within a group, or while it changed one.
+            // SAFETY: only the thread that a lane is lent to uses its group, and the previous thread is gone.
             unsafe { self.group.renew(Group::default()) };
             self.is_grouping.store(false, Relaxed);
             let lines = &self.observer.ledger().threads;
@@ -200,7 +201,7 @@ impl Lane {
         taken
     }
 
-    /// Takes the lane back if its thread is gone and nothing of it is pending.
+    /// Takes the lane back if its thread is gone and has left nothing pending.
     pub(crate) fn reclaim(&self) {
         let thread = self.tenant.thread();
         if thread == 0 || is_running(thread) {
@@ -216,13 +217,13 @@ impl Lane {
         self.tenant.leave();
     }
 
-    /// Whether this thread is in the middle of an NCCL group.
+    /// Whether this thread is in an NCCL group.
     #[inline]
     pub(crate) fn is_grouping(&self) -> bool {
         self.is_grouping.load(Relaxed)
     }
 
-    /// That group. `None` for a signal handler that interrupts work on it.
+    /// Passes that group to `with`. `None` for a signal handler that interrupts another use of the group.
     pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> Option<T> {
         self.group.with(Group::default, |group| {
             let result = with(group);
@@ -231,7 +232,7 @@ impl Lane {
         })
     }
 
-    /// The matrix layouts this thread knows. Called by the thread the lane is lent to.
+    /// The matrix layouts that this thread knows. Called by the thread that the lane is lent to.
     #[inline]
     pub(crate) fn layouts(&self) -> &Layouts {
         &self.layouts
@@ -258,12 +259,12 @@ impl Lane {
         self.observer.ledger().threads.get(self.ledger_line.load(Relaxed) as usize)
     }
 
-    /// Starts timing an operation on `stream`. Call it only for a sampled operation.
+    /// Starts timing an operation on `stream`. To be called only for a sampled operation.
     pub(crate) fn start_timing(&self, stream: cudaStream_t) -> Timing {
         self.start_timing_on(stream, None)
     }
 
-    /// The same on a stream of this device, which need not be current, if it is known.
+    /// The same on a stream of this device, if it is known; it need not be the current device.
     pub(crate) fn start_timing_on(&self, stream: cudaStream_t, device: Option<c_int>) -> Timing {
         let from = Costs::measures(self.counters.timed.get()).then(monotonic);
         let timer = runtime::may_record(stream).then(|| self.timers.start(stream, device)).flatten();
@@ -271,7 +272,7 @@ impl Lane {
             .map_or(Timing::Not, |timer| Timing::Started { timer, cost: from.map(|from| monotonic() - from) })
     }
 
-    /// Ends it. Returns the data for the record.
+    /// Ends the timing. Returns the timer for the record.
     pub(crate) fn stop_timing(&self, timing: Timing, stream: cudaStream_t) -> Option<TimerId> {
         let Timing::Started { timer, cost } = timing else { return None };
         let from = cost.map(|_| monotonic());
@@ -286,7 +287,7 @@ impl Lane {
         stopped.then_some(timer)
     }
 
-    /// Records an empty pair, while the GPU is as busy as it was for the operation before.
+    /// Records an empty pair, while the GPU is as busy as it was for the previous operation.
     fn measure_gap(&self, stream: cudaStream_t, device: Option<c_int>) {
         let Some(timer) = self.timers.start(stream, device) else { return };
         if self.timers.stop(timer, stream) {
@@ -307,7 +308,7 @@ impl Lane {
         }
     }
 
-    /// Pushes a record; a timer in a record that does not fit is given back.
+    /// Pushes a record. If it does not fit, its timer is returned.
     pub(crate) fn push(&self, record: Record) {
         match self.ring.push(record) {
             Pushed::In => {}
@@ -335,7 +336,7 @@ impl Lane {
         }
     }
 
-    /// Kernels were launched on this device: counts them also by themselves, if it is not the first.
+    /// Kernels were launched on this device. If it is not the first device, they are also counted separately.
     pub(crate) fn count_kernels_beside(&self, device: Option<c_int>, kernels: u64) {
         let beside = self.observer.gpus.beside_home(device);
         if let Some(count) = beside.and_then(|device| self.counters.kernels_beside.of(device)) {
@@ -343,7 +344,7 @@ impl Lane {
         }
     }
 
-    /// Pushes one of possibly many records, while as many others fit. `false` if they do not.
+    /// Pushes one of possibly many records, as long as half of the ring stays free. `false` if not.
     pub(crate) fn push_if_roomy(&self, record: Record) -> bool {
         let roomy = self.ring.held() <= self.ring.slots() / 2;
         if roomy {
@@ -365,6 +366,6 @@ fn thread_id() -> u32 {
 }
 
 fn is_running(thread: u32) -> bool {
-    // SAFETY: signal 0 is not sent; it only asks whether the thread is there.
+    // SAFETY: signal 0 sends nothing, and only checks whether the thread exists.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
 }

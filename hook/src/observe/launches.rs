@@ -1,7 +1,7 @@
-//! Launches reported to the search for steps; and, once their period is known, the launch that begins each
+//! Reports launches to the search for steps. Once the period is known, counts the launch that begins each
 //! step.
 //!
-//! Nothing is reported if the program or an optimizer marks steps: then a launch costs one more load and
+//! If the program or an optimizer marks steps, nothing is reported, and a launch costs one more load and
 //! branch.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -21,8 +21,8 @@ pub(crate) enum Kind {
     Collective,
     Kernel,
     Graph,
-    /// From host to device. A prefetching thread may launch it at any time, so it is a sign, and not part of
-    /// the sums.
+    /// A copy from host to device. A prefetching thread may launch it at any time, so it is evidence of a
+    /// batch but not part of the sums.
     Copy,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 pub(crate) struct Launch {
     /// A hash of the launch, with its sizes.
     pub(crate) name: u32,
-    /// The same without its sizes.
+    /// A hash of the launch, without its sizes.
     pub(crate) form: u32,
     pub(crate) kind: Kind,
     /// Threads of a kernel, bytes of a collective or a copy.
@@ -42,7 +42,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Extents of what is no GEMM.
+    /// Extents of a launch that is not a GEMM.
     pub(crate) const UNKNOWN: [u32; 3] = [0; 3];
 
     fn new(kind: Kind, form: u64, sizes: u64, weight: f32) -> Self {
@@ -60,13 +60,13 @@ impl Launch {
         Self { extents, ..Self::new(Kind::Gemm, form, shapes::hash(shape), 0.0) }
     }
 
-    /// `size` is the number of ranks of the communicator.
+    /// The launch of a collective on a communicator of `size` ranks.
     pub(crate) fn collective(operation: Operation, bytes: u64, size: u32) -> Self {
         let form = u64::from(operation as u8) << 32 | u64::from(size);
         Self::new(Kind::Collective, form, bytes, bytes as f32)
     }
 
-    /// A function by its address, with blocks and threads of a block.
+    /// The launch of the function at this address, with the blocks of the grid and the threads of a block.
     pub(crate) fn kernel(function: usize, grid: [u32; 3], block: [u32; 3]) -> Self {
         let sizes = grid.into_iter().chain(block).fold(0_u64, |sizes, one| priority(sizes ^ u64::from(one)));
         let threads = grid.into_iter().chain(block).fold(1.0_f32, |threads, one| threads * one as f32);
@@ -82,29 +82,29 @@ impl Launch {
     }
 }
 
-/// An odd number with well-mixed bits.
+/// An odd number whose bits are well mixed.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Bits of [`WANTED`]: every launch, and the one that steps begin with.
+/// Bits of [`WANTED`]: every launch is wanted, and the launch that begins a step.
 const ALL: u8 = 1;
 const MARKER: u8 = 2;
 
 static WANTED: AtomicU8 = AtomicU8::new(0);
-/// A launch did not fit and was not reported.
+/// Whether a launch was not reported because it did not fit.
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// The launch that begins a step.
 static FIRST: First = First::nothing();
 
-/// A [`Marker`], and the progress of the current step.
+/// A [`Marker`], and its progress in the current step.
 #[derive(Debug)]
 struct First {
     name: AtomicU32,
     is_form: AtomicBool,
     count: AtomicU32,
-    /// Launches of it since the step began.
+    /// Its launches since the step began.
     seen: AtomicU32,
-    /// 0 for none.
+    /// The name of [`Marker::other`]; 0 for none.
     other: AtomicU32,
     other_seen: AtomicBool,
     /// The lane whose launches count, by its address; 0 for all.
@@ -126,7 +126,7 @@ impl First {
         }
     }
 
-    /// The number of steps begun, if this launch begins one.
+    /// The number of steps begun so far, if this launch begins one.
     fn takes(&self, lane: usize, launch: &Launch) -> Option<u64> {
         let thread = self.thread.load(Relaxed);
         if thread != 0 && thread != lane {
@@ -156,11 +156,12 @@ impl First {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
     pub(crate) name: u32,
-    /// It is the name of a form.
+    /// Whether the name is one without sizes.
     pub(crate) is_form: bool,
     /// Number of its launches in a step.
     pub(crate) count: u32,
-    /// Another launch that must come in between: an evaluation has the one, and not the other.
+    /// Another launch that must come in between, because an evaluation may have the first launch but lacks
+    /// the other.
     pub(crate) other: Option<u32>,
     /// The lane whose launches count, by its address; `None` for all.
     pub(crate) thread: Option<usize>,
@@ -175,7 +176,7 @@ pub(crate) fn report_all(all: bool) {
     };
 }
 
-/// Counts the steps that begin with this launch, from 0.
+/// Counts the steps that begin with this launch, starting at 0.
 pub(crate) fn count_steps_by(marker: Option<Marker>) {
     WANTED.fetch_and(!MARKER, Relaxed);
     let Some(marker) = marker else { return };
@@ -190,12 +191,12 @@ pub(crate) fn count_steps_by(marker: Option<Marker>) {
     WANTED.fetch_or(MARKER, Relaxed);
 }
 
-/// Whether a launch was not reported since the last call.
+/// Whether any launch since the last call was not reported.
 pub(crate) fn were_lost() -> bool {
     LOST.swap(false, Relaxed)
 }
 
-/// Before a launch on `stream`, which is called only if it is needed.
+/// Called before a launch. `stream` is called only if it is needed.
 #[inline]
 pub(crate) fn before(
     lane: &Lane,
@@ -214,7 +215,7 @@ pub(crate) fn before(
     }
 }
 
-/// A launch that is certainly not captured.
+/// Called before a launch that is certainly not captured.
 #[inline]
 pub(crate) fn launched(lane: &Lane, launch: impl FnOnce() -> Launch) {
     let wanted = WANTED.load(Relaxed);
@@ -239,7 +240,7 @@ fn report(lane: &Lane, wanted: u8, launch: Launch) {
     }
 }
 
-/// As a launch of a thread does: the number of steps begun, if it begins one.
+/// What a launch on this thread returns: the number of steps begun so far, if it begins one.
 #[cfg(test)]
 pub(crate) fn begun(thread: usize, launch: &Launch) -> Option<u64> {
     (WANTED.load(Relaxed) & MARKER != 0).then(|| FIRST.takes(thread, launch)).flatten()

@@ -1,4 +1,5 @@
-//! The one observer of a process: created at the first intercepted call, dropped in a forked child.
+//! The only observer of a process. It is created at the first intercepted call, and forgotten in a forked
+//! child.
 
 mod birth;
 mod end;
@@ -42,11 +43,10 @@ use crate::{
 pub(crate) use birth::heed_environment;
 pub(crate) use end::{register, register_exit};
 
-/// Threads that can launch at once.
+/// Maximum number of threads that can launch at once.
 const LANES: usize = 256;
 
-/// This many lanes have rings that buffer at least 20 ms of a busy thread; the rings of the others are
-/// shorter.
+/// Number of lanes with rings that buffer at least 20 ms of a busy thread; the other rings are shorter.
 const LONG_RINGS: usize = 16;
 const SHORT_RING: usize = 256;
 
@@ -57,24 +57,23 @@ const _: () = assert!(
     "lanes take too much memory"
 );
 
-/// Lanes that the hook's thread keeps ready: a thread's first call takes one, and creates none.
+/// Lanes that the hook's thread keeps ready, so that a thread's first call takes one instead of creating it.
 const SPARE: usize = 2;
 
 /// How long a thread waits for the hook's thread to create a lane.
 const LANE_PATIENCE: Duration = Duration::from_millis(20);
 
-/// The observer of this process; null before the first call, while it is being made, and in a fresh child.
+/// The observer of this process; null before the first call, while it is being created, and in a new child.
 static OBSERVER: AtomicPtr<Observer> = AtomicPtr::new(ptr::null_mut());
-/// Counts up in every forked child, so that a thread's pointer to its parent's observer is not used in the
-/// child.
+/// Increases in every forked child, so that a child does not use a thread's pointer to the parent's observer.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
-/// Calls that came while the observer was being created and could not wait for it.
+/// Number of calls that came while the observer was being created, and could not wait.
 static TOO_EARLY: AtomicU64 = AtomicU64::new(0);
 
-/// Counters of calls without a lane, spread over several words: threads without lanes do not contend.
+/// Calls without a lane are counted in several words, so that threads without lanes do not contend.
 const STRIPES: usize = 16;
 
-/// A counter in a cache line of its own.
+/// A counter in a separate cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Stripe(AtomicU64);
@@ -82,9 +81,10 @@ struct Stripe(AtomicU64);
 #[derive(Debug)]
 pub(crate) struct Observer {
     lanes: [AtomicPtr<Lane>; LANES],
-    /// Rung when lanes were made.
+    /// Rings when lanes were created.
     more_lanes: Bell,
-    /// Threads that wait for a lane, and whether one has timed out since the last lanes were created.
+    /// Number of threads that wait for a lane; and whether a wait has timed out since the last lanes were
+    /// created.
     waiting: AtomicU32,
     waited_in_vain: AtomicBool,
     pub(crate) communicators: Communicators,
@@ -97,18 +97,18 @@ pub(crate) struct Observer {
     pub(crate) gpus: Gpus,
     pub(crate) streams: Streams,
     page: LedgerPage,
-    /// Calls that were not observed because no lane was free, or no memory for one.
+    /// Calls that were not observed because there was no free lane, or no memory for one.
     no_lane: [Stripe; STRIPES],
-    /// Steps completed, as `step()` counts them.
+    /// Number of completed steps, as `step()` counts them.
     pub(crate) steps: AtomicU64,
-    /// The program's report of its work.
+    /// The work that the program reports.
     pub(crate) work: Working,
     pub(crate) optimizers: Optimizers,
-    /// The program marks its steps itself.
+    /// Whether the program marks its steps.
     is_marked: AtomicBool,
-    /// Graph captures in progress in the process, as far as they were begun through the runtime.
+    /// Graph captures in progress that were begun through the runtime.
     graph_captures: AtomicU32,
-    /// Errors in variables.
+    /// Errors in environment variables.
     pub(crate) complaints: Vec<String>,
     pub(crate) overhead: Overhead,
     stop: AtomicBool,
@@ -141,13 +141,12 @@ impl Observer {
         self.page.descriptor().and_then(|fd| u32::try_from(fd).ok())
     }
 
-    /// Lends a lane to a thread, the lowest free one. `None` if all are taken, or there is no memory for one
-    /// more.
+    /// Lends the lowest free lane to a thread. `None` if all are taken, or there is no memory for another.
     pub(crate) fn lend(&'static self, thread: u32) -> Option<&'static Lane> {
         if let Some(lane) = self.lanes().find(|lane| lane.lend(thread)) {
             return Some(lane);
         }
-        // Then the hook's thread is blocked somewhere.
+        // After a wait that timed out, the hook's thread may be blocked.
         if self.waited_in_vain.load(Relaxed) || self.lanes().count() == LANES {
             return None;
         }
@@ -170,7 +169,7 @@ impl Observer {
         lent
     }
 
-    /// Creates lanes until there are spare ones. Called by the hook's thread.
+    /// Creates lanes until enough are spare. Called by the hook's thread.
     pub(crate) fn make_lanes(&'static self) {
         let wanted = SPARE + self.waiting.load(Acquire) as usize;
         let mut free = self.lanes().filter(|lane| lane.is_free()).count();
@@ -196,13 +195,14 @@ impl Observer {
         self.no_lane[thread % STRIPES].0.fetch_add(1, Relaxed);
     }
 
-    /// Unobserved calls: no lane was free, or the observer was still being created.
+    /// Number of calls that were not observed because no lane was free, or the observer was still being
+    /// created.
     pub(crate) fn unobserved(&self) -> u64 {
         let without = self.no_lane.iter().map(|stripe| stripe.0.load(Relaxed)).sum::<u64>();
         without + TOO_EARLY.load(Relaxed)
     }
 
-    /// Lanes that were ever made.
+    /// All lanes that were created.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &'static Lane> {
         self.lanes.iter().map_while(|place| {
             let at = place.load(Acquire);
@@ -211,17 +211,17 @@ impl Observer {
         })
     }
 
-    /// The program marks the end of a step: of number `completed`, or of the next one.
+    /// The program marks the end of step number `completed`, or of the next step.
     pub(crate) fn step(&self, lane: &Lane, completed: Option<u64>) {
         let completed = self.count_step(completed);
         self.is_marked.store(true, Relaxed);
         self.step_ended(lane, StepSource::Marked, completed);
     }
 
-    /// An optimizer's step was called; see [`Optimizers`]. A step captured into a CUDA graph counts when the
-    /// graph is launched.
+    /// An optimizer's step was called; see [`Optimizers`]. A step that is captured into a CUDA graph counts
+    /// when the graph is launched.
     ///
-    /// Kineto, PyTorch's own profiler, has counted `counted` calls: 0 if it counts none.
+    /// `counted` is the number of calls that Kineto, PyTorch's profiler, has counted; 0 if it counts none.
     pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
         let capture = lane.last_graph_capture().filter(|_| self.may_capture_graph());
         if !capture
@@ -229,7 +229,7 @@ impl Observer {
             && let Some(completed) = self.optimizer_stepped(lane, optimizer, 1)
             && counted > 0
         {
-            // A mark comes after the optimizer of its step.
+            // The program's mark of a step comes after the optimizer.
             let ledger = self.ledger();
             let is_marked = self.is_marked.load(Relaxed);
             let step = if is_marked { Step(ledger.completed().0 + 1) } else { Step(completed) };
@@ -237,12 +237,12 @@ impl Observer {
         }
     }
 
-    /// An optimizer has made this number of steps. Returns how many steps are completed, if they ended steps
-    /// of the program.
+    /// An optimizer has made this number of steps. Returns the number of completed steps, if these ended
+    /// steps of the program.
     pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) -> Option<u64> {
         let in_main = lane.is_of_main_thread();
         let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer, in_main)).last();
-        // While observing is off, and if the program marks its steps, they are only counted.
+        // They are only counted while observing is off, and if the program marks its steps.
         if let Some(completed) = completed.filter(|_| switch::is_on() && !self.is_marked.load(Relaxed)) {
             self.step_ended(lane, StepSource::Optimizer, completed);
         }
@@ -255,7 +255,7 @@ impl Observer {
         lane.push(Record::Step { source, completed, at: monotonic() });
     }
 
-    /// Returns the number of steps completed.
+    /// Counts a step. Returns the number of completed steps.
     pub(crate) fn count_step(&self, completed: Option<u64>) -> u64 {
         match completed {
             Some(completed) => {
@@ -266,8 +266,8 @@ impl Observer {
         }
     }
 
-    /// Whether any stream is being captured, as far as captures were begun through the runtime. Querying each
-    /// stream would cost more than the rest of a launch.
+    /// Whether any stream is in a capture that was begun through the runtime. To query each stream would cost
+    /// more than the rest of a launch.
     #[inline]
     pub(crate) fn may_capture_graph(&self) -> bool {
         self.graph_captures.load(Relaxed) != 0
@@ -284,11 +284,11 @@ impl Observer {
     }
 
     pub(crate) fn graph_capture_ended(&self) {
-        // A capture begun before the hook was on ends too: never below zero.
+        // A capture that began before observing also ends here, so the count stops at zero.
         let _ = self.graph_captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
     }
 
-    /// Makes the hook's thread check now. Wakes it if it sleeps, without waiting.
+    /// Wakes the hook's thread if it sleeps, without waiting for it.
     #[cold]
     pub(crate) fn hurry(&self) {
         self.bell.ring();

@@ -1,4 +1,4 @@
-//! A record from a launching thread to the hook's thread: a small value copied into a ring.
+//! A record that a launching thread sends to the hook's thread: a small value, copied into a ring.
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ use xpu_wire::{
 
 use crate::{gpu::timer::TimerId, observe::launches::Launch};
 
-/// A send or receive, identified in a way that the other rank knows, too.
+/// Identifies a send or receive by properties that the other rank also knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meets {
     pub(crate) peer: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Meets {
 pub(crate) enum Record {
     Gemm {
         shape: GemmShape,
-        /// Launch time in monotonic nanoseconds; 0 if it was not to be timed.
+        /// Launch time in monotonic nanoseconds; 0 if the operation was not to be timed.
         at: u64,
         timer: Option<TimerId>,
         /// Its device, in a process that uses several.
@@ -38,30 +38,30 @@ pub(crate) enum Record {
         /// Message size and bytes over the bus.
         bytes: u64,
         bus_bytes: u64,
-        /// The communicator's number of this collective; for a send or receive, the number among those.
+        /// Its number among the communicator's collectives, or among its sends and receives.
         sequence: u64,
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
-        /// For a send or receive.
+        /// The message of a send or receive.
         meets: Option<Meets>,
         timer: Option<TimerId>,
-        /// Its sampling rate, if GEMMs wait for it on its own stream.
+        /// Its sampling rate, if GEMMs on its stream wait for it.
         exposed: Option<Rate>,
-        /// In the ledger's record.
+        /// Its ticket in the ledger's record.
         ticket: u64,
     },
-    /// The timed launch of one communicator's part of a group; its operations are counted one by one.
+    /// The timed launch of one communicator's part of a group; the part's operations have separate records.
     Interval {
         communicator: u16,
         operation: Operation,
         datatype: DataType,
         bytes: u64,
         bus_bytes: u64,
-        /// That of the first collective; without one, of the first send or receive.
+        /// The number of the first collective; without a collective, of the first send or receive.
         sequence: u64,
-        /// 0 if there are only sends and receives: then other ranks make other calls.
+        /// The number of collectives; 0 if there are only sends and receives, which differ between ranks.
         collectives: u64,
-        /// The send and the receive, if there is at most one of each, of the bytes that the group moves.
+        /// The send and the receive, if there is at most one of each and it moves the group's bytes.
         meets: [Option<Meets>; 2],
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
@@ -71,30 +71,30 @@ pub(crate) enum Record {
     /// The launch of an executable graph, by its number.
     Graph {
         graph: u32,
-        /// When it was launched, in monotonic nanoseconds; 0 for one that was not to be timed.
+        /// When it was launched, in monotonic nanoseconds; 0 if it was not to be timed.
         at: u64,
         timer: Option<TimerId>,
     },
     /// The launch of a kernel selected for timing, by the pattern that its name matches.
     Kernel {
         pattern: u8,
-        /// Likewise.
+        /// When it was launched, in monotonic nanoseconds; 0 if it was not to be timed.
         at: u64,
         timer: Option<TimerId>,
     },
-    /// Only during a capture: an asynchronous copy; a fill has no direction.
+    /// An asynchronous copy, or a fill, which has no direction. Only during a capture.
     Copy { direction: Option<Direction>, bytes: u64, at: u64, timer: Option<TimerId> },
     /// GEMMs wait for communication on another stream; the wait is timed.
     Wait { timer: TimerId },
     /// A pair of events with nothing in between.
     Gap { timer: TimerId },
-    /// Only during a capture: a call that blocked its thread, or moved memory without a stream.
+    /// A call that blocked its thread, or that moved memory without a stream. Only during a capture.
     Host { call: HostCall, bytes: u64, at: u64, until: u64 },
     /// Any launch, during a search for steps.
     Launched { launch: Launch },
-    /// A detected step began: the `steps`th of the present count.
+    /// A detected step began: number `steps` of the current count.
     Begun { steps: u64, at: u64 },
-    /// A step's time on the GPU.
+    /// The duration of a step on the GPU.
     StepTime { timer: TimerId },
     Step {
         source: StepSource,
@@ -111,12 +111,12 @@ pub(crate) enum HostCall {
     Blocked(BlockingCall),
     /// A Python function, by its number.
     Function(u16),
-    /// A span that the program named, by the number of the name.
+    /// A span of the program, by the number of its name.
     Span(u16),
 }
 
 impl Record {
-    /// The pair of events that has to be read, and given back, for this record.
+    /// The pair of events that the hook's thread must read and return for this record.
     pub(crate) fn timer(&self) -> Option<TimerId> {
         match *self {
             Self::Gemm { timer, .. }
@@ -132,7 +132,7 @@ impl Record {
         }
     }
 
-    /// Launch time in monotonic nanoseconds, if it was read.
+    /// Launch time in monotonic nanoseconds, if the clock was read.
     pub(crate) fn at(&self) -> Option<u64> {
         match *self {
             Self::Gemm { at, .. }

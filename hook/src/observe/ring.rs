@@ -1,26 +1,27 @@
-//! A bounded queue from one launching thread to the hook's thread: when full it drops and counts, and never
-//! waits.
+//! A bounded queue from one launching thread to the hook's thread. When it is full, records are dropped and
+//! counted; nothing waits.
 
 use std::mem::MaybeUninit;
 
 use super::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell};
 
-/// The reader looks every 10 ms or 50 ms by itself, and at once when woken because half is full: at 200,000
-/// operations a second it then has 10 ms to react.
+/// The reader checks the ring every 10 ms or 50 ms, and is woken when half of the ring is full. At 200,000
+/// operations a second, it then has 10 ms to react.
 pub(crate) const SLOTS: usize = 4096;
 
 /// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     In,
-    /// It is in, and now the ring is half full: the caller should wake the reader.
+    /// The value was pushed, and the ring is now half full: the caller should wake the reader.
     HalfFull,
     Dropped,
 }
 
-/// One writer, one reader.
+/// A ring with one writer and one reader.
 pub(crate) struct Ring<T> {
-    /// Slots written and read so far. Each side stores its own and loads the other's.
+    /// Number of slots written, and of slots read, so far. Each side stores its own number and loads the
+    /// other's.
     written: AtomicU32,
     read: AtomicU32,
     dropped: AtomicU64,
@@ -31,9 +32,9 @@ pub(crate) struct Ring<T> {
 unsafe impl<T: Copy + Send> Sync for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    /// With `length` slots, a power of two. `None` if there is no memory for it.
+    /// A ring of `length` slots, a power of two. `None` if there is no memory for it.
     pub(crate) fn new(length: usize) -> Option<Self> {
-        // Nothing is written: the pages of a large allocation are not resident until they are.
+        // Not filled, because the pages of a large allocation become resident only when they are written.
         let mut slots = Vec::new();
         slots.try_reserve_exact(length).ok()?;
         slots.extend((0..length).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
@@ -41,7 +42,7 @@ impl<T: Copy> Ring<T> {
         Some(Self { written: AtomicU32::new(0), read: AtomicU32::new(0), dropped: AtomicU64::new(0), slots })
     }
 
-    /// Only ever called by the thread that owns the ring.
+    /// Only the thread that owns the ring may call this.
     #[inline]
     pub(crate) fn push(&self, value: T) -> Pushed {
         let written = self.written.load(Relaxed);
@@ -51,25 +52,28 @@ impl<T: Copy> Ring<T> {
             return Pushed::Dropped;
         }
         let slot = &self.slots[written as usize & (self.slots() - 1)];
-        // SAFETY: the reader is done with this slot (Acquire above) and will not look before `written` passes it.
+        // SAFETY: the reader is done with this slot (Acquire above), and will not read it again before
+        // `written` passes it.
         slot.with_mut(|slot| unsafe { (*slot).write(value) });
         self.written.store(written.wrapping_add(1), Release);
         if held == self.slots() / 2 { Pushed::HalfFull } else { Pushed::In }
     }
 
-    /// Counts what was dropped before it could be pushed. Only ever called by the thread that owns the ring.
+    /// Counts records that were dropped before they could be pushed. Only the thread that owns the ring may
+    /// call this.
     pub(crate) fn lose(&self, count: u64) {
         self.dropped.store(self.dropped.load(Relaxed) + count, Relaxed);
     }
 
-    /// Only ever called by the one reader.
+    /// Only the reader may call this.
     pub(crate) fn pop(&self) -> Option<T> {
         let read = self.read.load(Relaxed);
         if read == self.written.load(Acquire) {
             return None;
         }
         let slot = &self.slots[read as usize & (self.slots() - 1)];
-        // SAFETY: the writer has written this slot (Acquire above) and will not reuse it before `read` passes it.
+        // SAFETY: the writer has written this slot (Acquire above), and will not reuse it before `read`
+        // passes it.
         let value = slot.with(|slot| unsafe { (*slot).assume_init() });
         self.read.store(read.wrapping_add(1), Release);
         Some(value)
@@ -79,7 +83,7 @@ impl<T: Copy> Ring<T> {
         self.slots.len()
     }
 
-    /// Values in it. Only ever called by the thread that owns the ring.
+    /// Number of values in the ring. Only the thread that owns the ring may call this.
     pub(crate) fn held(&self) -> usize {
         self.written.load(Relaxed).wrapping_sub(self.read.load(Acquire)) as usize
     }

@@ -1,4 +1,4 @@
-//! The ring under real threads; for all interleavings see `tests/models`.
+//! Tests of the ring with real threads; `tests/models` covers all interleavings.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! The GEMM shapes of a thread, so that each gets some samples, however rare it is.
+//! Counts the GEMM shapes of a thread, so that every shape gets some samples, however rare it is.
 
 use std::{
     hash::{Hash, Hasher},
@@ -7,24 +7,24 @@ use std::{
 
 use xpu_wire::{gemm::GemmShape, sampling};
 
-/// Number of shapes distinguished at once. Two shapes in one place displace each other and request too many
-/// timings; the number of timings is bounded elsewhere.
+/// Maximum number of shapes distinguished at once. Two shapes in one place displace each other and request
+/// too many timings; the number of timings is limited elsewhere.
 const PLACES: usize = 512;
 
-/// The lower bits of a place are its count, the others identify the shape.
+/// The lower bits of a place are the count; the other bits identify the shape.
 const COUNT: u64 = (1 << 24) - 1;
 
-/// Which GEMM of its shape it is on its thread.
+/// The position of a GEMM among those of its shape on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// The library may load its kernel now, between two events: 100 ms were measured.
+    /// The first: the library may load its kernel now, between the two events. That took up to 100 ms.
     First,
-    /// The second, fourth, eighth ...
+    /// The second, fourth, eighth and so on.
     PowerOfTwo,
     Other,
 }
 
-/// One writer.
+/// The counts, with one writer.
 #[derive(Debug)]
 pub(crate) struct Shapes([AtomicU64; PLACES]);
 
@@ -41,7 +41,7 @@ impl Shapes {
         let before = place.load(Relaxed);
         if (before ^ hash) & !COUNT != 0 {
             place.store(hash & !COUNT | 1, Relaxed);
-            // Which of the shapes that displace each other came before is not known.
+            // If another shape was counted here, the count of this shape is unknown.
             return if before == 0 { Turn::First } else { Turn::Other };
         }
         let count = ((before & COUNT) + 1).min(COUNT);
@@ -57,7 +57,7 @@ pub(crate) fn hash(what: &impl Hash) -> u64 {
     sampling::priority(mixer.0)
 }
 
-/// The standard library's hash takes as long as the rest of a launch.
+/// A fast hash: the standard library's takes as long as the rest of a launch.
 struct Mixer(u64);
 
 impl Hasher for Mixer {

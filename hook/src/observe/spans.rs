@@ -1,4 +1,5 @@
-//! Spans that the program names (`Tracer.span`): always counted, each one recorded during a capture.
+//! Spans that the program names (`Tracer.span`). They are always counted; during a capture, each one is
+//! recorded.
 
 use std::{
     ffi::CStr,
@@ -23,11 +24,11 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// Distinct names. Further ones share one number and one label.
+/// Maximum number of distinct names. Further ones share one number and one label.
 const NAMES: usize = 64;
 const NONE: u16 = NAMES as u16;
 
-/// Characters of a name that are kept.
+/// Maximum number of characters of a name that are kept.
 const LONGEST: usize = 64;
 
 #[derive(Debug)]
@@ -38,7 +39,7 @@ struct Named {
     took: AtomicU64,
 }
 
-/// Known names in order of appearance, each leaked: they live as long as the process.
+/// The known names in order of appearance. They are leaked, so they live as long as the process.
 static KNOWN: [AtomicPtr<Named>; NAMES] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES];
 
 /// A span that began at `begun` ends.
@@ -53,7 +54,7 @@ pub(crate) fn ended(lane: &Lane, name: &CStr, begun: u64) {
     }
 }
 
-/// Spans that ended at least once; none beyond [`NAMES`].
+/// Totals of the spans that ended at least once; at most [`NAMES`].
 pub(crate) fn totals() -> Vec<SpanTotals> {
     let all = KNOWN.iter().map_while(known).map(|named| SpanTotals {
         name: named.name.clone(),
@@ -79,7 +80,7 @@ fn number(name: &CStr) -> u16 {
             if place.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire).is_ok() {
                 return number as u16;
             }
-            // SAFETY: it was made just now, and nobody else has it.
+            // SAFETY: it was just made, and nobody else has it.
             drop(unsafe { Box::from_raw(new) });
         }
         if known(place).is_some_and(|named| named.name == name) {
@@ -91,7 +92,7 @@ fn number(name: &CStr) -> u16 {
 
 fn known(place: &AtomicPtr<Named>) -> Option<&'static Named> {
     let named = place.load(Acquire);
-    // SAFETY: null, or one that was leaked for good.
+    // SAFETY: null, or an entry that was leaked.
     unsafe { named.as_ref() }
 }
 

@@ -6,7 +6,7 @@ use xpu_wire::{frame::StepSource, sampling::Rate};
 
 use crate::publish::budget;
 
-/// By default the best available source counts.
+/// By default, the most reliable available source counts.
 const ANY: u8 = 0;
 const NOBODY: u8 = 1;
 const MARKED: u8 = 2;
@@ -19,7 +19,7 @@ static RATE: AtomicU8 = AtomicU8::new(Rate::EVERY.0);
 /// Part of the budget spent on timing steps.
 const SHARE: f64 = 0.25;
 
-/// Parses `marked`, `optimizer`, `detected` or `off`. Invalid text changes nothing and is returned, to be
+/// Parses `marked`, `optimizer`, `detected` or `off`. Invalid text changes nothing, and is returned to be
 /// reported.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     let wanted = match text.trim() {
@@ -44,12 +44,13 @@ pub(crate) fn counts(source: StepSource) -> bool {
     wanted == ANY || wanted == own
 }
 
-/// The steps that are timed on the GPU.
+/// The rate at which steps are timed on the GPU.
 pub(crate) fn rate() -> Rate {
     Rate(RATE.load(Relaxed))
 }
 
-/// Steps take `pace` nanoseconds, and a pair of events costs `cost`: as many are timed as the budget allows.
+/// Sets the rate: steps take `pace` nanoseconds, a pair of events costs `cost` nanoseconds, and the budget
+/// limits the number of timed steps.
 pub(crate) fn govern(pace: u64, cost: u64) {
     let rate = match budget::ppm() {
         None => Rate::EVERY,
@@ -59,7 +60,7 @@ pub(crate) fn govern(pace: u64, cost: u64) {
     RATE.store(rate.0, Relaxed);
 }
 
-/// The most frequent rate at which a timing that costs `cost` takes at most `allowed` of each step.
+/// The finest rate at which timings of this cost take at most `allowed` per step.
 fn within(allowed: f64, cost: f64) -> Rate {
     let one_in = if cost <= allowed { 1.0 } else { (cost / allowed.max(1.0)).min((1_u64 << 20) as f64) };
     Rate::one_in((one_in.ceil() as u64).next_power_of_two()).unwrap_or(Rate::EVERY)

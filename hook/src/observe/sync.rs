@@ -1,4 +1,4 @@
-//! Atomics and cells shared by threads. The model tests (`tests/models`) replace them.
+//! Atomics and cells that threads share. The model tests (`tests/models`) replace them.
 
 pub(crate) use std::sync::atomic::{
     AtomicU32, AtomicU64,

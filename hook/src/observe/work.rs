@@ -1,10 +1,10 @@
-//! The program's report of its own work: `step(tokens=, samples=, loss=)`.
+//! The work that the program reports: `step(tokens=, samples=, loss=)`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use xpu_wire::frame::Work;
 
-/// Totals since the process began, updated by any thread that marks steps.
+/// Totals since the process began. Any thread that marks steps updates them.
 #[derive(Debug)]
 pub(crate) struct Working {
     tokens: AtomicU64,
@@ -24,8 +24,9 @@ impl Default for Working {
 }
 
 impl Working {
-    /// A NaN loss is none and keeps the last one: a program that logs it every tenth step reports none in
-    /// between. One that is NaN itself comes as an infinite one.
+    /// Adds a step's work. A NaN `loss` means that none is known, and keeps the last one: a program that
+    /// computes its loss every tenth step reports none in between. A loss that itself is NaN is passed as
+    /// infinite.
     pub(crate) fn add(&self, tokens: u64, samples: u64, loss: f64) {
         self.tokens.fetch_add(tokens, Relaxed);
         self.samples.fetch_add(samples, Relaxed);

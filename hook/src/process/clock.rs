@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use xpu_wire::unit::Moment;
 
-/// How far the time of day is ahead of [`monotonic`], modulo 2^64 nanoseconds.
+/// The time of day minus [`monotonic`], modulo 2^64 nanoseconds.
 static AHEAD: AtomicU64 = AtomicU64::new(0);
 
 /// Monotonic nanoseconds.
@@ -12,7 +12,7 @@ pub(crate) fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The time to a few milliseconds, at a quarter of the cost.
+/// The time of day with an error of a few milliseconds, at a quarter of the cost of the exact time.
 pub(crate) fn coarse_now() -> Moment {
     Moment(read(libc::CLOCK_REALTIME_COARSE))
 }
@@ -22,13 +22,13 @@ pub(crate) fn time_of_day(monotonic: u64) -> Moment {
     Moment(monotonic.wrapping_add(AHEAD.load(Relaxed)))
 }
 
-/// Compares the clocks. Called before the first call and on every turn of the hook's thread, because somebody
-/// may set the time of day.
+/// Compares the clocks. Called before the first call and at every turn of the hook's thread, because the time
+/// of day may be set.
 pub(crate) fn compare() {
     AHEAD.store(Moment::now().0.wrapping_sub(monotonic()), Relaxed);
 }
 
-/// Nanoseconds of CPU time that the calling thread has had.
+/// The calling thread's CPU time, in nanoseconds.
 pub(crate) fn cpu_time() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }

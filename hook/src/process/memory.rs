@@ -1,12 +1,13 @@
-//! Memory for the hook: separately mapped, apart from the program's.
+//! Memory for the hook, which is mapped separately from the program's memory.
 //!
-//! The program's `malloc` may be jemalloc, may count, may fail on purpose, may not support a second thread;
-//! and glibc's would reserve 64 MiB of address space for the hook's thread. So the hook allocates from a few
-//! separate mappings, as much as is used and at most [`MOST`]. Only the hook's code allocates here: no
-//! function of the C library is replaced.
+//! The program's `malloc` may be jemalloc, may count, may fail on purpose, or may not support a second
+//! thread; glibc's would reserve 64 MiB of address space for the hook's thread. So the hook allocates from a
+//! few separate mappings, which take at most [`MOST`] bytes. Only the hook's code allocates here: no function
+//! of the C library is replaced.
 //!
-//! Rust aborts the process when an allocation fails; the program may well continue. Large allocations use
-//! [`boxed`] and [`slice`], which may fail. Small ones fall back to a reserve, and observing ends for good.
+//! Rust aborts the process when an allocation fails, although the program might be able to continue. So large
+//! allocations use [`boxed`] and [`slice`], which may fail. Small ones fall back to a reserve, and observing
+//! then ends for good.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -22,17 +23,17 @@ use dlmalloc::{Allocator as _, Dlmalloc};
 
 use crate::process::switch;
 
-/// Limit of the hook's mappings: its budget, and space for fragmentation.
+/// Limit of the hook's mappings: its memory budget, plus space for fragmentation.
 const MOST: usize = 48 << 20;
 
-/// Bytes reserved for failing allocations. Not resident until then.
+/// Bytes reserved for failing allocations. They are not resident before that.
 const RESERVE: usize = 256 << 10;
 
-/// Larger allocations do not use the reserve: their callers handle failure.
+/// Larger allocations do not use the reserve, because their callers handle failure.
 const LARGEST: usize = 16 << 10;
 
-/// Checks of the lock before its holder counts as gone: it was cancelled, or is interrupted by this signal
-/// handler.
+/// Checks of the lock before its holder counts as gone: the holder was cancelled, or this signal handler
+/// interrupts it.
 const LOOKS: u32 = 1 << 20;
 
 #[cfg_attr(not(test), global_allocator)]
@@ -44,25 +45,27 @@ static MEMORY: Memory = Memory {
     touched: AtomicBool::new(false),
 };
 
-/// Bytes mapped.
+/// Number of mapped bytes.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 struct Memory {
     lock: AtomicBool,
-    /// Touched by who holds the lock.
+    /// Only the holder of the lock touches the heap.
     heap: UnsafeCell<Dlmalloc<Mappings>>,
     reserve: UnsafeCell<[u8; RESERVE]>,
     used: AtomicUsize,
     touched: AtomicBool,
 }
 
-// SAFETY: the heap is touched under the lock; every byte of the reserve is handed out once, by an atomic counter.
+// SAFETY: the heap is used only under the lock; an atomic counter gives out every byte of the reserve only
+// once.
 unsafe impl Sync for Memory {}
 
-/// Where the heap gets its memory.
+/// The source of the heap's memory.
 struct Mappings;
 
-// SAFETY: what is handed out was mapped for nobody else, readable and writable; what is given back is unmapped whole.
+// SAFETY: memory that is given out is a new mapping, readable and writable; a returned mapping is unmapped as
+// a whole.
 unsafe impl dlmalloc::Allocator for Mappings {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let none = (ptr::null_mut(), 0, 0);
@@ -87,12 +90,12 @@ unsafe impl dlmalloc::Allocator for Mappings {
     }
 
     fn free_part(&self, at: *mut u8, before: usize, after: usize) -> bool {
-        // SAFETY: the part from `after` on is the heap's, which does not use it any more.
+        // SAFETY: the part from `after` on belongs to the heap, which no longer uses it.
         self.free(unsafe { at.add(after) }, before - after)
     }
 
     fn free(&self, at: *mut u8, size: usize) -> bool {
-        // SAFETY: the mapping is the heap's, which does not use it any more.
+        // SAFETY: the mapping belongs to the heap, which no longer uses it.
         let done = unsafe { libc::munmap(at.cast(), size) } == 0;
         if done {
             MAPPED.fetch_sub(size, Relaxed);
@@ -143,9 +146,9 @@ impl Memory {
         if from + needed > RESERVE {
             return ptr::null_mut();
         }
-        // SAFETY: within the reserve, as was just seen, and nobody else's.
+        // SAFETY: the bytes are within the reserve, as was just checked, and nobody else has them.
         let start = unsafe { base.add(from) };
-        // SAFETY: at most `align` further, for which there is room.
+        // SAFETY: at most `align` further, for which there is space.
         unsafe { start.add(start.align_offset(layout.align())) }
     }
 
@@ -154,7 +157,8 @@ impl Memory {
     }
 }
 
-// SAFETY: memory is the heap's, or from the reserve, which gives out each byte once and takes none back.
+// SAFETY: memory comes from the heap, or from the reserve, which gives out each byte once and takes none
+// back.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is the heap's.
@@ -178,14 +182,14 @@ unsafe impl GlobalAlloc for Memory {
         let at = self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) });
         match at {
             Some(at) if !at.is_null() => at,
-            // Never given out before, so it is zero.
+            // The reserve's memory was never given out before, so it is zero.
             _ => self.spare(layout),
         }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if !self.is_spare(at) {
-            // SAFETY: the heap gave it; the rest is the caller's promise.
+            // SAFETY: the heap allocated it; the rest is the caller's promise.
             let moved = self.with(|heap| unsafe { heap.realloc(at, layout.size(), layout.align(), size) });
             if let Some(moved) = moved.filter(|moved| !moved.is_null()) {
                 return moved;
@@ -194,7 +198,8 @@ unsafe impl GlobalAlloc for Memory {
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else { return ptr::null_mut() };
         let moved = self.spare(wanted);
         if !moved.is_null() {
-            // SAFETY: both are that long, and apart; then the old one is given back as it was got.
+            // SAFETY: both have that length and do not overlap; then the old memory is freed with its own
+            // layout.
             unsafe {
                 ptr::copy_nonoverlapping(at, moved, layout.size().min(size));
                 self.dealloc(at, layout);
@@ -204,9 +209,10 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// In a forked child: the parent's threads leave the heap unfinished. It is abandoned, and a new one begun.
+/// Called in a forked child: a thread of the parent may have been changing the heap. So the heap is
+/// abandoned, and a new one begins.
 pub(crate) fn forget() {
-    // SAFETY: the child has one thread, which is not in the heap: it has just forked.
+    // SAFETY: the child has one thread, which has just forked and so does not use the heap.
     unsafe { MEMORY.heap.get().write(Dlmalloc::new_with_allocator(Mappings)) };
     MAPPED.store(0, Relaxed);
     MEMORY.lock.store(false, Release);
@@ -223,7 +229,7 @@ pub(crate) fn boxed<T>(value: T) -> Option<Box<[T]>> {
     slice(1, || one.take())
 }
 
-/// `count` values side by side, each from `make`, if there is memory for them.
+/// `count` adjacent values, each from `make`, if there is memory for them.
 pub(crate) fn slice<T>(count: usize, make: impl FnMut() -> Option<T>) -> Option<Box<[T]>> {
     let mut values = Vec::new();
     values.try_reserve_exact(count).ok()?;
@@ -231,8 +237,8 @@ pub(crate) fn slice<T>(count: usize, make: impl FnMut() -> Option<T>) -> Option<
     (values.len() == count).then(|| values.into_boxed_slice())
 }
 
-/// Returns `count` values of all zeros, in a mapping of their own that lasts as long as the process. A page
-/// that is never written is never resident. `None` if there is no memory.
+/// Returns `count` values of all zeros, in a separate mapping that lasts as long as the process. A page that
+/// is never written never becomes resident. `None` if there is no memory.
 ///
 /// # Safety
 /// All zeros must be a valid `T`.
@@ -242,11 +248,11 @@ pub(crate) unsafe fn zeros<T>(count: usize) -> Option<&'static [T]> {
     if at.is_null() {
         return None;
     }
-    // SAFETY: the mapping is fresh: zero, long enough, aligned to a page, and used by nobody else.
+    // SAFETY: the mapping is new: zero, long enough, aligned to a page, and used by nobody else.
     Some(unsafe { std::slice::from_raw_parts(at.cast(), count) })
 }
 
-/// Whether address space for `bytes` more is available.
+/// Whether address space for `bytes` more bytes is available.
 pub(crate) fn is_left(bytes: usize) -> bool {
     // SAFETY: a mapping of no access at an address the kernel chooses touches nothing.
     let at = unsafe {
@@ -256,7 +262,7 @@ pub(crate) fn is_left(bytes: usize) -> bool {
     if at == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: the mapping was just made and is nobody else's.
+    // SAFETY: the mapping was just made, and nobody else has it.
     unsafe { libc::munmap(at, bytes) };
     true
 }
@@ -269,7 +275,7 @@ mod tests {
     fn too_much_is_not_had() {
         assert!(slice(usize::MAX / 16, || Some(0_u64)).is_none());
         assert_eq!(boxed(7).as_deref(), Some(&[7][..]));
-        // SAFETY: zero is a number.
+        // SAFETY: zero is a valid `u64`.
         let (some, none) = unsafe { (zeros::<u64>(1000), zeros::<u64>(MOST)) };
         assert_eq!((some, none), (Some(&[0; 1000][..]), None));
     }
@@ -277,9 +283,9 @@ mod tests {
     #[test]
     fn the_heap_is_bounded_and_gives_back() {
         let layout = Layout::from_size_align(1 << 20, 64).unwrap();
-        // In unit tests it is nobody's.
+        // In unit tests, nothing else uses this heap.
         let heap = &MEMORY;
-        // SAFETY: each is given back as it was got.
+        // SAFETY: each is freed with the layout of its allocation.
         unsafe {
             let all: Vec<_> = std::iter::repeat_with(|| heap.alloc(layout))
                 .take_while(|at| !at.is_null())

@@ -1,17 +1,18 @@
-//! Reads memory that may be unmapped: through the kernel, which returns an error where a read would crash.
+//! Reads memory that may be unmapped, through the kernel, which returns an error where a direct read would
+//! crash.
 
-/// Copies memory of the process from this address, up to the first unreadable page. Within one page it copies
-/// all or nothing. It copies nothing if the call is refused, for example by a sandbox. It sets `errno` as the
-/// call does.
+/// Copies memory of the process from this address, up to the first unreadable page. Within one page, it
+/// copies all or nothing. It copies nothing if a sandbox refuses the call. Returns the number of bytes.
+/// `errno` is that of the call.
 pub(crate) fn peek(at: usize, into: &mut [u8]) -> usize {
     let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(at), iov_len: into.len() };
-    // SAFETY: it writes to `into` alone, and checks the address that it reads.
+    // SAFETY: the kernel writes only to `into`, and checks the address that it reads.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0) };
     usize::try_from(read).unwrap_or(0)
 }
 
-/// The word there.
+/// The word at this address, if it is readable.
 pub(crate) fn word(at: usize) -> Option<usize> {
     let mut bytes = [0; size_of::<usize>()];
     (peek(at, &mut bytes) == bytes.len()).then(|| usize::from_ne_bytes(bytes))

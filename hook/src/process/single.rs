@@ -1,4 +1,4 @@
-//! State that one call uses at a time.
+//! State that is used by one call at a time.
 
 use std::{
     cell::UnsafeCell,
@@ -11,15 +11,15 @@ use std::{
 use crate::interpose::guard::Mark;
 
 /// A value that is lent to one call at a time. A call in between (from a signal handler, or another thread)
-/// gets nothing: it never waits. A call that is left by a jump (`longjmp`) blocks nothing, and its value is
-/// never touched again.
+/// gets nothing and never waits. A call that ends by a jump (`longjmp`) blocks nothing, and the value that it
+/// used is never touched again.
 pub(crate) struct Single<T> {
     /// The mark of the call that has it; 0 if it is free.
     holder: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `with` lends the value to one call at a time, whichever thread it is of.
+// SAFETY: `with` lends the value to one call at a time, on any thread.
 unsafe impl<T: Send> Sync for Single<T> {}
 
 impl<T> Single<T> {
@@ -32,7 +32,7 @@ impl<T> Single<T> {
     /// # Safety
     /// The call that held the value is gone, and no call begins meanwhile.
     pub(crate) unsafe fn renew(&self, value: T) {
-        // SAFETY: nobody has it, as is promised here.
+        // SAFETY: by the caller's promise, nobody has it.
         unsafe {
             if self.holder.swap(0, Acquire) == 0 {
                 *self.value.get() = value;
@@ -42,27 +42,28 @@ impl<T> Single<T> {
         }
     }
 
-    /// `fresh` creates the replacement for a value that was left half changed. `None` if it is in use.
+    /// Lends the value to `body`. `fresh` creates the replacement for a value that was left half changed.
+    /// `None` if the value is in use.
     pub(crate) fn with<R>(&self, fresh: impl FnOnce() -> T, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mark = Mark::new();
         let at = mark.set();
         if let Err(holder) = self.holder.compare_exchange(0, at, Acquire, Relaxed) {
-            // Two live frames cannot be in one place.
+            // Two live frames cannot be at the same address.
             if holder != at && !Mark::is_gone(holder) {
                 return None;
             }
             self.holder.compare_exchange(holder, at, Acquire, Relaxed).ok()?;
             // SAFETY: the frame that held the value is gone, so only this call has it. The value is not
-            // dropped: it may be inconsistent.
+            // dropped, because it may be inconsistent.
             unsafe { self.value.get().write(fresh()) };
         }
         let _held = Held(&self.holder);
-        // SAFETY: the holder is this call until `_held` is dropped, which is after `body`.
+        // SAFETY: this call is the holder until `_held` is dropped, which is after `body`.
         Some(body(unsafe { &mut *self.value.get() }))
     }
 }
 
-/// Returns it, also when the body panics.
+/// Returns the value, also when the body panics.
 struct Held<'a>(&'a AtomicUsize);
 
 impl Drop for Held<'_> {

@@ -11,22 +11,22 @@ pub(crate) static OFF: AtomicU8 = AtomicU8::new(0);
 const BY_REQUEST: u8 = 1;
 /// The observer panicked, or could not be started; it stays off.
 const BY_FAULT: u8 = 2;
-/// The program ends, and the last summary is being sent.
+/// The program is ending, and the last summary is being sent.
 const BY_END: u8 = 4;
-/// `XPU_TOP_DISABLE=1`: nothing was created, and nothing will be.
+/// `XPU_TOP_DISABLE=1`: the hook creates nothing.
 const BY_ENVIRONMENT: u8 = 8;
 
-/// What the stubs test: not observed now, and never observed again.
+/// The bits that the stubs test: calls are not observed now, or will never be observed again.
 pub(crate) const ANY: u8 = BY_REQUEST | BY_FAULT | BY_END | BY_ENVIRONMENT;
 pub(crate) const FOR_GOOD: u8 = BY_FAULT | BY_ENVIRONMENT;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// When it was turned off by request, in monotonic nanoseconds; 0 while it is not.
+/// When observing was turned off by request, in monotonic nanoseconds; 0 while it is not off by request.
 static OFF_SINCE: AtomicU64 = AtomicU64::new(0);
-/// Total time off, without the present one.
+/// Total time for which observing was off, without the current period.
 static OFF_FOR: AtomicU64 = AtomicU64::new(0);
-/// How often it was turned on again.
+/// How often observing was turned on again.
 static TIMES_ON: AtomicU16 = AtomicU16::new(0);
 
 #[inline]
@@ -34,17 +34,17 @@ pub(crate) fn is_on() -> bool {
     OFF.load(Relaxed) == 0
 }
 
-/// On, or ending with the program: it was not turned off.
+/// Whether observing was not turned off: it is on, or ends with the program.
 pub(crate) fn is_enabled() -> bool {
     OFF.load(Relaxed) & (BY_REQUEST | FOR_GOOD) == 0
 }
 
-/// Ends the observing with the program.
+/// Ends observing because the program ends.
 pub(crate) fn end() {
     OFF.fetch_or(BY_END, Relaxed);
 }
 
-/// Off for good.
+/// Whether observing is off for good.
 #[inline]
 pub(crate) fn is_broken() -> bool {
     OFF.load(Relaxed) & FOR_GOOD != 0
@@ -65,20 +65,21 @@ pub(crate) fn set(on: bool) {
     }
 }
 
-/// `now` on a clock that stops while observing is off: spending is a share of the time in which it can occur.
+/// `now` on a clock that stops while observing is off, because the budget is a share of the time for which
+/// observing is on.
 pub(crate) fn time_on(now: u64) -> u64 {
     let since = OFF_SINCE.load(Relaxed);
     let off = OFF_FOR.load(Relaxed) + if since == 0 { 0 } else { now.saturating_sub(since) };
     now.saturating_sub(off)
 }
 
-/// How often observing was turned on again: earlier observations have a gap behind them. Wraps.
+/// How often observing was turned on again: a change shows that calls in between were not observed. Wraps.
 #[inline]
 pub(crate) fn times_on() -> u16 {
     TIMES_ON.load(Relaxed)
 }
 
-/// `XPU_TOP_DISABLE=1` was found.
+/// Called if `XPU_TOP_DISABLE=1` is set.
 pub(crate) fn disable() {
     OFF.fetch_or(BY_ENVIRONMENT, Relaxed);
 }

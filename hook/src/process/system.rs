@@ -1,10 +1,9 @@
 //! System calls by number, instead of the C library's functions for them.
 //!
 //! Only the names of ISO C are reserved for the C library: a program may define its own functions called
-//! `send`, `connect` or
-//! `poll`, and the loader would bind the hook to those. The linker substitutes the functions here everywhere
-//! in the hook (`--wrap`, see `build.rs`), in Rust's standard library too. `errno` is set as by the C
-//! library.
+//! `send`, `connect` or `poll`, and the loader would bind the hook to those. The linker replaces such calls
+//! everywhere in the hook (`--wrap`, see `build.rs`), also in Rust's standard library, with the functions
+//! here. They set `errno` as the C library does.
 
 use std::{
     arch::global_asm,
@@ -25,7 +24,7 @@ macro_rules! calls {
             // SAFETY: the caller keeps the preconditions of the function that has this name in the C library.
             (unsafe { $body }) as $answer
         }
-        // Hidden, so that no other object binds to it.
+        // The symbol is hidden, so that no other object binds to it.
         #[cfg(target_arch = "x86_64")]
         global_asm!(
             concat!(".hidden __wrap_", stringify!($name)),
@@ -43,7 +42,7 @@ macro_rules! calls {
     )*};
 }
 
-/// The kernel's answer.
+/// Makes the system call, and converts the kernel's answer.
 macro_rules! call {
     ($number:ident $(, $argument:expr)*) => { libc::syscall(libc::$number $(, $argument)*) };
 }
@@ -102,5 +101,5 @@ calls! {
     fn writev(file: c_int, parts: *const libc::iovec, count: c_int) -> ssize_t = call!(SYS_writev, file, parts, count);
 }
 
-/// A C library's `struct stat` is the kernel's on these machines.
+/// On these machines, the C library's `struct stat` is the kernel's.
 const _: () = assert!(size_of::<libc::stat64>() == if cfg!(target_arch = "x86_64") { 144 } else { 128 });

@@ -1,4 +1,4 @@
-//! The hook's thread: one, named `xpu-top`, with all signals blocked and its own stack size.
+//! The hook's only thread. It is named `xpu-top`, blocks all signals, and has its own stack size.
 
 use std::{
     ffi::{c_int, c_void},
@@ -8,16 +8,15 @@ use std::{
 
 use crate::interpose::symbol;
 
-/// Stack for its work, including calls into CUDA and CUPTI.
+/// Stack size for its work, including calls into CUDA and CUPTI.
 const STACK: usize = 512 << 10;
 
 pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// `false` if none can be created.
+/// Starts the thread. `false` if it cannot be created.
 ///
-/// A thread inherits its creator's mask. All signals are blocked, faults too: a signal that a program blocks
-/// everywhere, to read it by
-/// `signalfd`, never goes to this thread.
+/// A thread inherits its creator's mask. All signals are blocked meanwhile, including faults. So a signal
+/// that a program blocks everywhere, to read it by `signalfd`, never reaches this thread.
 pub(crate) fn start(body: Body) -> bool {
     // SAFETY: an all-zero sigset_t is valid storage; these functions write within it.
     unsafe {
@@ -34,7 +33,8 @@ pub(crate) fn start(body: Body) -> bool {
 fn create(body: Body) -> bool {
     let mut attributes = MaybeUninit::uninit();
     let mut thread = MaybeUninit::uninit();
-    // SAFETY: the attributes are initialised by the first call and destroyed by the last; `thread` is storage for what is made.
+    // SAFETY: the first call initialises the attributes, and the last one destroys them; `thread` is storage
+    // for the new thread's handle.
     unsafe {
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return false;
@@ -64,12 +64,12 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` (glibc)
 const NOT_NOW: c_int = 1;
 
-/// A call of the hook into a library, in which a cancelled thread of the program must not end, because it
-/// would be unwound through the hook. It ends in the program's next call.
+/// Makes a call of the hook into a library. A cancelled thread of the program must not end in this call,
+/// because it would be unwound through the hook; it ends in the program's next call.
 #[inline]
 pub(crate) fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
     let mut before = 0;
-    // SAFETY: it writes what was, and that is put back.
+    // SAFETY: it writes the previous state, which is restored below.
     unsafe { pthread_setcancelstate(NOT_NOW, &raw mut before) };
     let result = call();
     // SAFETY: as above; the place for the answer may be NULL.
@@ -83,10 +83,10 @@ pub(crate) fn name() {
     unsafe { libc::prctl(libc::PR_SET_NAME, c"xpu-top".as_ptr()) };
 }
 
-/// Bytes of thread-local storage of all libraries: glibc takes them out of a thread's stack.
+/// Bytes of thread-local storage of all libraries, which glibc takes from a thread's stack.
 fn thread_locals() -> usize {
     unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, sum: *mut c_void) -> c_int {
-        // SAFETY: the loader gives as many headers as it says; the sum outlives the call.
+        // SAFETY: the loader passes as many headers as it reports; the sum outlives the call.
         unsafe {
             for place in 0..usize::from((*info).dlpi_phnum) {
                 let part = &*(*info).dlpi_phdr.add(place);
@@ -98,7 +98,7 @@ fn thread_locals() -> usize {
         0
     }
     let mut sum = 0_usize;
-    // SAFETY: the callback, and what it is given, live through the call.
+    // SAFETY: the callback and its argument live through the call.
     unsafe { symbol::walk(Some(add), (&raw mut sum).cast()) };
     sum.next_multiple_of(1 << 12)
 }

@@ -1,9 +1,9 @@
-//! The C library's unwinder: `libgcc_s`, which glibc itself loads to cancel a thread.
+//! The C library's unwinder, `libgcc_s`. glibc loads it to cancel a thread.
 //!
-//! Only a panic of the hook needs one, so none is linked, neither dynamically nor statically: it would be a
-//! second one in the process, and two cannot read each other's contexts. The functions that the standard
-//! library needs are jumps through [`SLOTS`] (not in unit tests, which are programs), which are filled when
-//! the hook's thread begins, or at the first panic.
+//! Only a panic of the hook needs an unwinder. The hook is not linked with one, neither dynamically nor
+//! statically, because two unwinders in one process cannot read each other's contexts. The functions that the
+//! standard library needs are jumps through [`SLOTS`], which are filled when the hook's thread begins, or at
+//! the first panic. (Unit tests are programs, and use the normal functions.)
 
 #[cfg(not(test))]
 use std::arch::global_asm;
@@ -73,16 +73,17 @@ functions! { 15:
     14 xpu_top_unwind_raise
 }
 
-/// Where `_Unwind_RaiseException` is.
+/// The index of `_Unwind_RaiseException`.
 const RAISE: usize = 14;
 
-/// In the order of [`NAMES`].
+/// Their addresses, in the order of [`NAMES`].
 static SLOTS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
 static IS_FOUND: AtomicBool = AtomicBool::new(false);
 
-// The end of a thread (`pthread_cancel`, `pthread_exit`: _UA_FORCE_UNWIND) passes through the hook's frames as if they had nothing to put
-// away (_URC_CONTINUE_UNWIND). It may come at any instruction, and nothing in the hook may stop it. The linker puts this before the routine
-// of the standard library (`--wrap`, see `build.rs`).
+// When a thread ends (`pthread_cancel`, `pthread_exit`: _UA_FORCE_UNWIND), the unwinder passes through the
+// hook's frames as if they had no clean-up (_URC_CONTINUE_UNWIND). This may happen at any instruction, and
+// nothing in the hook may stop it. The linker puts this routine before that of the standard library
+// (`--wrap`, see `build.rs`).
 #[cfg(all(not(test), target_arch = "x86_64"))]
 global_asm!(
     ".globl __wrap_rust_eh_personality",
@@ -105,7 +106,7 @@ global_asm!(
     "2: b __real_rust_eh_personality",
 );
 
-// Every unwinding of the hook's own begins here.
+// Every panic of the hook begins to unwind here.
 #[cfg(all(not(test), target_arch = "x86_64"))]
 global_asm!(
     ".globl _Unwind_RaiseException",
@@ -130,8 +131,8 @@ unsafe extern "C-unwind" fn raise(exception: *mut c_void) -> c_int {
     find();
     let at = SLOTS[RAISE].load(Acquire);
     if at.is_null() {
-        // A panic cannot return. The program continues without this thread; on one of its own threads there
-        // is no choice.
+        // Without an unwinder, a panic cannot continue. If this is the hook's thread, it stops and the
+        // program continues; a thread of the program would stop too.
         crate::process::switch::panicked();
         loop {
             // SAFETY: pause has no precondition.
@@ -140,13 +141,13 @@ unsafe extern "C-unwind" fn raise(exception: *mut c_void) -> c_int {
     }
     // SAFETY: the function of this name has this signature (Itanium C++ ABI).
     let real = unsafe { transmute::<*mut c_void, unsafe extern "C-unwind" fn(*mut c_void) -> c_int>(at) };
-    // SAFETY: the standard library raises an exception of its own.
+    // SAFETY: the standard library passes its own exception.
     unsafe { real(exception) }
 }
 
-/// Fills the slots from the library if it is loaded, as it is in any process with C++; if not, a panic loads
-/// it. Loading it in advance would allocate from the C library for the hook's thread: 64 MiB of address
-/// space.
+/// Fills the slots from the library if it is loaded, as in any process with C++. If not, a panic loads it. It
+/// is not loaded in advance, because the C library would then reserve 64 MiB of address space for the hook's
+/// thread.
 pub(crate) fn find_loaded() {
     if !IS_FOUND.load(Acquire) {
         fill(|name| symbol::find_in(LIBGCC, name));
@@ -158,7 +159,7 @@ fn find() {
     if IS_FOUND.load(Acquire) {
         return;
     }
-    // SAFETY: the name ends with NUL. It stays loaded: the handle is never closed.
+    // SAFETY: the name ends with NUL. The library stays loaded, because the handle is never closed.
     let library = unsafe { libc::dlopen(LIBGCC.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     if !library.is_null() {
         // SAFETY: the handle is open and the name NUL-terminated.

@@ -1,4 +1,4 @@
-//! A thread sleeps on it and another rings it. It allocates nothing, and ringing never waits.
+//! A bell on which one thread sleeps until another rings. It allocates nothing, and ringing never waits.
 
 use std::{
     ffi::c_int,
@@ -15,7 +15,7 @@ impl Bell {
         Self(AtomicU32::new(0))
     }
 
-    /// The number of rings. Passed to [`Self::wait`], it prevents that a ring in between is missed.
+    /// The number of rings. [`Self::wait`] gets this number, so that it does not miss a ring in between.
     pub(crate) fn rings(&self) -> u32 {
         self.0.load(SeqCst)
     }
@@ -25,7 +25,7 @@ impl Bell {
         self.call(libc::FUTEX_WAKE, u32::MAX >> 1, None);
     }
 
-    /// Sleeps until a ring after `rings` was read, a signal, or the timeout.
+    /// Sleeps until a ring since `rings` was read, until a signal, or until the timeout.
     pub(crate) fn wait(&self, rings: u32, most: Duration) {
         self.call(libc::FUTEX_WAIT, rings, Some(most));
     }

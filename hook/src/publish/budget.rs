@@ -1,4 +1,4 @@
-//! The hook's share of wall time: `XPU_TOP_BUDGET` in percent, `off` for no limit.
+//! The share of wall time that the hook may take: `XPU_TOP_BUDGET` in percent, or `off` for no limit.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -13,13 +13,13 @@ const WHOLE: f64 = 1e6;
 
 static PPM: AtomicU32 = AtomicU32::new(DEFAULT);
 
-/// In millionths of wall time; `None` without a limit.
+/// The budget in millionths of wall time; `None` without a limit.
 pub(crate) fn ppm() -> Option<u32> {
     Some(PPM.load(Relaxed)).filter(|&ppm| ppm != UNBOUNDED)
 }
 
-/// In percent. A negative budget means no limit; with zero, nothing is timed. Overrides rates set by hand.
-/// `false` if it is not a number.
+/// Sets the budget in percent. A negative budget means no limit; with zero, nothing is timed. Overrides fixed
+/// sampling rates. `false` if `percent` is not a number.
 pub(crate) fn set(percent: f64) -> bool {
     if percent.is_nan() {
         return false;
@@ -34,7 +34,7 @@ pub(crate) fn set(percent: f64) -> bool {
     true
 }
 
-/// Parses `0.1` or `off`. Invalid text changes nothing and is returned, to be reported.
+/// Parses `0.1` or `off`. Invalid text changes nothing, and is returned to be reported.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("off") {

@@ -1,4 +1,4 @@
-//! Records to totals: how the hook's thread processes the records of launching threads.
+//! Adds the records of launching threads to totals, on the hook's thread.
 
 mod exposed;
 mod gpus;
@@ -44,10 +44,11 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// Totals of one kind in one message: while a message is assembled each takes up to 20 KiB.
+/// Maximum number of totals of one kind in one message. While a message is assembled, each takes up to 20
+/// KiB.
 const TOTALS_AT_ONCE: usize = 128;
 
-/// Samples kept between two summaries, from which the most important are sent.
+/// Maximum number of samples kept between two summaries. The most important ones are sent.
 const SAMPLES: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -59,10 +60,10 @@ pub(crate) struct Fold {
     exposed: Exposed,
     gpus: GpuTally,
     waiting: VecDeque<Waiting>,
-    /// Pending events that show the GPU's progress.
+    /// Whether events that show the GPU's progress are pending.
     marks_wait: bool,
     samples: Vec<Sample>,
-    /// Results of empty pairs of events since they were last taken.
+    /// Durations of empty pairs of events since the last call that took them.
     gaps: Vec<Nanoseconds>,
     steps: Steps,
     pub(crate) capture: Capture,
@@ -71,15 +72,15 @@ pub(crate) struct Fold {
     /// CUDA's name of the first timing's device; empty if CUDA refuses, `None` before the query.
     device_name: Option<String>,
     device_uuid: Option<DeviceUuid>,
-    /// Timings that CUDA refused.
+    /// Number of timings that CUDA refused.
     failed: u64,
-    /// Timings read so far.
+    /// Number of timings read so far.
     read: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct GemmKey {
-    /// As [`crate::gpu::gpus::Gpus::beside_home`].
+    /// Its GPU, as in [`crate::gpu::gpus::Gpus::beside_home`].
     gpu: Option<DeviceIndex>,
     shape: GemmShape,
 }
@@ -93,41 +94,42 @@ struct CollectiveKey {
     bytes: u64,
 }
 
-/// A timed collective, to match with other ranks.
+/// A timed collective, to be matched with those of other ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) communicator: CommunicatorId,
-    /// In the communicator: a process may hold several of its ranks.
+    /// The rank in the communicator. A process may have several ranks of a communicator.
     pub(crate) rank: u32,
-    /// The communicator's size, and its number of collectives so far. It may be closed when this is sent.
+    /// The communicator's size, and its number of collectives so far. The communicator may be closed when the
+    /// sample is sent.
     pub(crate) size: u32,
     pub(crate) collectives: u64,
     pub(crate) sequence: Sequence,
     pub(crate) operation: Operation,
     pub(crate) bus_bytes: u64,
     pub(crate) duration: Nanoseconds,
-    /// Of a send or receive.
+    /// The peer of a send or receive.
     pub(crate) peer: Option<u32>,
 }
 
-/// One collective that the GPU has completed, or those of a group.
+/// A collective that the GPU has completed, or all collectives of a group.
 struct Timed {
     communicator: u16,
     operation: Operation,
     datatype: DataType,
     bytes: u64,
     bus_bytes: u64,
-    /// The number of the first, and how many they are.
+    /// The number of the first collective, and how many collectives there are.
     sequence: u64,
     collectives: u64,
     duration: Nanoseconds,
 }
 
 impl Fold {
-    /// Takes everything from the lanes, and reads finished timers.
+    /// Takes all records from the lanes, and reads finished timers.
     pub(crate) fn gather(&mut self, observer: &'static Observer) {
         let begun = monotonic();
-        // Before their records: each of these waits was chosen or not.
+        // Read before the records, so that for each of these waits the records show whether it was selected.
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
         for (number, lane) in observer.lanes().enumerate() {
             while let Some(record) = lane.ring.pop() {
@@ -174,27 +176,28 @@ impl Fold {
         self.name_gpus(observer);
     }
 
-    /// A runtime call on a thread without a device would create a context on device 0: half a gigabyte of the
-    /// user's memory. The pair's device has one already.
+    /// Makes this device current for this thread. A runtime call on a thread without a device would create a
+    /// context on device 0, which takes half a gigabyte of GPU memory. The device of a pair of events already
+    /// has a context.
     fn make_current(&mut self, device: Option<c_int>) {
         let Some(device) = device.filter(|_| device != self.device) else { return };
         // SAFETY: the device has a context of this process, made by the program.
         unsafe { runtime::cudaSetDevice(device) };
         if self.device.is_none() {
-            // Only now: this call creates a context too.
+            // After that, because this call creates a context too.
             runtime::exchange_capture_mode(RELAXED);
         }
         self.device = Some(device);
     }
 
-    /// Queried once, when an event shows that the device has a context.
+    /// Queries the device's name once, when an event shows that the device has a context.
     fn name_device(&mut self) {
         let (None, Some(device)) = (&self.device_name, self.device) else { return };
         self.device_name = Some(driver::device_name(device).unwrap_or_default());
         self.device_uuid = driver::device_uuid(device);
     }
 
-    /// Empty while unknown.
+    /// The device's name; empty while it is unknown.
     pub(crate) fn device_name(&self) -> &str {
         self.device_name.as_deref().unwrap_or_default()
     }
@@ -298,7 +301,7 @@ impl Fold {
                 }
                 let several = match operation {
                     Operation::Fused | Operation::SendRecv => true,
-                    // From sends and receives, or by itself.
+                    // An all-to-all may consist of sends and receives, or be one collective.
                     Operation::AlltoAll => collectives == 0,
                     _ => false,
                 };
@@ -335,14 +338,14 @@ impl Fold {
         }
     }
 
-    /// An unmarked step ended: its number, and when.
+    /// A detected step ended: its number, and when it ended.
     fn detected(&mut self, ended: Option<(u64, u64)>) {
         if let Some((completed, at)) = ended {
             self.capture.mark(completed, at, self.steps.source_of_detected());
         }
     }
 
-    /// A timed send or receive, for the rank at its other end.
+    /// Keeps a timed send or receive, to be matched with the rank at the other end.
     fn keep_message(
         &mut self,
         observer: &Observer,

@@ -1,5 +1,5 @@
-//! Holds the hook to its budget: measures what timing an operation costs here, counts what was spent, and
-//! sets the sampling rate of each class. Run by the hook's thread.
+//! Keeps the hook within its budget: measures the cost of timing an operation, adds up the spent time, and
+//! sets the sampling rate of each class. It runs on the hook's thread.
 
 mod plan;
 
@@ -23,31 +23,32 @@ use crate::{
     },
 };
 
-/// Initial estimate in nanoseconds: a pair of events for its launching thread, and one event for the GPU,
-/// until measured. Twice and once what an H200 and its host take, or nearly.
+/// Initial estimates in nanoseconds, until costs are measured: of a pair of events for its launching thread,
+/// and of one event for the GPU. About twice what the host of an H200 takes, and about what an H200 takes.
 const COST: u64 = 3_000;
 const GAP: u64 = 1_500;
 
-/// The same of one event without timing: its launching thread, until measured, and the GPU. On an H100 500 to 600 ns and 30 ns
-/// (`tests/gpu/event_cost.c`): no timestamp is written.
+/// The cost of one event without timing: for its launching thread, until that is measured, and for the GPU.
+/// On an H100, these are 500 to 600 ns and 30 ns (`tests/gpu/event_cost.c`), because no timestamp is written.
 const MARK_COST: u64 = 600;
 const MARK_GAP: u64 = 50;
 
-/// Number of measured gaps; the median counts.
+/// Number of measured gaps kept; their median is used.
 const GAPS: usize = 31;
 
-/// Cost to its thread of a launch that is recorded but not timed (a GEMM 25 ns, a collective 35 ns, in a
-/// group 55 ns), and of one that is only counted (a kernel, 9 ns, with requested names 12 ns): a little more
-/// than `make bench` measures.
+/// What a launch costs its thread if it is recorded but not timed (25 ns for a GEMM, 35 ns for a collective,
+/// 55 ns for one in a group), and if it is only counted (9 ns for a kernel, 12 ns with requested names). The
+/// values are a little higher than those that `make bench` measures.
 const RECORDED: u64 = 40;
 const COUNTED: u64 = 13;
 
-/// Measured and spent amounts, for readers.
+/// Measured costs and spent time, for readers.
 #[derive(Debug, Default)]
 pub(crate) struct Overhead {
-    /// Nanoseconds since the process began.
+    /// Nanoseconds spent since the process began.
     pub(crate) spent: AtomicU64,
-    /// Nanoseconds that a pair of events costs its launching thread, and one event the GPU; 0 while unknown.
+    /// Cost of a pair of events to its launching thread, and of one event to the GPU, in nanoseconds; 0 while
+    /// unknown.
     pub(crate) event_cost: AtomicU64,
     pub(crate) event_gap: AtomicU64,
 }
@@ -57,20 +58,21 @@ pub(crate) struct Governor {
     plan: Plan,
     gaps: VecDeque<u64>,
     bill: Bill,
-    /// When the next completion events are due.
+    /// When the next completion events must be requested.
     marks_due: u64,
-    /// Collectives by then that may have an event in front, and sends and receives.
+    /// When launches were last counted, and how many collectives, and sends and receives, could have had an
+    /// event in front by then.
     launched: (u64, [u64; 2]),
 }
 
-/// Operations by the last look, and their cost.
+/// Numbers of operations at the last check, and their cost.
 #[derive(Debug, Default)]
 struct Bill {
     pairs: u64,
     recorded: u64,
     counted: u64,
     marks: u64,
-    /// Nanoseconds spent on pairs of events, and on the rest.
+    /// Nanoseconds spent on pairs of events, and on everything else.
     timing: u64,
     counting: u64,
 }
@@ -94,11 +96,11 @@ impl Governor {
         }
     }
 
-    /// Checks spending, and sets the rates when due. `now` is in monotonic nanoseconds.
+    /// Checks the spent time, and sets the rates when due. `now` is in monotonic nanoseconds.
     pub(crate) fn visit(&mut self, observer: &Observer, now: u64) {
         let cost = observer.lanes().map(Lane::typical_cost).max().filter(|&cost| cost > 0);
         let gap = median(&self.gaps);
-        // The launching thread and the GPU may each wait for the other: both are counted as delay of the
+        // The launching thread and the GPU may wait for each other, so both costs count as delay of the
         // program.
         let price = cost.unwrap_or(COST) + 2 * gap.unwrap_or(GAP);
         let mark =
@@ -126,7 +128,7 @@ impl Governor {
         }
     }
 
-    /// Once a second passes on the number of launches that may have an event in front.
+    /// Once a second, passes on the rate of launches that may have an event in front.
     fn count_launches(&mut self, observer: &Observer, now: u64, to: impl FnOnce(PerSecond)) {
         let (since, before) = self.launched;
         let passed = now.saturating_sub(since) as f64 * 1e-9;
@@ -161,7 +163,7 @@ impl Governor {
 }
 
 impl Bill {
-    /// At these prices of a pair of events, and of an event without timing.
+    /// Adds up the spent time, given the cost of a pair of events and of an event without timing.
     fn charge(&mut self, observer: &Observer, price: u64, mark: u64) {
         let sum =
             |counter: fn(&Lane) -> &Count| -> u64 { observer.lanes().map(|lane| counter(lane).get()).sum() };
@@ -182,7 +184,7 @@ impl Bill {
     }
 }
 
-/// Operations of each subject that could have been timed so far.
+/// Number of operations of each subject that could have been timed so far.
 fn chances(observer: &Observer) -> Vec<plan::Chances> {
     let slots = || observer.communicators.open_slots();
     let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum();

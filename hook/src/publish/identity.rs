@@ -1,7 +1,7 @@
-//! This process's place in its job, and its collector's address: from the launcher's environment.
+//! This process's place in its job, and the address of its collector, from the launcher's environment.
 //!
-//! The thread of the first call reads it all at once: the program may change its environment at any time,
-//! which makes reads from other threads unsafe.
+//! The thread of the first intercepted call reads the whole environment at once. The program may change its
+//! environment at any time, so reads from other threads would be unsafe.
 
 use std::{env, path::PathBuf};
 
@@ -15,17 +15,17 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Longest command line that is carried.
+/// Longest command line that is sent, in bytes.
 const LONGEST_PROGRAM: usize = 200;
 
-/// The process's identity, fixed as long as it lives.
+/// The process's identity.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) info: RankInfo,
     pub(crate) host: HostName,
     /// The path of the collector's socket, which may not exist yet.
     pub(crate) socket: Option<PathBuf>,
-    /// The place by the communicators at the last look, if no launcher set it.
+    /// The place by the communicators at the last check, if no launcher set the place.
     by_communicators: Option<Place>,
     is_launched: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Place {
     pub(crate) world_size: u32,
 }
 
-/// A communicator of this process.
+/// A communicator of this process: its size and this process's rank.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Membership {
     pub(crate) communicator: CommunicatorId,
@@ -57,10 +57,11 @@ impl Identity {
         }
     }
 
-    /// If no launcher sets the rank, torch.distributed says it, or else, as under JAX, the widest
-    /// communicator. So they do if the launcher started this process alone: the program starts others itself, or
-    /// the launcher started a shell. `true` when that has changed. A value of communicators counts once it was
-    /// found twice: a process of several GPUs creates its communicators one after another.
+    /// Sets the rank if no launcher sets it, or if the launcher started this process alone: then the program
+    /// starts other processes itself, or the launcher started a shell. The rank comes from torch.distributed,
+    /// else from the widest communicator, as under JAX. Returns whether the rank has changed. A rank from
+    /// communicators counts only when it was found twice in succession, because a process with several GPUs
+    /// creates its communicators one after another.
     pub(crate) fn learn(
         &mut self,
         by_torch: Option<Place>,
@@ -88,23 +89,23 @@ impl Identity {
         self.info.world_size = world_size;
     }
 
-    /// The process uses several GPUs and this is the first: the process's rank is that GPU's. `true` if that
-    /// is new.
+    /// The process uses several GPUs, and this is the first one: the process's rank stands for that GPU.
+    /// `true` if this is new.
     pub(crate) fn has_several(&mut self, first: DeviceIndex) -> bool {
         let rank = self.info.rank.of_gpu(first);
         std::mem::replace(&mut self.info.rank, rank) != rank
     }
 
-    /// The communicators show another place, which is not confirmed yet.
+    /// Whether the communicators show another place that is not confirmed yet.
     pub(crate) fn is_unsure(&self) -> bool {
         !self.is_launched
             && self.by_communicators.is_some_and(|place| place.world_size > self.info.world_size)
     }
 }
 
-/// This process's place by its widest communicator, and the number of processes. If it has several ranks of
-/// it, each process is taken to have as many; if that cannot be, the place is its lowest rank. `None` if all
-/// ranks are here: then the process is alone.
+/// This process's place by its widest communicator, and the number of processes. If the process has several
+/// ranks of the communicator, every process is assumed to have the same number; if that is impossible, the
+/// place is the lowest rank. `None` if the process has all ranks, because then it is alone.
 fn widest(memberships: impl Iterator<Item = Membership> + Clone) -> Option<Place> {
     let widest = memberships.clone().max_by_key(|one| (one.size, one.communicator))?;
     let here = memberships.filter(|one| one.communicator == widest.communicator);
@@ -123,10 +124,11 @@ fn socket() -> Option<PathBuf> {
     })
 }
 
-/// A process outside of any launcher is rank 0 of 1. `number` reads a variable.
+/// The rank by the launcher's variables. A process without a launcher is rank 0 of 1. `number` reads a
+/// variable.
 fn of_this_process(ledger: Option<u32>, number: impl Fn(&str) -> Option<u32>) -> RankInfo {
     let launcher = variable::LAUNCHERS.iter().position(|launcher| number(launcher.rank).is_some());
-    // `RANK` may be set by a user's script, and the rest by what runs the script.
+    // A user's script may set `RANK`, while the launcher of the script sets the other variables.
     let others =
         &variable::LAUNCHERS[launcher.filter(|&place| place > 0).map_or(0, |_| variable::LAUNCHERS.len())..];
     let launcher = launcher.map(|place| &variable::LAUNCHERS[place]);
@@ -160,7 +162,7 @@ fn program() -> String {
     text.trim_end().chars().filter(|c| !c.is_control()).take(LONGEST_PROGRAM).collect()
 }
 
-/// The kernel's start time of this process, to the second.
+/// When this process started, by the kernel, in whole seconds.
 fn started() -> Moment {
     let made = std::fs::metadata("/proc/self").and_then(|found| found.modified());
     let since = made.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
@@ -183,7 +185,7 @@ mod tests {
         identity.learn(None, all.iter().map(each))
     }
 
-    /// Rank, world and local rank by these variables.
+    /// Rank, world size and local rank by these variables.
     fn place(set: &[(&str, u32)]) -> (u32, u32, Option<u32>) {
         let info = of_this_process(None, |name| {
             set.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn torch_distributed_says_who_this_is_at_once() {
         let mut identity = identity(false);
-        // Its first communicator is one of a part of the job.
+        // The first communicator has only a part of the job's ranks.
         assert!(!learns(&mut identity, &[(7, 0, 2)]) && learns(&mut identity, &[(7, 0, 2)]));
         assert!(identity.learn(Some(Place { rank: Rank(2), world_size: 4 }), std::iter::empty()));
         assert_eq!((identity.info.rank, identity.info.world_size), (Rank(2), 4));

@@ -1,7 +1,7 @@
-//! The connection to the collector: ZMTP over its Unix socket, without ever waiting.
+//! The connection to the collector: ZMTP over the collector's Unix socket. It never waits.
 //!
-//! Messages are queued, and dropped when the queue is full. The server is untrusted until the kernel reports
-//! that it is this user or root, and its messages are bounded in size and rate.
+//! Messages are queued, and dropped if the queue is full. The server is trusted only if the kernel reports
+//! that it runs as this user or as root. The size and rate of its messages are limited.
 
 mod socket;
 
@@ -14,31 +14,31 @@ use std::{
 use socket::{Received, Socket};
 use xpu_wire::zmtp::Dealer;
 
-/// Messages queued before more are dropped: a minute of summaries. Captured data waits elsewhere.
+/// Maximum number of queued messages: a minute of summaries. Captured data waits elsewhere.
 const QUEUE: usize = 64;
 
-/// Bytes of them.
+/// Maximum number of bytes of queued messages.
 const QUEUE_BYTES: usize = 2 << 20;
 
-/// Longest accepted message: an order is some hundred bytes.
+/// Longest accepted message. An order has a few hundred bytes.
 const LARGEST: usize = 64 << 10;
 
-/// Messages accepted per second, and at once after a silence. A screen sends a few.
+/// Messages accepted a second, and at once after a silence. A user interface sends only a few.
 const RATE: u32 = 16;
 const BURST: u32 = 64;
 
-/// Pause between two attempts to connect: it doubles.
+/// The pause between two attempts to connect, which doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A connection that lasted this long was a good one.
+/// After a connection that lasted this long, the pause is short again.
 const GOOD: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Line {
     path: PathBuf,
     connection: Option<Connection>,
-    /// The first is being sent while the connection has unsent bytes.
+    /// The queued messages. The first is being sent while the connection has unsent bytes.
     queue: VecDeque<Vec<u8>>,
     queued: usize,
     next_attempt: Instant,
@@ -51,7 +51,7 @@ struct Connection {
     socket: Socket,
     dealer: Dealer,
     since: Instant,
-    /// Whether the first of the queue was handed over.
+    /// Whether the first message was passed to the connection.
     sends: bool,
 }
 
@@ -112,7 +112,7 @@ impl Line {
         Some(message)
     }
 
-    /// Nothing is left to send, or there is no connection.
+    /// Whether nothing is left to send, or there is no connection.
     pub(crate) fn is_done(&self) -> bool {
         self.connection
             .as_ref()
@@ -126,7 +126,8 @@ impl Line {
 }
 
 impl Connection {
-    /// `false` if the connection is over. An incompletely sent message stays in the queue.
+    /// Sends and receives. `false` if the connection has ended. A message that was not sent completely stays
+    /// in the queue.
     fn exchange(
         &mut self,
         queue: &mut VecDeque<Vec<u8>>,
@@ -135,10 +136,10 @@ impl Connection {
         now: Instant,
     ) -> bool {
         if !self.socket.is_ours() {
-            // The program has closed it, and may have opened another file in its place.
+            // The program has closed the descriptor, and may have opened another file under its number.
             return false;
         }
-        // Unread data stays with the sender.
+        // Beyond the rate limit, data stays unread.
         if allowance.is_left(now) {
             match self.socket.receive() {
                 Received::Nothing => {}
@@ -170,7 +171,7 @@ impl Connection {
     }
 }
 
-/// Number of messages that are still accepted.
+/// How many more messages are accepted.
 #[derive(Debug)]
 struct Allowance {
     left: u32,

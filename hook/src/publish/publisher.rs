@@ -51,38 +51,38 @@ use crate::{
 
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
-/// The first summary comes sooner: a user may be waiting for the job to appear.
+/// The first summary is sent earlier, because a user may be waiting for the job to appear.
 const FIRST_AFTER: Duration = Duration::from_millis(200);
 
-/// Interval between checks of the rings while operations are pending, and while none is.
+/// Interval between checks of the rings while operations are pending, and while none are.
 const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Address space that the libraries may take when this thread calls them; the C library ends the process if
-/// there is none for their thread-local storage. At first it reserves 64 MiB for the thread, and twice that
-/// for a moment.
+/// Address space that libraries may take when this thread calls them. The C library ends the process if there
+/// is none for their thread-local storage. At the first call, the C library reserves 64 MiB for the thread,
+/// and for a moment twice as much.
 const NEEDED: usize = 1 << 20;
 pub(crate) const NEEDED_AT_FIRST: usize = 130 << 20;
 
-/// Interval of checks whether the program's threads have all ended.
+/// Interval between checks whether all threads of the program have ended.
 const ALONE_EVERY: Duration = Duration::from_millis(200);
 
-/// The exit of a process younger than this does not wait: it does not wake this thread.
+/// In a process younger than this, this thread checks often for an exit, because the exit does not wake it.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// Parts of a capture sent at one visit.
+/// Maximum number of parts of a capture sent at one visit.
 const PARTS_AT_ONCE: usize = 4;
 
-/// How long the last message may take to leave, and the interval of attempts.
+/// How long sending the last message may take, and the interval between attempts.
 const LINGER: Duration = Duration::from_millis(80);
 const TRY_EVERY: Duration = Duration::from_millis(1);
 
-/// The body of the thread. A panic in it ends the observing, not the program.
+/// The body of the thread. A panic in it turns observing off, and does not end the program.
 pub(crate) fn run(observer: &'static Observer, identity: Identity) {
     unwinder::find_loaded();
     let published = guard::unobserved(|| {
         let publish = || Publisher::new(observer, identity).publish_until_stopped();
-        // Its state may be inconsistent, and is not read afterwards.
+        // After a panic, the publisher's state may be inconsistent, but nothing reads it.
         std::panic::catch_unwind(AssertUnwindSafe(publish))
     });
     if let Err(payload) = published {
@@ -92,7 +92,7 @@ pub(crate) fn run(observer: &'static Observer, identity: Identity) {
     observer.set_stopped();
 }
 
-/// Whether the next check for the program's threads is due.
+/// Whether the next check of the program's threads is due.
 fn now_and_then(asked: &mut Instant) -> bool {
     let is_time = asked.elapsed() >= ALONE_EVERY;
     if is_time {
@@ -109,13 +109,13 @@ struct Publisher {
     line: Option<Line>,
     number: u64,
     lost: u64,
-    /// The identity was sent, or is not worth sending yet.
+    /// Whether the identity was sent.
     introduced: bool,
     everything: bool,
     published: Instant,
-    /// The libraries were called from here, and have set up their thread state.
+    /// Whether this thread has called libraries, so that their thread state is set up.
     has_visited: bool,
-    /// There is address space for that.
+    /// Whether there is address space for that.
     has_room: bool,
 }
 
@@ -152,13 +152,13 @@ impl Publisher {
             optimizer::attach_if_late();
             call_site::prepare();
             if memory::ran_out() {
-                // From here on only a sign of life is sent: anything else needs memory.
+                // From here on only signs of life are sent, because anything else needs memory.
                 self.observer.bell().wait(rings, IDLE);
                 continue;
             }
             self.observer.make_lanes();
             symbol::look_for_unloaded();
-            // While the program unloads a library, none is called.
+            // While the program unloads a library, no library is called.
             let is_due = Instant::now() >= due;
             self.has_room = memory::is_left(if self.has_visited { NEEDED } else { NEEDED_AT_FIRST });
             if let Some(visit) = Visit::begin().filter(|_| self.has_room) {
@@ -185,14 +185,15 @@ impl Publisher {
                 && let Some(code) = exit_note::alone::last_thread_ends_with()
             {
                 self.say_goodbye();
-                // Exit handlers may run on this thread now: no signal may be blocked for them.
+                // Exit handlers may run on this thread now, and must find no blocked signals.
                 crate::process::thread::unblock_signals();
                 if code != 0 {
-                    // The main thread ended by the system call: the kernel takes the code of the thread that ends last.
+                    // The main thread has ended by the system call, so the process's code is that of the
+                    // thread that ends last.
                     // SAFETY: it ends this thread.
                     unsafe { libc::syscall(libc::SYS_exit, code) };
                 }
-                // The C library ends the process when the last thread returns, as it would have without this one.
+                // The C library ends the process when the last thread returns, as it would without the hook.
                 return;
             }
             self.send();
@@ -206,11 +207,11 @@ impl Publisher {
         if !memory::ran_out() {
             self.say_goodbye();
         }
-        // Its memory is not freed: it ends with the process, which would have to wait for that.
+        // The memory is not freed, because the process would have to wait for that.
         std::mem::forget(self);
     }
 
-    /// New records of launching threads, and the GPU's progress since.
+    /// Reads new records of launching threads, and the GPU's progress.
     fn look_around(&mut self) {
         self.fold.gather(self.observer);
         self.governor.learn(self.fold.take_gaps());
@@ -250,7 +251,7 @@ impl Publisher {
     fn obey(&mut self) {
         loop {
             let Some(bytes) = self.line.as_mut().and_then(|line| line.hear(Instant::now())) else { return };
-            // A frame of another version cannot be executed.
+            // Frames of another version are not executed.
             match codec::decode(&bytes).map(|frame| frame.body) {
                 Ok(Body::Command(Command::Introduce)) => {
                     self.introduced = false;
@@ -273,7 +274,8 @@ impl Publisher {
         self.say(Body::CaptureAnswer(CaptureAnswer { number: order.number, job, rank, completed, outcome }));
     }
 
-    /// Sends a part of the captured data, if there is any, so that other messages also fit in the queue.
+    /// Sends a part of the captured data, if there is any. Only a part, so that other messages also fit into
+    /// the queue.
     fn send_captured(&mut self) {
         for _ in 0..PARTS_AT_ONCE {
             let Some(part) = self.fold.capture.next_part() else { return };
@@ -297,7 +299,7 @@ impl Publisher {
             self.introduced = false;
             self.everything = true;
         }
-        // The identity will be known a moment later, unless there is none.
+        // The identity will be confirmed in a moment.
         if !self.introduced && self.identity.is_unsure() && !self.observer.is_stopping() {
             return;
         }
@@ -314,7 +316,7 @@ impl Publisher {
         loop {
             let summary = self.summary(launches, &gpus);
             if !self.say(Body::Summary(summary)) {
-                // The next message that gets through must include this one's content.
+                // The next message that is sent must include the content of this one.
                 self.everything = true;
                 return;
             }
@@ -324,8 +326,9 @@ impl Publisher {
         }
     }
 
-    /// torchrun's agents and compilers' helpers load CUDA and never launch anything. A rank launches work,
-    /// marks steps, or at least tries to create communicators, which is where many jobs hang.
+    /// Whether this process is a rank. torchrun's agents and compilers' helpers load CUDA but never launch
+    /// work. A rank launches work, marks steps, or at least tries to create communicators, where many jobs
+    /// hang.
     fn is_rank(&self, launches: Launches) -> bool {
         let reading = self.observer.ledger().read();
         let meets = !reading.communicators.is_empty()
@@ -336,7 +339,7 @@ impl Publisher {
             || self.observer.optimizers.completed() > 0
     }
 
-    /// `false` if the message did not fit and was dropped.
+    /// Sends a message. `false` if it did not fit and was dropped.
     fn say(&mut self, body: Body) -> bool {
         let Some(line) = &mut self.line else { return false };
         self.number += 1;
@@ -353,7 +356,7 @@ impl Publisher {
     }
 }
 
-/// The open communicators with known rank and size.
+/// The open communicators whose rank and size are known.
 fn memberships(observer: &Observer) -> impl Iterator<Item = Membership> + Clone {
     let open = observer.communicators.open().filter(|slot| slot.size() > 0);
     open.map(|slot| Membership { communicator: slot.id(), rank: slot.rank(), size: slot.size() })

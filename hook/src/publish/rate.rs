@@ -1,4 +1,4 @@
-//! The sampling rate of each class of operations: set by the governor, or by hand.
+//! The sampling rate of each class of operations, which the governor sets, or the user as a fixed rate.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 
@@ -8,13 +8,14 @@ use xpu_wire::sampling::Rate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Gemm,
-    /// Each communicator has its own rate; this is the initial one, and that of the busiest.
+    /// Collectives. Each communicator has its own rate; the rate of this class is the initial one, and later
+    /// that of the busiest communicator.
     Collective,
     PointToPoint,
     Graph,
     /// Kernels with requested names.
     Kernel,
-    /// Waits of a stream of GEMMs for communication.
+    /// Waits for communication by a stream of GEMMs.
     Wait,
 }
 
@@ -23,28 +24,28 @@ impl Class {
         [Self::Gemm, Self::Collective, Self::PointToPoint, Self::Graph, Self::Kernel, Self::Wait];
 }
 
-/// The initial rate: a pair of events on every GEMM costs up to 7 % of a step; on one GEMM in sixteen, the
+/// The initial rate. A pair of events for every GEMM costs up to 7 % of a step; for one GEMM in sixteen, the
 /// cost was too small to measure.
 pub(crate) const FIRST: Rate = Rate(4);
 
-/// Marks a class that has no rate set by hand.
+/// Marks a class without a fixed rate.
 const GOVERNED: u8 = u8::MAX;
 
 static RATES: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(FIRST.0) }; Class::ALL.len()];
 static BY_HAND: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
 
-/// Saved [`BY_HAND`] rates, restored when a capture ends.
+/// The saved values of [`BY_HAND`], which are restored when a capture ends.
 static PUT_BY: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
 static ALL_TIMED: AtomicBool = AtomicBool::new(false);
 
-/// GEMMs that may be timed for their shape, though their number does not select them.
+/// How many GEMMs may be timed because of their shape, although their number does not select them.
 pub(crate) static SHAPES: Allowance = Allowance::new();
 
-/// Consecutive waits that may be timed now: the last wait of a step may be the only long one, and single
+/// How many consecutive waits may be timed now. The last wait of a step may be the only long one, and
 /// scattered samples would miss it.
 pub(crate) static ROUND: Allowance = Allowance::new();
 
-/// A number of operations that may be timed.
+/// How many operations may be timed.
 #[derive(Debug)]
 pub(crate) struct Allowance(AtomicI64);
 
@@ -53,7 +54,7 @@ pub(crate) fn of(class: Class) -> Rate {
     at(class, &RATES[class as usize])
 }
 
-/// The rate in `governed`, unless that of the class is set by hand.
+/// The rate in `governed`, unless the class has a fixed rate.
 #[inline]
 pub(crate) fn at(class: Class, governed: &AtomicU8) -> Rate {
     let by_hand = BY_HAND[class as usize].load(Relaxed);
@@ -64,12 +65,13 @@ pub(crate) fn by_hand(class: Class) -> Option<Rate> {
     Some(Rate(BY_HAND[class as usize].load(Relaxed))).filter(|rate| rate.0 != GOVERNED)
 }
 
-/// The governor's choice.
+/// Sets the governor's rate.
 pub(crate) fn govern(class: Class, rate: Rate) {
     RATES[class as usize].store(rate.0, Relaxed);
 }
 
-/// `None` leaves the class to the governor. Sends and receives go with collectives.
+/// Sets a fixed rate; `None` leaves the class to the governor. Sends and receives get the rate of
+/// collectives.
 pub(crate) fn set_by_hand(class: Class, rate: Option<Rate>) {
     let rate = rate.map_or(GOVERNED, |rate| rate.0);
     let rates = if ALL_TIMED.load(Relaxed) { &PUT_BY } else { &BY_HAND };
@@ -79,7 +81,7 @@ pub(crate) fn set_by_hand(class: Class, rate: Option<Rate>) {
     }
 }
 
-/// Times everything, or restores the rates. Launching threads read no additional words.
+/// Times everything, or restores the rates. Launching threads need not read an additional word for this.
 pub(crate) fn time_all(on: bool) {
     if ALL_TIMED.swap(on, Relaxed) == on {
         return;
@@ -104,7 +106,7 @@ impl Allowance {
         Self(AtomicI64::new(0))
     }
 
-    /// Whether one more may be timed.
+    /// Takes one from the allowance. `false` if none is left.
     #[cold]
     pub(crate) fn take(&self) -> bool {
         self.0.load(Relaxed) > 0 && self.0.fetch_sub(1, Relaxed) > 0
@@ -116,7 +118,7 @@ impl Allowance {
     }
 }
 
-/// Parses `gemm=16,collective=8`. An invalid part changes nothing and is returned, to be reported.
+/// Parses `gemm=16,collective=8`. An invalid part changes nothing, and is returned to be reported.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     let mut set = Vec::new();
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! Python functions, and its garbage collector, recorded while a capture wants them.
+//! Records Python functions and Python's garbage collector while a capture requests it.
 //!
 //! ```text
 //! hook's thread                main thread of Python                      any thread of Python
@@ -37,35 +37,35 @@ use xpu_wire::{
     functions::Asked,
 };
 
-/// Always watched.
+/// The functions that are always watched.
 const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__next__"];
 
-/// Python's garbage collector has this many generations; they come after the functions.
+/// Number of generations of Python's garbage collector. Their record numbers follow those of the functions.
 const GENERATIONS: u16 = 3;
 const GENERATION: u16 = u16::MAX - GENERATIONS;
 
 static ASKED: OnceLock<Asked> = OnceLock::new();
 static ALWAYS: AtomicBool = AtomicBool::new(false);
 
-/// The requested recording, and the present one; 0 for none.
+/// The requested recording, and the current one; 0 for none.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 static ON: AtomicU32 = AtomicU32::new(0);
 
-/// The main thread's last report, until the hook's thread takes it.
+/// The last report of the main thread, until the hook's thread takes it.
 static SAID: AtomicPtr<Said> = AtomicPtr::new(ptr::null_mut());
 
-/// The main thread was asked, and has not reached it yet.
+/// Whether the main thread has a request that it has not reached yet.
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
-/// The main thread should look for later imports.
+/// Whether the main thread should search for functions imported since.
 static AGAIN: AtomicBool = AtomicBool::new(false);
 
-/// While they are recorded all the time, they are searched for again after this long, then after twice as
-/// long each time: modules are imported when the program reaches them.
+/// While functions are recorded all the time, they are searched for again after this time, then each time
+/// after twice as long, because a program may import modules late.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Reads the environment, and returns errors for what is invalid.
+/// Reads the environment, and returns errors for invalid values.
 pub(crate) fn set_from(value: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let Some(asked) = Asked::of(value) else { return Vec::new() };
     let wrong = asked.wrong.clone();
@@ -81,7 +81,7 @@ pub(crate) fn are_always_recorded() -> bool {
     ALWAYS.load(Relaxed)
 }
 
-/// All watched functions by index: a module, and the names in it.
+/// All watched functions by index: each is a module, and the names in it.
 fn forms() -> impl Iterator<Item = &'static str> {
     let asked = ASKED.get().map_or(&[][..], |asked| &asked.functions);
     BUILT_IN.into_iter().chain(asked.iter().map(String::as_str))
@@ -107,7 +107,7 @@ pub(crate) fn label(number: u16) -> CapturedLabel {
     CapturedLabel::Function { kind, name }
 }
 
-/// In a forked child: its parent's attached functions stay there, and record nothing.
+/// Called in a forked child, where the functions stay attached but record nothing.
 pub(crate) fn forget() {
     WANTED.store(0, Relaxed);
     ON.store(0, Relaxed);
@@ -118,13 +118,14 @@ pub(crate) fn forget() {
     tally::forget();
 }
 
-/// The state of the hook's thread.
+/// The state on the hook's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
-    /// Recordings begun so far.
+    /// Number of recordings begun so far.
     begun: u32,
     on: bool,
-    /// When functions recorded all the time were last searched for, and the time until the next search.
+    /// If functions are recorded all the time: when they were last searched for, and the time until the next
+    /// search.
     looked: Option<(Instant, Duration)>,
     /// The report of the last recording.
     said: Option<Box<Said>>,
@@ -133,8 +134,8 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// At every turn of the hook's thread: functions may be wanted all the time, and a request to Python may
-    /// not have fitted.
+    /// Called at every turn of the hook's thread: begins a recording if functions are wanted all the time,
+    /// and repeats a request that did not fit into Python's queue.
     pub(crate) fn look(&mut self) {
         self.listen();
         if ALWAYS.load(Relaxed) && !self.on {
@@ -151,7 +152,7 @@ impl Functions {
         }
     }
 
-    /// Begins recording functions, now or shortly after.
+    /// Begins to record functions, now or shortly after.
     pub(crate) fn begin(&mut self) {
         if !self.on {
             self.begun += 1;
@@ -161,7 +162,7 @@ impl Functions {
         }
     }
 
-    /// Restores everything.
+    /// Ends the recording.
     pub(crate) fn end(&mut self) {
         if self.on && !ALWAYS.load(Relaxed) {
             self.on = false;
@@ -171,7 +172,7 @@ impl Functions {
         }
     }
 
-    /// The outcome in a capture whose first step began at `begin`, with `records` kept and `dropped` lost.
+    /// The outcome for a capture whose first step began at `begin`, with `records` kept and `dropped` lost.
     pub(crate) fn outcome(&mut self, begin: u64, records: u64, dropped: u64) -> Tracing {
         self.listen();
         let refused = |why: String| Tracing::Refused { why };
@@ -194,7 +195,7 @@ impl Functions {
         }
     }
 
-    /// Requested functions that are missing, by the last recording.
+    /// The requested functions that are missing, by the last recording.
     pub(crate) fn complaint(&self) -> Option<String> {
         let missing = &self.said.as_ref().filter(|said| !said.missing.is_empty())?.missing;
         let variable = ASKED.get().map_or(variable::FUNCTIONS, |asked| asked.variable);
@@ -206,7 +207,7 @@ impl Functions {
         if at.is_null() {
             return;
         }
-        // SAFETY: what stands there was made by `Box::into_raw` in `serve`, and the swap made it this thread's alone.
+        // SAFETY: `serve` made the pointer by `Box::into_raw`, and after the swap only this thread has it.
         let said = unsafe { Box::from_raw(at) };
         if said.begun == self.begun {
             self.said = Some(said);
@@ -214,7 +215,7 @@ impl Functions {
     }
 }
 
-/// Makes Python's main thread check the request. Returns the reason if that is impossible.
+/// Makes Python's main thread check the request. If that is impossible, returns the reason.
 fn ask() -> Option<&'static str> {
     let Some(python) = Python::find() else { return Some("there is no CPython in this process") };
     if let Err(why) = python.is_supported() {
@@ -226,7 +227,7 @@ fn ask() -> Option<&'static str> {
     None
 }
 
-/// Whether anything is recorded now, and by which recording.
+/// The number of the current recording, if anything is recorded now.
 #[inline]
 fn on() -> Option<u32> {
     Some(ON.load(Acquire)).filter(|&begun| begun != 0)

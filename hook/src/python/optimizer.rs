@@ -1,8 +1,8 @@
 //! Steps of PyTorch's optimizers, and which of them end a step of the program.
 //!
-//! A program may have several optimizers in its loop, and may call one for several parameter groups. One
-//! optimizer is followed, with its first group, so that each iteration of the loop counts once: one that the
-//! main thread steps, if there is any.
+//! A program may have several optimizers in its loop, and may step one of them for several parameter groups.
+//! Only one optimizer is followed, with its first group, so that each iteration of the loop counts once. It
+//! is an optimizer that the main thread steps, if there is one.
 
 mod attach;
 pub(crate) mod import;
@@ -20,19 +20,19 @@ use xpu_wire::id::Rank;
 use crate::{process::clock::monotonic, publish::identity::Place};
 pub(crate) use attach::{attach_if_late, complaint};
 
-/// In a forked child.
+/// Called in a forked child.
 pub(crate) fn forget() {
     attach::forget();
     import::forget();
 }
 
-/// Another is followed after this many steps without one of the followed optimizer, over this multiple of the
-/// latter's interval.
+/// Another optimizer is followed if it makes this many steps while the followed optimizer makes none for this
+/// multiple of its interval.
 const FEW: u32 = 3;
 const LONGER: u64 = 4;
-/// After this many steps of another optimizer, that one is followed, however short the time was.
+/// After this many steps of another optimizer, that optimizer is followed, however short the time.
 const MANY: u32 = 32;
-/// An optimizer with the same parameters replaces it after this many steps.
+/// An optimizer with the same parameters replaces the followed one after this many steps.
 const SAME_PARAMETERS: u32 = 2;
 
 /// Longest name kept, in bytes.
@@ -56,33 +56,33 @@ impl Optimizer {
     }
 }
 
-/// One with only this kept.
+/// The addresses of an optimizer and of its first parameter.
 #[derive(Debug, Default)]
 struct Known {
     optimizer: AtomicUsize,
     parameter: AtomicUsize,
 }
 
-/// The process's optimizers. Written under Python's lock, by one thread at a time.
+/// The process's optimizers. One thread at a time writes them, under Python's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Optimizers {
     followed: Known,
-    /// The program has dropped it: it will not step again.
+    /// Whether the program has dropped the followed optimizer, so that it will not step again.
     has_ended: AtomicBool,
-    /// The main thread steps it.
+    /// Whether the main thread steps it.
     in_main: AtomicBool,
-    /// When it last stepped, and the interval before.
+    /// When it last stepped, and the interval before that step.
     stepped_at: AtomicU64,
     apart: AtomicU64,
-    /// Another optimizer, and its number of steps since then, including those of dropped optimizers that it
-    /// replaces.
+    /// Another optimizer, and its number of steps since then, which includes the steps of dropped optimizers
+    /// that it replaces.
     rival: Known,
     rival_steps: AtomicU32,
-    /// Steps of others than these two since then.
+    /// Number of steps of all further optimizers since then.
     other_steps: AtomicU32,
     completed: AtomicU64,
     name: Mutex<String>,
-    /// This process's rank in the job by torch.distributed, and the job's size.
+    /// This process's rank in the job, and the job's size, by torch.distributed.
     rank: AtomicU32,
     size: AtomicU32,
 }
@@ -113,15 +113,14 @@ impl Known {
 }
 
 impl Optimizers {
-    /// An optimizer has stepped. Returns the number of steps that the program has completed, if this ended
-    /// one.
+    /// An optimizer has stepped. If this ended a step of the program, returns the number of completed steps.
     pub(crate) fn stepped(&self, optimizer: &Optimizer, in_main: bool) -> Option<u64> {
         self.stepped_at(optimizer, in_main, monotonic())
     }
 
     fn stepped_at(&self, optimizer: &Optimizer, in_main: bool, now: u64) -> Option<u64> {
         if in_main && !self.in_main.swap(true, Relaxed) {
-            // Earlier steps of other threads belonged to another loop.
+            // The earlier steps were on other threads, so they belonged to another loop.
             self.stepped_at.store(0, Relaxed);
             self.completed.store(0, Relaxed);
         } else if !in_main && self.in_main.load(Relaxed) {
@@ -159,8 +158,8 @@ impl Optimizers {
         }
     }
 
-    /// Whether this optimizer replaces the followed one, which last stepped `since` ago. Only the steps of
-    /// one other optimizer are counted: the first that stepped since then.
+    /// Whether this optimizer replaces the followed one, which last stepped `since` nanoseconds ago. Steps
+    /// are counted for only one other optimizer: the first that stepped since then.
     fn takes_over(&self, optimizer: &Optimizer, since: u64) -> bool {
         let has_ended = self.has_ended.load(Relaxed);
         if self.rival.is_none() {
@@ -188,13 +187,13 @@ impl Optimizers {
         }
     }
 
-    /// Keeps what torch.distributed says of this process; a size of 0 if the program does not use it.
+    /// Keeps this process's place by torch.distributed; the size is 0 if the program does not use it.
     pub(crate) fn place(&self, rank: Rank, size: u32) {
         self.rank.store(rank.0, Relaxed);
         self.size.store(size, Release);
     }
 
-    /// The same; `None` if the program does not use it.
+    /// This process's place by torch.distributed; `None` if the program does not use it.
     pub(crate) fn placed(&self) -> Option<Place> {
         let size = self.size.load(Acquire);
         let rank = Rank(self.rank.load(Relaxed));
@@ -217,7 +216,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Steps counted after each call, of optimizers (address, first parameter) that step every 10 ms.
+    /// The number of steps counted after each call. Each call is a step of an optimizer (address, first
+    /// parameter), every 10 ms.
     fn counted(calls: impl IntoIterator<Item = (usize, usize)>) -> Vec<Option<u64>> {
         let optimizers = Optimizers::default();
         let at = |place: usize| (place as u64 + 1) * 10 * MS;
@@ -234,7 +234,7 @@ mod tests {
     fn of_two_in_a_loop_the_first_is_followed() {
         let numbers = counted([(1, 10), (2, 20)].repeat(50));
         assert_eq!(numbers.iter().flatten().copied().collect::<Vec<_>>(), (1..=50).collect::<Vec<_>>());
-        // One that steps five times for each of the other.
+        // One optimizer steps five times for each step of the other.
         let numbers = counted([(1, 10), (2, 20), (2, 20), (2, 20), (2, 20), (2, 20)].repeat(20));
         assert_eq!(numbers.into_iter().flatten().last(), Some(20));
     }
@@ -278,14 +278,15 @@ mod tests {
 
     #[test]
     fn one_that_takes_its_place_goes_on_counting() {
-        // Created again with the same parameters, and for another phase with others.
+        // An optimizer is created again with the same parameters, or with others for another phase.
         for next in [(2, 10), (2, 20)] {
             let numbers = counted([[(1, 10)].repeat(100), [next].repeat(100)].concat());
             assert_eq!(numbers.last().copied().flatten(), Some(200), "{next:?}");
         }
     }
 
-    /// Steps counted of optimizers (address) that step every 10 ms, and are dropped where there is a 0 before theirs.
+    /// The number of steps counted. Each address is a step of that optimizer, every 10 ms. After a 0, the
+    /// next address is that of an optimizer that the program drops.
     fn counted_of_dropped(calls: impl IntoIterator<Item = usize>) -> Option<u64> {
         let optimizers = Optimizers::default();
         let (mut dropped, mut now, mut counted) = (false, 0, None);
@@ -310,17 +311,17 @@ mod tests {
         assert_eq!(counted_of_dropped(each_once), Some(100));
         let each_thrice = (1..=100).flat_map(|each| [each, each, each, 0, each]);
         assert_eq!(counted_of_dropped(each_thrice), Some(300));
-        // Beside one that stepped once and stays.
+        // One optimizer steps once and stays; the others each step twice and are dropped.
         let beside = [1].into_iter().chain((2..=201).flat_map(|each| [each, 0, each]));
         assert_eq!(counted_of_dropped(beside), Some(201));
     }
 
     #[test]
     fn one_that_stays_is_followed_rather_than_those_that_are_dropped() {
-        // Each task has five inner steps, and one of the outer optimizer.
+        // Each task has five steps of an inner optimizer, and one of the outer optimizer.
         let tasks = (2..=101).flat_map(|task| [task, task, task, task, task, 1, 0, task]);
         assert_eq!(counted_of_dropped(tasks), Some(5 + 100));
-        // But not forever.
+        // The followed optimizer is not followed forever.
         let abandoned = [2, 1, 0, 2].into_iter().chain([3; 100]);
         assert_eq!(counted_of_dropped(abandoned), Some(1 + 100 - u64::from(MANY)));
     }

@@ -1,12 +1,12 @@
 //! Buffers for CUPTI's records, and what is kept of them.
 //!
-//! CUPTI requests buffers and returns them on its own threads and the program's; from CUDA 13 on each
-//! launching thread has one. No lock is held here during a call to CUPTI, because CUPTI may hold its own lock
-//! when it requests a buffer.
+//! CUPTI requests and returns buffers on its own threads and on the program's. From CUDA 13 on, each
+//! launching thread has a buffer. No lock is held here during a call to CUPTI, because CUPTI may hold its own
+//! lock when it requests a buffer.
 //!
 //! A buffer is never unmapped: after a forced flush, CUPTI may still write to it when the GPU ends its work,
-//! or when a recorded call returns. Its memory is released when the next recording begins, or when the hook's
-//! thread finds that it was not used for long.
+//! or when a recorded call returns. The buffer's memory is released when the next recording begins, or when
+//! the hook's thread finds it long unused.
 
 use std::{
     collections::BTreeMap,
@@ -28,17 +28,17 @@ use super::{
 };
 use crate::process::peek::peek;
 
-/// Bytes of a buffer, and the number CUPTI has at once.
+/// Bytes of a buffer, and the number of buffers that CUPTI has at once.
 const BUFFER: usize = 256 << 10;
 const BUFFERS: usize = 32;
 
-/// There are more if CUPTI does not accept a refusal.
+/// Maximum number of buffers, if CUPTI does not accept a refusal.
 const PLACES: usize = 8 * BUFFERS;
 
-/// GPU records kept of one capture.
+/// Maximum number of GPU records kept of one capture.
 const RAN: usize = 64 << 10;
 
-/// Bytes of all names, and of one.
+/// Maximum number of bytes of all names, and of one name.
 const NAMES: usize = 1 << 20;
 const NAME: usize = 16 << 10;
 
@@ -46,24 +46,24 @@ const NAME: usize = 16 << 10;
 const PAGE: usize = 4096;
 const PIECE: usize = 256;
 
-/// Records taken over at once.
+/// Records copied at once.
 const CHUNK: usize = 64;
 
-/// All buffers ever made, and the state of each.
+/// The addresses of all buffers, and the state of each.
 static ADDRESSES: [AtomicPtr<u8>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
 static STATES: [AtomicU8; PLACES] = [const { AtomicU8::new(FREE) }; PLACES];
 const FREE: u8 = 0;
 const GIVEN: u8 = 1;
-/// Free, and with memory.
+/// Free, but still with memory.
 const USED: u8 = 2;
 
 /// Buffers with memory.
 static HELD: AtomicUsize = AtomicUsize::new(0);
-/// Whether CUPTI accepts a refusal: before CUDA 12.9 (version 27) it may crash.
+/// Whether CUPTI accepts a refusal: before CUDA 12.9 (version 27), CUPTI may crash on one.
 static MAY_REFUSE: AtomicBool = AtomicBool::new(false);
 static RECORDS: Mutex<Records> = Mutex::new(Records::new());
 
-/// A kernel that the GPU ran, by the index of its name. Times are CUPTI's.
+/// A kernel that the GPU ran, with the index of its name. Times are CUPTI's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) begin: u64,
@@ -78,10 +78,10 @@ pub(crate) struct Records {
     wanted: bool,
     pub(crate) ran: Vec<Ran>,
     names: BTreeMap<Box<[u8]>, u32>,
-    /// Indices of names by CUPTI's address: it keeps each once.
+    /// Indices of names by their address: CUPTI keeps each name once.
     known: BTreeMap<usize, u32>,
     name_bytes: usize,
-    /// The calls that launched unfinished records: their result is unknown.
+    /// The launching calls of unfinished records, whose times are unknown.
     pub(crate) unfinished: Vec<u32>,
     /// GPU records that did not fit.
     pub(crate) dropped: u64,
@@ -111,7 +111,7 @@ impl Records {
 
     fn take(&mut self, Record { begin, end, stream, correlation, name }: Record) {
         let is_kept = if begin == 0 || end < begin {
-            // Its name may not be there yet.
+            // The name of an unfinished record may not be there yet.
             push(&mut self.unfinished, correlation)
         } else {
             self.ran.len() < RAN
@@ -148,7 +148,7 @@ impl Records {
     }
 }
 
-/// Whether it fitted.
+/// Returns whether it fitted.
 fn push<T>(all: &mut Vec<T>, one: T) -> bool {
     let has_room = all.len() < RAN && all.try_reserve(1).is_ok();
     if has_room {
@@ -157,13 +157,13 @@ fn push<T>(all: &mut Vec<T>, one: T) -> bool {
     has_room
 }
 
-/// A copy of the C string there, if there is one within the limit of a name. Read defensively: a bad record
-/// must not end the program.
+/// A copy of the C string at this address, if there is one no longer than a name may be. The kernel reads it,
+/// because a bad record must not crash the program.
 fn text(at: usize) -> Option<Vec<u8>> {
     let (mut text, mut piece) = (Vec::new(), [0; PIECE]);
     while text.len() <= NAME {
         let from = at.checked_add(text.len())?;
-        // Not beyond the page: the next may be unreadable.
+        // Not beyond this page: the next one may be unreadable.
         let wanted = PIECE.min(PAGE - from % PAGE);
         let count = peek(from, &mut piece[..wanted]);
         let read = &piece[..count];
@@ -180,7 +180,7 @@ fn text(at: usize) -> Option<Vec<u8>> {
     None
 }
 
-/// `None` if another thread had it when this process was forked.
+/// `None` if another thread held the lock when this process was forked.
 pub(super) fn begin(version: u32) -> Option<()> {
     let mut records = RECORDS.try_lock().ok()?;
     *records = Records { wanted: true, ..Records::new() };
@@ -189,11 +189,11 @@ pub(super) fn begin(version: u32) -> Option<()> {
     Some(())
 }
 
-/// Releases the memory of buffers that CUPTI does not have. Only long after it returned them.
+/// Releases the memory of buffers that CUPTI does not have. Called only long after CUPTI returned them.
 pub(super) fn rest() {
     for (address, state) in ADDRESSES.iter().zip(&STATES) {
         if state.compare_exchange(USED, GIVEN, AcqRel, Relaxed).is_ok() {
-            // SAFETY: a mapping of `make`, which stays one; nobody reads what is written to it later.
+            // SAFETY: a mapping of `make`, which stays mapped; nobody reads what is written to it later.
             unsafe { libc::madvise(address.load(Acquire).cast(), BUFFER, libc::MADV_DONTNEED) };
             HELD.fetch_sub(1, Relaxed);
             state.store(FREE, Release);
@@ -201,7 +201,7 @@ pub(super) fn rest() {
     }
 }
 
-/// The received records; later ones are dropped.
+/// Takes the received records; later ones are dropped.
 pub(super) fn end() -> Records {
     std::mem::replace(&mut *records(), Records::new())
 }
@@ -210,7 +210,7 @@ pub(super) fn records() -> MutexGuard<'static, Records> {
     RECORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes held now, about.
+/// Approximate number of bytes held now.
 pub(crate) fn memory() -> usize {
     HELD.load(Relaxed) * BUFFER + RECORDS.try_lock().map_or(0, |records| records.memory())
 }
@@ -265,7 +265,7 @@ fn make() -> *mut u8 {
 /// # Safety
 /// As CUPTI documents for this callback.
 pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
-    // From another user of CUPTI, or returned before: it is not ours to read.
+    // A buffer of another user of CUPTI, or one that was returned before, is not the hook's to read.
     let place = ADDRESSES.iter().position(|at| !buffer.is_null() && at.load(Acquire) == buffer);
     let Some(place) = place.filter(|&place| STATES[place].load(Acquire) == GIVEN) else { return };
     if catch_unwind(|| take(buffer, valid.min(BUFFER))).is_err() {
@@ -280,14 +280,14 @@ fn take(buffer: *mut u8, valid: usize) {
     loop {
         let mut count = 0;
         while count < CHUNK {
-            // SAFETY: CUPTI's own buffer with this many bytes in it; `at` is the record before.
+            // SAFETY: CUPTI passed this buffer with this many valid bytes; `at` is the previous record.
             let rc = unsafe { cuptiActivityGetNextRecord(buffer, valid, &raw mut at) };
             if rc != Some(SUCCESS) || at.is_null() {
                 break;
             }
             // A record that is not within the buffer is invalid.
             let left = at.addr().checked_sub(buffer.addr()).map_or(0, |before| valid.saturating_sub(before));
-            // SAFETY: this many bytes of the buffer are left, which is the hook's own and never unmapped.
+            // SAFETY: this many bytes are left of the buffer, which is the hook's and is never unmapped.
             chunk[count] = unsafe { record::read(at, left) };
             count += 1;
         }
@@ -325,7 +325,7 @@ mod tests {
         // SAFETY: as above.
         unsafe { at.add(PAGE + 1).write(0) };
         assert_eq!(text(inside), Some(b"xxxx".to_vec()));
-        // Mapped, and not to be read.
+        // A page that is mapped but unreadable.
         // SAFETY: the second page of what is left; nobody has a reference into it.
         unsafe { libc::mprotect(at.add(PAGE).cast(), PAGE, libc::PROT_NONE) };
         assert_eq!(text(inside), None);
@@ -369,7 +369,7 @@ mod tests {
         let more = give();
         assert!(!more.is_null());
         let mut others = [0_u8; 64];
-        // SAFETY: nothing of it is read: it is none of ours.
+        // SAFETY: the hook does not own this buffer, so nothing of it is read.
         unsafe { completed(ptr::null_mut(), 0, others.as_mut_ptr(), 64, 64) };
         for buffer in given.into_iter().chain([more]) {
             // SAFETY: a buffer of `give` without a record in it.

@@ -1,4 +1,4 @@
-//! Finds libcupti: a loaded one, else one beside the loaded CUDA runtime, else the system's.
+//! Finds libcupti: one that is loaded, else one next to the loaded CUDA runtime, else the system's.
 
 use std::{
     ffi::{CStr, CString, c_void},
@@ -12,7 +12,7 @@ use crate::{gpu::runtime::CUDART, interpose::symbol::Foreign};
 const NOT_THERE: &str = "libcupti is not there: install the nvidia-cuda-cupti of the job's CUDA with pip, or put its folder into \
                          LD_LIBRARY_PATH and start the job again";
 
-/// Its version. It stays open.
+/// Opens CUPTI for good, and returns its version.
 pub(super) fn open() -> Result<u32, String> {
     let found = is_loaded() || beside_runtime().iter().any(|path| load(path)) || by_name();
     if !found {
@@ -34,7 +34,7 @@ fn is_loaded() -> bool {
     SONAMES.iter().any(|name| dlopen(name, libc::RTLD_NOLOAD))
 }
 
-/// The one for the runtime's major number comes first.
+/// Opens CUPTI by its soname; the one for the runtime's major version is tried first.
 fn by_name() -> bool {
     let runtime = runtime_path();
     let number = runtime.as_deref().and_then(major).unwrap_or_default();
@@ -49,12 +49,13 @@ fn load(path: &Path) -> bool {
 }
 
 fn dlopen(name: &CStr, flags: i32) -> bool {
-    // SAFETY: the name is NUL-terminated; the constructors that run are CUPTI's own, which do nothing until it is called.
+    // SAFETY: the name is NUL-terminated; the constructors that run are CUPTI's own, and CUPTI does nothing
+    // until it is called.
     !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | flags) }.is_null()
 }
 
-/// In a PyTorch wheel it is beside the runtime (CUDA 13) or in a package next to it; in a toolkit, under
-/// `extras`.
+/// Where CUPTI may be, given the runtime: in a PyTorch wheel next to the runtime (CUDA 13) or in a
+/// neighbouring package; in a toolkit under `extras`.
 fn beside_runtime() -> Vec<PathBuf> {
     let Some(runtime) = runtime_path() else { return Vec::new() };
     let (Some(folder), Some(number)) = (runtime.parent(), major(&runtime)) else { return Vec::new() };
@@ -74,7 +75,7 @@ fn runtime_path() -> Option<PathBuf> {
     }
     // SAFETY: an all-zero Dl_info is valid storage.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for; `found` outlives the call.
+    // SAFETY: `dladdr` accepts any address; `found` outlives the call.
     let known = unsafe { libc::dladdr(at.cast_const().cast::<c_void>(), &raw mut found) } != 0;
     if !known || found.dli_fname.is_null() {
         return None;

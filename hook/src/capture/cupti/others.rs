@@ -1,5 +1,5 @@
-//! Other users of CUPTI. PyTorch calls it through the dynamic linker, so its calls are interposed; each is
-//! passed on, and noted.
+//! Other users of CUPTI. PyTorch calls CUPTI through the dynamic linker, so its calls are interposed: each is
+//! noted and passed on.
 
 use std::{
     cell::Cell,
@@ -9,16 +9,16 @@ use std::{
 
 use super::{CUPTI, Completed, NOT_INITIALIZED, Requested, SUCCESS, session};
 
-/// A bit for each kind of records that others have enabled.
+/// A bit for each kind of record that others have enabled.
 static KINDS: AtomicU64 = AtomicU64::new(0);
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// This thread is in a call of the hook, from which CUPTI may make others.
+    /// Whether this thread is in a CUPTI call of the hook, in which CUPTI may call its own functions.
     static OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs it as a call of the hook.
+/// Runs `doing` as a call of the hook.
 pub(super) fn ours<T>(doing: impl FnOnce() -> T) -> T {
     let before = OURS.replace(true);
     let done = doing();
@@ -51,7 +51,8 @@ fn switched(kind: c_int, on: bool) {
     }
 }
 
-/// No lane and no observer: the caller, which prepares to record, has not launched anything yet.
+/// These calls need no lane and no observer: the caller prepares to record, and has not launched anything
+/// yet.
 macro_rules! forward {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?);
@@ -96,7 +97,7 @@ macro_rules! forward {
     )*};
 }
 
-/// The call is made even if something fails here.
+/// If something fails here, the program's call is still made.
 #[inline(never)]
 fn quietly(what: impl FnOnce()) {
     if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)) {

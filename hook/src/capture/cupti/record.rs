@@ -6,12 +6,12 @@
 
 use std::ffi::c_char;
 
-/// `cuptiGetVersion` of CUDA 11.8, and the first without known records.
+/// The versions (`cuptiGetVersion`) of CUDA 11.8, and of the first CUPTI whose records are not known.
 pub(super) const OLDEST: u32 = 18;
 pub(super) const TOO_NEW: u32 = 140_000;
 
 pub(super) const KERNEL: u32 = 10;
-/// As [`KERNEL`], if kernels never overlap.
+/// Like [`KERNEL`], in a mode in which kernels never overlap.
 const SERIAL_KERNEL: u32 = 3;
 
 /// A kernel that the GPU ran. Times are CUPTI's.
@@ -25,7 +25,7 @@ pub(super) struct Record {
     pub(super) name: *const c_char,
 }
 
-/// Bytes read of a record: its name is last.
+/// Bytes read of a record; the last field read is its name.
 const READ: usize = 112;
 
 /// # Safety
@@ -50,7 +50,7 @@ pub(super) unsafe fn read(at: *const u8, bytes: usize) -> Option<Record> {
 mod tests {
     use super::*;
 
-    /// A record of this many bytes with these words and longs, all else set.
+    /// A record of this many bytes with these words and longs; all other bits are set.
     fn made(size: usize, words: &[(usize, u32)], longs: &[(usize, u64)]) -> Vec<u8> {
         let mut bytes = vec![0xa5; size];
         for &(at, word) in words {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     fn read_of(bytes: &[u8]) -> Option<Record> {
-        // SAFETY: they are all there.
+        // SAFETY: all of `bytes` is readable.
         unsafe { read(bytes.as_ptr(), bytes.len()) }
     }
 

@@ -1,4 +1,4 @@
-//! Recording, from its begin to its end. All of it on the hook's thread, except [`yield_to`].
+//! One recording, from begin to end. All of it runs on the hook's thread, except [`yield_to`].
 
 use std::{
     ffi::{c_int, c_void},
@@ -32,10 +32,10 @@ const OTHERS: &str =
     "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
 const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
 
-/// How long others wait for the hook's start, in nanoseconds: it takes 30 ms, once.
+/// How long another recorder waits while the hook starts CUPTI, in nanoseconds: a start takes 30 ms, once.
 const PATIENCE: u64 = 200_000_000;
 
-/// What is enabled.
+/// The record kinds that the hook has enabled.
 #[derive(Debug)]
 struct Switched {
     on: bool,
@@ -49,7 +49,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// When the last recording ended; 0 if its memory was released.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// How long CUPTI may still write to it afterwards.
+/// How long CUPTI may still write to that memory.
 const QUIET: u64 = 5_000_000_000;
 
 /// Releases memory that is no longer used.
@@ -61,7 +61,7 @@ pub(crate) fn rest() {
     }
 }
 
-/// In a forked child: CUPTI does not work there.
+/// Called in a forked child, where CUPTI does not work.
 pub(crate) fn forget() {
     ON.store(false, Relaxed);
 }
@@ -86,9 +86,8 @@ impl Session {
             }
             is_free()?;
             buffers::begin(version).ok_or_else(|| why(NOT_INITIALIZED))?;
-            // Registered every time, because another recorder may have replaced them.
-            // SAFETY: both live as long
-            // as the process, and do as CUPTI documents.
+            // The callbacks are registered every time, because another recorder may have replaced them.
+            // SAFETY: both callbacks live as long as the process, and do what CUPTI documents.
             let rc = unsafe { cuptiActivityRegisterCallbacks(buffers::requested, buffers::completed) };
             if rc != Some(SUCCESS) {
                 return Err(why(rc.unwrap_or(NOT_INITIALIZED)));
@@ -107,7 +106,7 @@ impl Session {
         })
     }
 
-    /// From now on nothing is recorded; records of earlier launches are still to come.
+    /// From now on nothing new is recorded; records of earlier launches still arrive.
     pub(crate) fn switch_off(&mut self) {
         others::ours(|| {
             let mut switched = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,8 +127,8 @@ impl Session {
         buffers::records().ran.len()
     }
 
-    /// All received records. `orderly` is false while the process ends: CUPTI may be gone already, and is not
-    /// called any more.
+    /// All received records. `orderly` is false while the process ends: CUPTI may already be gone, so it is
+    /// not called.
     pub(crate) fn end(mut self, orderly: bool) -> Result<(Records, Scale), String> {
         let mut dropped = 0;
         if orderly {
@@ -150,8 +149,8 @@ impl Session {
     }
 }
 
-/// Another recorder begins. First the hook's own records are switched off and taken back, so that neither
-/// gets the other's. Runs on the other's thread.
+/// Another recorder begins, on the calling thread. First the hook switches off its own recording and takes
+/// its records, so that neither recorder gets the other's records.
 pub(super) fn yield_to() {
     if !ON.load(Relaxed) {
         return;
@@ -176,14 +175,14 @@ pub(super) fn wait_for_begin() {
     }
 }
 
-/// Tools that exclude CUPTI hold its one subscription. So does PyTorch for good once it has recorded, which
-/// blocks nothing.
+/// A tool that excludes other users of CUPTI holds its only subscription. PyTorch also holds it for good once
+/// it has recorded, but then other users can still record.
 fn is_free() -> Result<(), String> {
     if others::are_subscribed() {
         return Ok(());
     }
     let mut subscriber = ptr::null_mut();
-    // SAFETY: the function does nothing; the place for the handle outlives the call.
+    // SAFETY: `nothing` does nothing; the place for the handle outlives the call.
     match unsafe { cuptiSubscribe(&raw mut subscriber, nothing as *const c_void, ptr::null_mut()) } {
         Some(SUCCESS) => {
             // SAFETY: the subscription just made.
@@ -197,14 +196,14 @@ fn is_free() -> Result<(), String> {
 
 extern "C" fn nothing(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}
 
-/// Kernels and nothing else. If copies are enabled and disabled as well while a thread launches, CUPTI's
-/// thread ends the process, with the hook and without it: `tests/gpu/cupti.sh` shows it within a hundred
-/// times. Calls of CUDA are not recorded either, because threads are in them during the switch.
+/// Enables records of kernels only. If copies are also enabled and disabled while a thread launches, CUPTI's
+/// thread ends the process. This happens without the hook too: `tests/gpu/cupti.sh` reproduces it within a
+/// hundred attempts. Calls of CUDA are not recorded either, because threads are in them during the switch.
 fn enable() -> Result<(), c_int> {
     switch_kernels(true)
 }
 
-/// Except what others have enabled meanwhile.
+/// Disables what the hook enabled, except what others have enabled meanwhile.
 fn disable(switched: &mut Switched) {
     if !others::have(KERNEL) {
         let _ = switch_kernels(false);

@@ -1,6 +1,6 @@
-//! CUPTI's clock and the hook's: two moments known by both, one when recording began and one when it ended.
+//! Converts CUPTI's clock to the hook's: both clocks are read twice, when recording begins and when it ends.
 //!
-//! By default CUPTI uses `CLOCK_REALTIME`, but an earlier user may have set another, in other units:
+//! By default CUPTI uses `CLOCK_REALTIME`, but an earlier user may have set a clock with other units:
 //! torch.profiler sets the processor's. So the rate is measured too.
 
 use super::{SUCCESS, cuptiGetTimestamp};
@@ -55,7 +55,7 @@ impl Scale {
         (i128::from(self.first.ours) + self.scaled(since)) as i64
     }
 
-    /// How long that is.
+    /// The length of a CUPTI duration in nanoseconds.
     pub(crate) fn nanoseconds(&self, theirs: u64) -> u64 {
         self.scaled(theirs.into()) as u64
     }

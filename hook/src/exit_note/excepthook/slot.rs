@@ -1,5 +1,5 @@
-//! Runs before one of Python's built-in functions, invisibly: the object, its method and its hash stay the
-//! same. Only the pointer through which calls go (`vectorcall` in `PyCFunctionObject`) leads here first.
+//! Runs code before one of Python's built-in functions, invisibly: the object, its method and its hash stay
+//! the same. Only the pointer for calls (`vectorcall` in `PyCFunctionObject`) leads here first.
 
 use std::{
     ffi::{CStr, c_void},
@@ -18,7 +18,8 @@ pub(super) type Call = unsafe extern "C" fn(Object, *const Object, usize, Object
 /// `PY_VECTORCALL_ARGUMENTS_OFFSET`
 const OFFSET: usize = 1 << (usize::BITS - 1);
 
-/// Words of a `PyCFunctionObject`, in Python 3.9 to 3.14: two of any object, then these.
+/// Indices of the words of a `PyCFunctionObject`, in Python 3.9 to 3.14, after the two words that every
+/// object has.
 const METHOD: usize = 2;
 const SELF: usize = 3;
 const CALL: usize = 6;
@@ -27,7 +28,7 @@ const CALL: usize = 6;
 #[derive(Debug)]
 pub(super) struct Slot {
     real: AtomicPtr<c_void>,
-    /// A Python function that gets the same arguments.
+    /// The Python function that notes the exception; it gets the same arguments.
     tell: AtomicPtr<c_void>,
 }
 
@@ -36,8 +37,8 @@ impl Slot {
         Self { real: AtomicPtr::new(ptr::null_mut()), tell: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Makes `own`, which calls [`Self::call`], run before `function`, if that is the built-in function of
-    /// this name with the expected layout. Keeps `tell`.
+    /// Makes `own` run before `function`, if that is the built-in function of this name with the expected
+    /// layout. `own` calls [`Self::call`]. Keeps `tell`.
     ///
     /// # Safety
     /// Both are objects; the calling thread holds the interpreter's lock.
@@ -49,7 +50,8 @@ impl Slot {
         tell: Object,
         own: Call,
     ) -> bool {
-        // SAFETY: the caller's promise. Its type is checked to be `PyCFunctionObject` first, and the fields that are read are compared with Python's answers.
+        // SAFETY: the caller's promise. The type is first checked to be `PyCFunctionObject`, and the fields
+        // that are read are compared with Python's answers.
         unsafe {
             let code = (python.PyCFunction_GetFunction)(function);
             if code.is_null() {
@@ -85,7 +87,7 @@ impl Slot {
     /// Notes the exception, then calls the original.
     ///
     /// # Safety
-    /// Called by Python, as the preceding function.
+    /// Python calls this in place of the original, with the original's arguments.
     pub(super) unsafe fn call(
         &self,
         function: Object,
@@ -100,7 +102,7 @@ impl Slot {
                 unsafe { python.untraced(|| report(python, tell, arguments, count & !OFFSET)) };
             }
         });
-        // SAFETY: the function that was in this place, with the arguments of this call.
+        // SAFETY: this is the original function, with the arguments of this call.
         unsafe {
             let real = std::mem::transmute::<*mut c_void, Call>(self.real.load(Acquire));
             real(function, arguments, count, names)
@@ -111,7 +113,7 @@ impl Slot {
 /// # Safety
 /// As [`Slot::call`].
 unsafe fn report(python: &Python, tell: Object, arguments: *const Object, count: usize) {
-    // SAFETY: the caller's promise; a tuple takes over what it is given.
+    // SAFETY: the caller's promise; a tuple owns the references that it is given.
     unsafe {
         let tuple = (python.PyTuple_New)(count as isize);
         if !tuple.is_null() {

@@ -1,4 +1,4 @@
-//! A separate stack, for one thread at a time: where a process ends, the current stack may be almost full.
+//! A separate stack, for one thread at a time: when a process ends, the current stack may be almost full.
 
 use std::{
     cell::UnsafeCell,
@@ -20,13 +20,13 @@ unsafe impl Sync for Stack {}
 static STACK: Stack = Stack(UnsafeCell::new([0; SIZE]));
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Longer than any work there takes, because its user is about to end this process.
+/// Attempts that take longer than any work there: the thread on that stack is about to end this process.
 const PATIENCE: u32 = 1 << 20;
 
 type Work = extern "C" fn(usize) -> usize;
 
-/// Runs it there; `None` if another thread stays on it. Signals should be blocked meanwhile: a handler would
-/// run there too.
+/// Runs `work` on the separate stack; `None` if another thread stays on it. Signals should be blocked
+/// meanwhile, because a handler would run there too.
 pub(super) fn call(argument: usize, work: Work) -> Option<usize> {
     let mut patience = PATIENCE;
     while TAKEN.swap(true, Acquire) {
@@ -34,19 +34,19 @@ pub(super) fn call(argument: usize, work: Work) -> Option<usize> {
         // SAFETY: sched_yield has no precondition.
         unsafe { libc::sched_yield() };
     }
-    // SAFETY: nobody else is on it.
+    // SAFETY: no other thread is on it.
     let result = unsafe { switch(argument, work, STACK.0.get().cast::<u8>().add(SIZE)) };
     TAKEN.store(false, Release);
     Some(result)
 }
 
-/// In a forked child, where no thread uses it.
+/// Called in a forked child, where no thread uses the stack.
 pub(super) fn forget() {
     TAKEN.store(false, Release);
 }
 
 /// # Safety
-/// `top` is the end of memory that nobody else uses, at a multiple of 16.
+/// `top` is the end of memory that nobody else uses, and a multiple of 16.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn switch(argument: usize, work: Work, top: *mut u8) -> usize {

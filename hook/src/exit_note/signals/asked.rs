@@ -1,5 +1,5 @@
-//! The actions that the program requested. The handler and some flags are kept here, in one word per signal;
-//! the kernel keeps the rest, with the hook's handler.
+//! The actions that the program requested. One word per signal keeps the handler and some flags; the kernel
+//! keeps the rest of the action, with the hook's handler.
 
 use std::{
     ffi::c_int,
@@ -12,7 +12,8 @@ use std::{
 
 use super::FATAL;
 
-/// Flags for which the kernel gets other values; they are kept in bits that no address of a program has.
+/// Flags that the kernel gets with other values. The program's values are kept in bits that are never set in
+/// the address of a handler.
 const FLAGS: [(u64, c_int); 4] = [
     (1 << 63, libc::SA_SIGINFO),
     (1 << 62, libc::SA_ONSTACK),
@@ -26,12 +27,12 @@ const HANDLER: u64 = (1 << 60) - 1;
 /// `SA_RESTORER`, which C libraries set if a handler needs it to return.
 const RESTORER: c_int = 0x0400_0000;
 
-/// The program's requested action; zero is the default action, with no flags.
+/// The action that the program requested; zero is the default action without flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Asked(u64);
 
 impl Asked {
-    /// `None` for actions that the kernel executes: ignoring it, or calling an invalid address.
+    /// `None` for actions that stay with the kernel: to ignore the signal, or to call an invalid address.
     pub(super) fn of(action: &libc::sigaction) -> Option<Self> {
         let handler = action.sa_sigaction as u64;
         if handler & !HANDLER != 0 || action.sa_sigaction == libc::SIG_IGN {
@@ -47,7 +48,7 @@ impl Asked {
         (self.0 & HANDLER) as libc::sighandler_t
     }
 
-    /// As the C library passes it to the kernel.
+    /// The action as the C library passes it to the kernel.
     pub(super) fn by_libc(self) -> Self {
         Self(self.0 | if cfg!(target_arch = "x86_64") { RESTORER_BIT } else { 0 })
     }
@@ -74,7 +75,8 @@ pub(super) fn store(place: usize, asked: Asked) {
     ASKED[place].store(asked.0, Release);
 }
 
-/// The action for an arriving signal. After a one-time handler (`SA_RESETHAND`) it is the default action.
+/// Takes the action for an arriving signal. After a one-time handler (`SA_RESETHAND`), the action becomes the
+/// default.
 #[inline]
 pub(super) fn take(place: usize) -> Asked {
     let word = &ASKED[place];
@@ -92,23 +94,25 @@ pub(super) fn take(place: usize) -> Asked {
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Longer than any use takes. In a child of a bare `clone` the holder may not exist.
+/// Attempts that take longer than any use of the table. In a child of a bare `clone`, the holding thread may
+/// not exist.
 const PATIENCE: u32 = 1 << 16;
 
-/// Makes the table this process's.
+/// Marks the table as this process's.
 pub(super) fn own() {
     // SAFETY: getpid has no precondition.
     OWNER.store(unsafe { libc::getpid() }, Relaxed);
     BUSY.store(false, Release);
 }
 
-/// Whether it is this process's, not that of a parent whose memory it shares (`vfork`), or copied.
+/// Whether the table belongs to this process, and not to a parent whose memory this process shares (`vfork`)
+/// or copied.
 pub(super) fn is_own() -> bool {
     // SAFETY: getpid has no precondition.
     OWNER.load(Relaxed) == unsafe { libc::getpid() }
 }
 
-/// One at a time, without signals in between: a handler may come here too.
+/// Runs `body` in one thread at a time, with signals blocked, because a handler may come here too.
 pub(super) fn exclusively<T>(body: impl FnOnce() -> T) -> T {
     let before = block_all();
     let mut patience = PATIENCE;
@@ -122,8 +126,8 @@ pub(super) fn exclusively<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns the previously blocked ones, in the kernel's format. Blocks all: glibc's own functions leave out
-/// two.
+/// Blocks all signals; glibc's own functions leave out two. Returns the previously blocked ones, in the
+/// kernel's format.
 pub(super) fn block_all() -> u64 {
     change_mask(Some(&u64::MAX))
 }
@@ -139,7 +143,8 @@ pub(super) fn mask() -> u64 {
 
 fn change_mask(to: Option<&u64>) -> u64 {
     let mut before = 0_u64;
-    // SAFETY: the kernel's set is of eight bytes; it reads one, if there is one, and writes the other. errno is this thread's own.
+    // SAFETY: the kernel's set has eight bytes; the kernel reads the new set, if there is one, and writes the
+    // old one. errno is this thread's own.
     unsafe {
         let errno = *libc::__errno_location();
         let (to, before) = (to.map_or(ptr::null(), ptr::from_ref), &raw mut before);

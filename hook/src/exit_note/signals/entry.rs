@@ -1,12 +1,12 @@
-//! The kernel's entry: it decides where to continue. On x86-64 a handler of the program's is *jumped* to,
-//! with the stack as the kernel made it; elsewhere it is called.
+//! The handler that the kernel calls. It decides where to continue. On x86-64 it *jumps* to the program's
+//! handler, with the stack as the kernel made it; on other machines it calls that handler.
 
 use std::ffi::{c_int, c_void};
 
 use super::{aside, asked, front, note, place};
 use crate::exit_note::words;
 
-/// `BUS_MCEERR_AO`: broken memory was found, though no thread touched it yet.
+/// `BUS_MCEERR_AO`: broken memory was found, but no thread has accessed it.
 const BROKEN_ELSEWHERE: c_int = 5;
 
 /// `SEGV_MTEAERR`: a wrong tag was found some time after its use.
@@ -41,7 +41,7 @@ pub(super) unsafe extern "C" fn entry(number: c_int, info: *mut libc::siginfo_t,
         "pop rdi",
         "test rax, rax",
         "jz 2f",
-        // As the kernel leaves it: no vector registers hold arguments.
+        // `rax` as the kernel leaves it: no vector registers hold arguments.
         "mov r11, rax",
         "xor eax, eax",
         "jmp r11",
@@ -57,7 +57,8 @@ pub(super) unsafe extern "C" fn entry(number: c_int, info: *mut libc::siginfo_t,
     // SAFETY: as the kernel gave them.
     let handler = unsafe { route(number, info, context, std::ptr::from_ref(&number).addr()) };
     if handler != libc::SIG_DFL {
-        // SAFETY: the program gave it for such a signal; the kernel gives the context of `SA_SIGINFO` to all.
+        // SAFETY: the program set this handler for this signal; the kernel passes the context of `SA_SIGINFO`
+        // to every handler.
         unsafe {
             let handler = std::mem::transmute::<usize, super::Handler>(handler);
             handler(number, info, context);
@@ -65,7 +66,7 @@ pub(super) unsafe extern "C" fn entry(number: c_int, info: *mut libc::siginfo_t,
     }
 }
 
-/// Where to continue: the program's handler, or, zero, back to the interrupted code.
+/// Where to continue: the address of the program's handler, or zero for the interrupted code.
 unsafe extern "C" fn route(
     number: c_int,
     info: *mut libc::siginfo_t,
@@ -74,13 +75,14 @@ unsafe extern "C" fn route(
 ) -> usize {
     let Some(place) = place(number) else { return 0 };
     let asked = asked::load(place);
-    // No handler repairs an abort: when the handler returns, glibc ends the process without the hook.
+    // A handler cannot recover from an abort: when it returns, glibc ends the process and the hook gets no
+    // further chance.
     if number == libc::SIGABRT || asked.handler() == libc::SIG_DFL {
         return last(number, info, context, frame);
     }
     let handler = asked::take(place).handler();
     if handler == libc::SIG_DFL {
-        // It was a one-time handler, and another thread has used it.
+        // The handler was a one-time handler, and another thread has used it.
         return last(number, info, context, frame);
     }
     if let Some(words) = words() {
@@ -109,7 +111,7 @@ fn last(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: 
 }
 
 extern "C" fn on_own_stack(call: usize) -> usize {
-    // SAFETY: that of `last`, which waits for this.
+    // SAFETY: the pointer is that of `last`, which waits for this function.
     let call = unsafe { &*std::ptr::with_exposed_provenance::<Call>(call) };
     if asked::is_own()
         && let Some(words) = words()
@@ -142,7 +144,7 @@ unsafe fn end_by(number: c_int, info: *mut libc::siginfo_t) {
             return;
         }
         let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
-        // With its original arguments; a process may send such a signal to itself.
+        // The signal is sent with its original arguments, which a process may do to itself.
         if libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, number, info) != 0 {
             libc::syscall(libc::SYS_tgkill, process, thread, number);
         }

@@ -1,6 +1,6 @@
 //! The functions by which a program sets signal actions. For a fatal signal they report the program's own
-//! action, and the kernel keeps the hook's handler; all else goes to the C library unchanged. A direct system
-//! call finds the hook's handler.
+//! action, and the kernel keeps the hook's handler. All other calls go to the C library unchanged. A program
+//! that makes the system call directly finds the hook's handler.
 
 use std::{
     ffi::{c_int, c_void},
@@ -30,7 +30,7 @@ static DOUBLE_SYSV_SIGNAL: Real = Real::new(c"__sysv_signal");
 static SIGSET: Real = Real::new(c"sigset");
 
 unsafe extern "C" {
-    /// glibc's own name of `sigaction`, for calls before the hook's constructor has run.
+    /// glibc's internal name of `sigaction`, for calls before the hook's constructor has run.
     fn __sigaction(number: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
 }
 
@@ -50,29 +50,30 @@ pub(in super::super) fn find() {
     IS_IN_FRONT.store(calls_come_here(), Release);
 }
 
-/// The result of [`calls_come_here`] when the hook was loaded: the check takes the loader's lock.
+/// The result of [`calls_come_here`] when the hook was loaded. It is cached, because the check takes the
+/// loader's lock.
 static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn is_in_front() -> bool {
     IS_IN_FRONT.load(Acquire)
 }
 
-/// Whether the program's calls come here: not if the hook was opened later (`dlopen`), or another preload
-/// interposes them first.
+/// Whether the program's calls come here. They do not if the hook was opened later (`dlopen`), or if another
+/// preload interposes them first.
 fn calls_come_here() -> bool {
     let object_of = |at: *const c_void| {
         let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: dladdr writes within what is given, and takes any address.
+        // SAFETY: dladdr accepts any address, and writes only to `found`.
         unsafe { (libc::dladdr(at, found.as_mut_ptr()) != 0).then(|| (*found.as_ptr()).dli_fbase) }
     };
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sigaction".as_ptr()) };
-    // Not by the function's own address, which may be that of another function of the same name.
+    // A static's address identifies the hook: the address of `sigaction` may be that of another definition.
     let own = object_of(address() as *const c_void);
     own.is_some() && object_of(called) == own
 }
 
-/// A fatal signal, while the kernel has the hook's handlers.
+/// The index of a fatal signal, while the kernel has the hook's handlers.
 #[inline]
 fn place(number: c_int) -> Option<usize> {
     super::place(number).filter(|_| INSTALLED.load(Acquire))
@@ -94,26 +95,26 @@ pub(super) unsafe fn real_sigaction(
 /// The kernel's action for a signal.
 fn kernels(number: c_int) -> libc::sigaction {
     let mut action = MaybeUninit::zeroed();
-    // SAFETY: it writes within what is given, and all-zero bytes are an action too.
+    // SAFETY: the call writes only to `action`, and all-zero bytes are a valid action.
     unsafe {
         real_sigaction(number, ptr::null(), action.as_mut_ptr());
         action.assume_init()
     }
 }
 
-/// The default action, with no flags.
+/// Sets the default action without flags.
 pub(super) fn reset(number: c_int) {
     // SAFETY: all-zero bytes are that action.
     unsafe { real_sigaction(number, MaybeUninit::zeroed().as_ptr(), ptr::null_mut()) };
 }
 
-/// The action for the kernel, instead of the program's.
+/// The action that the kernel gets instead of the program's.
 fn in_front(asked: &libc::sigaction) -> libc::sigaction {
     let mut action = *asked;
     action.sa_sigaction = address();
     action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
     if asked.sa_sigaction == libc::SIG_DFL {
-        // A stack overflow is noted if there is an alternate stack.
+        // With an alternate stack, a stack overflow can be noted.
         action.sa_flags |= libc::SA_ONSTACK;
     }
     action
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn sigaction(
         let before = asked::load(place);
         let code = match mine {
             Some((action, Some(asked))) if asked::is_own() => {
-                // First, because it must be there when the kernel calls the hook's handler.
+                // Stored first, because the hook's handler needs it as soon as the kernel calls it.
                 asked::store(place, asked.by_libc());
                 // SAFETY: the caller's promise of `old`.
                 let code = unsafe { real_sigaction(number, &raw const action, old) };
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn sigaction(
     })
 }
 
-/// For the functions that take only a handler: the C library knows which flags and mask that implies.
+/// For the functions that take only a handler: the C library chooses the flags and the mask.
 unsafe fn by_handler(
     real: &Real,
     own: Signal,
@@ -175,7 +176,7 @@ unsafe fn by_handler(
     handler: libc::sighandler_t,
 ) -> libc::sighandler_t {
     if real.get().is_none() {
-        // Before the hook's constructor has run, so not in a signal handler.
+        // The hook's constructor has not run yet, so this is not a signal handler.
         real.find(own as *const c_void);
     }
     let Some(at) = real.get() else { return libc::SIG_ERR };
@@ -203,7 +204,7 @@ unsafe fn by_handler(
             return answer;
         }
         let mut action = kernels(number);
-        // A one-time handler is gone if the signal has just arrived.
+        // If the signal has just arrived, a one-time handler is gone.
         if action.sa_sigaction == address() {
             action.sa_sigaction = handler;
             asked::store(place, Asked::of(&action).unwrap_or(before));
@@ -256,7 +257,7 @@ pub unsafe extern "C" fn __sysv_signal(number: c_int, handler: libc::sighandler_
     unsafe { by_handler(&DOUBLE_SYSV_SIGNAL, __sysv_signal, number, handler) }
 }
 
-/// As in glibc, whose own version would query the kernel while all signals are blocked.
+/// Does what glibc's does; glibc's own version would query the kernel while all signals are blocked.
 ///
 /// # Safety
 /// As `sigset(3)`.

@@ -1,4 +1,4 @@
-//! The note of a fatal signal: in brief before a handler of the program, in full where the process ends.
+//! The note of a fatal signal: brief before a handler of the program runs, complete when the process ends.
 
 use std::{
     ffi::{c_int, c_void},
@@ -15,22 +15,22 @@ use xpu_wire::{
 use super::{asked, entry::Call};
 use crate::{exit_note::maps, process::peek};
 
-/// The area below a stack pointer that the kernel does not write.
+/// Size of the area below the stack pointer that the kernel leaves unchanged.
 const RED_ZONE: u64 = 128;
 
-/// Copied of a stack at once.
+/// Bytes of a stack copied at once.
 const PIECE: usize = 256;
 const PAGE: usize = 4096;
 
-/// A handler's frames take less.
+/// More stack than a handler's frames take.
 const HANDLER_STACK: usize = 256 << 10;
 
 /// The thread whose handler got the last noted signal, the begin of that handler's stack, and the interrupted
-/// position. Written by the holder of the claim on the note.
+/// position. The holder of the claim on the note writes them.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 static FRAME: AtomicUsize = AtomicUsize::new(0);
-/// The alternate stack in use; 0 for any other. A jump may leave the handler, and such a stack be unmapped:
-/// only code that runs on it reads it.
+/// The alternate stack in use; 0 for any other stack. After a jump out of the handler, such a stack may be
+/// unmapped, so only code that runs on it reads it.
 static STACK: AtomicUsize = AtomicUsize::new(0);
 static CONTEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -39,7 +39,7 @@ static CONTEXT: AtomicUsize = AtomicUsize::new(0);
 #[inline]
 fn this_thread() -> usize {
     let at;
-    // SAFETY: the ABI has its address there.
+    // SAFETY: the ABI has the storage's address there.
     unsafe { std::arch::asm!("mov {}, fs:[0]", out(reg) at, options(nostack, readonly, preserves_flags)) };
     at
 }
@@ -50,7 +50,7 @@ fn this_thread() -> usize {
     (unsafe { libc::pthread_self() }) as usize
 }
 
-/// Before a handler of the program. Makes no system call, and needs little stack.
+/// The note before a handler of the program runs. Makes no system call, and needs little stack.
 ///
 /// # Safety
 /// Called with what the kernel gave a handler.
@@ -95,8 +95,8 @@ unsafe fn note(
     claimed.registers(registers, registers[1].saturating_sub(RED_ZONE) & !7);
 }
 
-/// Called where the process ends, or is likely to. An earlier signal whose handler led here is kept, as the
-/// cause.
+/// The note when the process ends or is likely to end. If an earlier signal's handler led here, that signal
+/// is kept, because it is the cause.
 ///
 /// # Safety
 /// Called with what the kernel gave a handler.
@@ -125,13 +125,13 @@ fn is_inside(stack: usize) -> bool {
 
 /// Whether this signal interrupted the same position as the last noted signal.
 fn is_same_place(words: &ExitNote, context: *mut c_void) -> bool {
-    // SAFETY: what a handler was given, or is found further up on the stack of one that runs.
+    // SAFETY: the context was passed to a handler, or is further up on the stack of a running one.
     let now = unsafe { registers(context) };
     THREAD.load(Relaxed) == this_thread() && words.fault.place() == (now[0], now[1])
 }
 
-/// Whether the program's handler of the last noted signal called this, and has not returned: its frame is as
-/// the kernel made it, and its signal is blocked as it was for it.
+/// Whether this runs inside the program's handler of the last noted signal: the handler's frame is as the
+/// kernel made it, and its signal is still blocked.
 pub(super) fn is_inside_a_blocking_handler(words: &ExitNote) -> bool {
     let here = 0_u8;
     let Some(number) = words.fault.handed_signal().filter(|_| is_inside(ptr::from_ref(&here).addr())) else {
@@ -141,7 +141,7 @@ pub(super) fn is_inside_a_blocking_handler(words: &ExitNote) -> bool {
     is_same_place(words, context) && asked::mask() & 1 << (number - 1) != 0
 }
 
-/// Called from within such a handler, which ends the process.
+/// Called from within such a handler when it ends the process.
 pub(super) extern "C" fn complete(words: usize) -> usize {
     // SAFETY: the page of an observer, which is never unmapped.
     let words = unsafe { &*ptr::with_exposed_provenance::<ExitNote>(words) };
@@ -166,7 +166,7 @@ unsafe fn note_rest(claimed: Claimed<'_>) {
         claimed.thread(libc::syscall(libc::SYS_gettid) as u32, &name);
     }
     if cfg!(not(target_arch = "x86_64")) {
-        // It is not unwound.
+        // On other machines, the stack is not unwound.
         return;
     }
     let from = claimed.stack_from();
@@ -177,7 +177,7 @@ unsafe fn note_rest(claimed: Claimed<'_>) {
     let mut at = from;
     let mut piece = [0_u8; PIECE];
     while at < end {
-        // Up to the page's end: a guard page may follow, which the kernel's list of mappings does not show.
+        // Only up to the page's end, because a guard page may follow that the list of mappings does not show.
         let length = PIECE.min((end - at) as usize).min(PAGE - at as usize % PAGE);
         if peek::peek(at as usize, &mut piece[..length]) < length || !stack.push(&piece[..length]) {
             break;
@@ -193,11 +193,11 @@ unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     // SAFETY: the kernel gives a handler of SA_SIGINFO the context it interrupted.
     let all = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let of = |register: c_int| all[register as usize].cast_unsigned();
-    // One by one, because a loop would copy them over the stack.
+    // Listed one by one, because a loop would need stack for a copy.
     [of(REG_RIP), of(REG_RSP), of(REG_RBP), of(REG_RBX), of(REG_R12), of(REG_R13), of(REG_R14), of(REG_R15)]
 }
 
-/// On other machines nothing is unwound; position and stack are only noted to distinguish signals.
+/// On other machines nothing is unwound; the position and the stack pointer only distinguish signals.
 #[cfg(target_arch = "aarch64")]
 unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     // SAFETY: as above.

@@ -1,15 +1,16 @@
 //! Notes on handles, found without a lock. No thread waits for another. If too many handles share a set, the
-//! oldest note is dropped. If two threads write there, one note may be lost; it will recur.
+//! oldest note is dropped. If two threads write to a set at once, one note may be lost; a later call writes
+//! it again.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::process::memory;
 
-/// Slots for one handle: a cache line.
+/// Possible slots of one handle: a cache line.
 const SLOTS_PER_SET: usize = 8;
 
-/// A slot has a handle in its lower bits, as an address has them, and its note in the others. A handle
-/// without a note, the default stream's too, has 0.
+/// The lower bits of a slot are a handle, which needs no more bits than an address; the other bits are its
+/// note, which is not 0. An empty slot is 0.
 const HANDLE: u64 = (1 << WORD) - 1;
 const WORD: u32 = 48;
 
@@ -23,14 +24,14 @@ pub(crate) struct Notes {
 struct Line([AtomicU64; SLOTS_PER_SET]);
 
 impl Notes {
-    /// Bytes for this number of handles.
+    /// Bytes of notes for this number of handles.
     pub(crate) const fn memory(handles: usize) -> usize {
         handles / SLOTS_PER_SET * size_of::<Line>()
     }
 
     /// `None` if there is no memory for them. `handles` is a power of two.
     pub(crate) fn new(handles: usize) -> Option<Self> {
-        // SAFETY: all zeros is a line without notes.
+        // SAFETY: a line of zeros has no notes.
         Some(Self { lines: unsafe { memory::zeros(handles / SLOTS_PER_SET) }? })
     }
 
@@ -41,7 +42,7 @@ impl Notes {
         notes.filter(|&note| is_of(note, handle)).map(word).next().unwrap_or(0)
     }
 
-    /// `false` if another thread was faster at this slot.
+    /// Writes a note. `false` if another thread was faster at this slot.
     pub(crate) fn note(&self, handle: usize, word: u16) -> bool {
         let new = u64::from(word) << WORD | handle as u64 & HANDLE;
         let line = &self.line(handle).0;
@@ -52,7 +53,7 @@ impl Notes {
         if let Some((place, none)) = find(line, |note| note == 0) {
             return put(place, none);
         }
-        // The others move up: the oldest is dropped.
+        // The other notes move up, and the oldest is dropped.
         let notes = line.each_ref().map(|place| place.load(Relaxed));
         for (place, note) in line.iter().zip(&notes[1..]) {
             place.store(*note, Relaxed);
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn hundreds_of_handles_find_room() {
         let notes = Notes::new(4096).unwrap();
-        // In an allocator's pattern.
+        // Handles at the distances that an allocator makes.
         let handle = |number: usize| 0x5581_2340_0000 + number * 112;
         (0..1000).for_each(|number| assert!(notes.note(handle(number), 1)));
         let known = (0..1000).filter(|&number| notes.of(handle(number)) == 1).count();

@@ -14,14 +14,14 @@ use crate::{
     python::optimizer::Optimizer,
 };
 
-/// Distinct GEMMs, operations and communicators in all graphs together: 4 MiB. Further ones are in the sums
-/// only.
+/// Maximum number of distinct GEMMs, operations and communicators in all graphs together: 4 MiB. Further ones
+/// are only in the sums.
 const ENTRIES: usize = 48 << 10;
 
-/// Distinct GEMMs, and distinct operations, of one graph.
+/// Maximum number of distinct GEMMs, and of distinct operations, of one graph.
 const DISTINCT: usize = 512;
 
-/// Communicators of one graph.
+/// Maximum number of communicators of one graph.
 const COMMUNICATORS: usize = 64;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -43,9 +43,9 @@ pub(crate) struct Contents {
     pub(crate) point_to_point: u64,
     pub(crate) bus_bytes: u64,
     pub(crate) kernels: u64,
-    /// By pattern.
+    /// Launches of kernels with requested names, by pattern.
     pub(crate) named: [u64; PATTERNS],
-    /// Count and bytes by direction; then those of fills.
+    /// Number and bytes of copies by direction; the last entry is of fills.
     pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
     pub(crate) sets: (u64, u64),
     /// The optimizer that stepped during the capture, and its number of steps: every launch repeats them.
@@ -61,7 +61,7 @@ pub(crate) struct Operations {
     pub(crate) bytes: u64,
 }
 
-/// One communicator's part of a graph: how far its numbers advance at every launch.
+/// One communicator's part of a graph: the increase of its numbers at every launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) communicator: u16,
@@ -79,7 +79,8 @@ impl Contents {
         add_to(&mut self.shapes, shape, count);
     }
 
-    /// Messages of the same kind. Messages from while observing is off have a number but are not counted.
+    /// Adds `count` messages of the same kind. Messages that were captured while observing was off get
+    /// numbers but are not counted.
     pub(crate) fn add_messages(&mut self, message: &Message, id: CommunicatorId, count: u64) {
         let collective = message.operation.is_collective();
         self.add_share(Share {
@@ -115,7 +116,7 @@ impl Contents {
         }
     }
 
-    /// If there are several optimizers, the first counts.
+    /// Adds steps of an optimizer. If there are several optimizers, the first one counts.
     pub(crate) fn add_steps(&mut self, optimizer: &Optimizer, steps: u32) {
         match &mut self.optimizer {
             Some((known, count)) if known.is_same(optimizer) => *count = count.saturating_add(steps),
@@ -128,7 +129,7 @@ impl Contents {
         self.optimizer.as_ref().map(|(optimizer, steps)| (optimizer, *steps))
     }
 
-    /// Adds all that another holds.
+    /// Adds the contents of another.
     pub(crate) fn merge(&mut self, other: &Self) {
         if let Some((optimizer, steps)) = other.optimizer() {
             self.add_steps(optimizer, steps);
@@ -161,7 +162,7 @@ impl Contents {
         &self.shares
     }
 
-    /// A hash of its contents, by kind and without identities: equal on all ranks that do the same.
+    /// A hash of its contents without identities: equal on all ranks that do the same.
     pub(super) fn signature(&self) -> u32 {
         let mut hasher = DefaultHasher::new();
         self.shapes.hash(&mut hasher);
@@ -184,7 +185,7 @@ impl Drop for Contents {
 }
 
 fn add_to<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
-    // Most often it repeats the last one.
+    // An entry most often repeats the last one.
     if let Some((_, known)) = list.iter_mut().rev().find(|(known, _)| *known == key) {
         *known += count;
     } else if list.len() < DISTINCT && reserve(list) {

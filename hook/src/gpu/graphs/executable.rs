@@ -1,10 +1,10 @@
 //! Executable graphs, found by their handle without a lock.
 //!
-//! A place goes from free to filled to ended to free. A launch pins it meanwhile; only the hook's thread
-//! empties it, once it has ended, is not pinned and all its launches were taken.
+//! A place is free, then filled, then ended, then free again. A launch pins the place. Only the hook's thread
+//! empties a place, when the executable has ended, is not pinned, and all its launches were taken.
 //!
-//! Handles are stored apart from their data, each near the index of its hash: a launch reads a few adjacent
-//! ones.
+//! Handles are stored apart from the data, each near the index of its hash, so that a launch reads only a few
+//! adjacent ones.
 
 use std::{
     cell::UnsafeCell,
@@ -22,28 +22,28 @@ use std::{
 use super::Contents;
 use crate::process::memory;
 
-/// Executables alive at once, including those with launches still to be taken.
+/// Maximum number of executables, including ended ones whose launches were not taken yet.
 pub(super) const PLACES: usize = 2048;
 
-/// In place of a handle.
+/// Values that stand in place of a handle.
 const FREE: usize = 0;
 const BUSY: usize = 1;
 const ENDED: usize = 2;
-/// For the first place, which counts launches of executables whose creation was not seen.
+/// The value of the first place, which counts launches of executables whose creation was not seen.
 const UNSEEN: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Executables {
     handles: &'static [AtomicUsize],
     places: &'static [Executable],
-    /// Places filled or ended.
+    /// Number of places that are filled or ended.
     filled: AtomicUsize,
     /// Longest distance of a handle from its index so far; a lookup ends there.
     reach: AtomicUsize,
     made: AtomicU32,
 }
 
-/// All zeros is one that is free.
+/// A place; all zeros is a free one.
 #[derive(Debug)]
 pub(crate) struct Executable {
     users: AtomicU32,
@@ -52,21 +52,21 @@ pub(crate) struct Executable {
     /// The device of its last launch plus one, in a process that uses several.
     device: AtomicU32,
     launches: AtomicU64,
-    /// Those that the hook's thread has taken.
+    /// Launches that the hook's thread has taken.
     taken: AtomicU64,
-    /// From an `Arc`.
+    /// The pointer of an `Arc`.
     contents: UnsafeCell<Option<NonNull<Contents>>>,
 }
 
-// SAFETY: the contents are written while the handle says BUSY by whoever made it so, or ENDED with no users by the hook's
-// own thread, and only read otherwise.
+// SAFETY: the contents are written by the thread that set the handle to BUSY, or by the hook's thread while
+// the handle is ENDED and has no users. Otherwise they are only read.
 unsafe impl Sync for Executable {}
 
 impl Executables {
     pub(super) const MEMORY: usize = PLACES * (size_of::<Executable>() + size_of::<AtomicUsize>());
 
     pub(super) fn new() -> Option<Self> {
-        // SAFETY: all zeros is FREE, and an executable without contents.
+        // SAFETY: all zeros is FREE, with no contents.
         let (places, handles) = unsafe { (memory::zeros(PLACES)?, memory::zeros::<AtomicUsize>(PLACES)?) };
         handles[0].store(UNSEEN, Relaxed);
         let nothing = || AtomicUsize::new(0);
@@ -77,7 +77,7 @@ impl Executables {
         self.made.fetch_add(1, Relaxed) + 1
     }
 
-    /// `None` if there is no place for it, or else whether places will run out soon.
+    /// Adds an executable. `None` if no place is free; else whether places will run out soon.
     pub(super) fn add(&self, handle: usize, number: u32, contents: Option<Arc<Contents>>) -> Option<bool> {
         let free = |(_, index): &(_, usize)| {
             self.handles[*index].compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok()
@@ -88,14 +88,14 @@ impl Executables {
         let signature = contents.as_ref().map_or(0, |contents| contents.signature());
         place.signature.store(signature, Relaxed);
         let contents = contents.and_then(|contents| NonNull::new(Arc::into_raw(contents).cast_mut()));
-        // SAFETY: BUSY, by this thread, and so it has none.
+        // SAFETY: this thread set it to BUSY, and a new place has no contents.
         unsafe { *place.contents.get() = contents };
         self.reach.fetch_max(distance, Relaxed);
         self.handles[index].store(handle, Release);
         Some(self.filled.fetch_add(1, Relaxed) > PLACES / 2)
     }
 
-    /// It will not be launched again. Returns its number if it was known.
+    /// The executable will not be launched again. Returns its number if it was known.
     pub(super) fn end(&self, handle: usize) -> Option<u32> {
         let index = self.within_reach(handle).find(|&index| self.handles[index].load(Relaxed) == handle)?;
         let number = self.places[index].number.load(Relaxed);
@@ -130,18 +130,18 @@ impl Executables {
             if handle == FREE || handle == BUSY {
                 continue;
             }
-            // In this order: a later launch sees that it has ended.
+            // The users are read first: a later launch sees that the executable has ended.
             let unused = place.users.load(SeqCst) == 0;
             let launches = place.launches.load(Acquire);
             let new = launches - place.taken.load(Relaxed);
             if new > 0 {
                 place.taken.store(launches, Relaxed);
                 let device = place.device.load(Relaxed).checked_sub(1).map(|device| device as c_int);
-                // SAFETY: filled, and only this thread empties it.
+                // SAFETY: the place is filled, and only this thread empties it.
                 each(place.number.load(Relaxed), device, unsafe { place.held() }, new);
             }
             if handle == ENDED && unused {
-                // SAFETY: ended, and nobody holds on to it; the pointer is that of an `Arc`.
+                // SAFETY: the executable has ended and has no users; the pointer is that of an `Arc`.
                 drop(unsafe {
                     (*place.contents.get()).take().map(|contents| Arc::from_raw(contents.as_ptr()))
                 });
@@ -167,14 +167,14 @@ fn near(handle: usize) -> impl Iterator<Item = usize> {
 
 impl Executable {
     pub(super) fn contents(&self) -> Option<&Contents> {
-        // SAFETY: whoever has it has pinned it, and it is not emptied until then.
+        // SAFETY: the caller has pinned the place, so it is not emptied.
         unsafe { self.held() }
     }
 
     /// # Safety
-    /// It is not emptied for as long as what is given is used.
+    /// The place is not emptied while the result is used.
     unsafe fn held(&self) -> Option<&Contents> {
-        // SAFETY: that `Arc` is this place's until it is emptied.
+        // SAFETY: the place holds this `Arc` until it is emptied.
         unsafe { (*self.contents.get()).map(|contents| contents.as_ref()) }
     }
 
@@ -187,7 +187,7 @@ impl Executable {
         self.signature.load(Relaxed)
     }
 
-    /// On this device, if it is known.
+    /// The executable was launched on this device, if it is known.
     pub(super) fn launched(&self, device: Option<c_int>) {
         self.device.store(device.map_or(0, |device| device.cast_unsigned() + 1), Relaxed);
         self.launches.fetch_add(1, Release);

@@ -1,4 +1,4 @@
-//! The launch of an executable graph: its contents count, and it is timed as one operation.
+//! The launch of an executable graph: all its contents are counted, and the launch is timed as one operation.
 
 use std::ffi::c_int;
 
@@ -29,9 +29,9 @@ use crate::{
 pub(crate) struct Launch {
     executable: &'static Executable,
     stream: cudaStream_t,
-    /// It is captured into another graph.
+    /// The capture into another graph, if there is one.
     captured: Option<GraphCaptureId>,
-    /// It was to be timed.
+    /// Whether it was selected for timing.
     chosen: bool,
     timing: Timing,
 }
@@ -64,7 +64,7 @@ impl Launch {
         Self { executable, stream, captured, chosen, timing }
     }
 
-    /// After it.
+    /// After the call.
     pub(crate) fn end(self, lane: &'static Lane, result: c_int) {
         lane.left();
         let observer = lane.observer();
@@ -111,7 +111,7 @@ impl Launch {
 }
 
 impl Share {
-    /// Its communicator, unless that was closed meanwhile.
+    /// Its communicator, if that was not closed meanwhile.
     fn slot<'a>(&self, observer: &'a Observer) -> Option<&'a Slot> {
         Some(observer.communicators.slot(self.communicator)).filter(|slot| slot.id() == self.id)
     }
@@ -178,7 +178,7 @@ impl Contents {
         }
     }
 
-    /// The lane's counts; the fold counts GEMMs and operations by kind.
+    /// Adds to the lane's counts; the fold counts GEMMs and operations by kind.
     fn count(&self, lane: &Lane, device: Option<c_int>) {
         let counters = &lane.counters;
         counters.replayed.kernels.add(self.kernels);

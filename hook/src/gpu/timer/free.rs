@@ -1,4 +1,4 @@
-//! The free pairs: a bit each, cleared by the launching thread, set by the last user of the pair.
+//! The free pairs, one bit each: the launching thread clears the bit, and the last user of the pair sets it.
 
 use super::sync::{Acquire, AtomicU64, Relaxed, Release};
 
@@ -10,8 +10,8 @@ impl<const WORDS: usize> Free<WORDS> {
         Self(std::array::from_fn(|_| AtomicU64::new(u64::MAX)))
     }
 
-    /// Takes the lowest that fits; gives up where `fits` does. The caller may touch the pair passed to
-    /// `fits`. Called by the one thread that takes.
+    /// Takes the lowest pair that fits, and stops if `fits` returns `None`. `fits` may touch the pair that it
+    /// gets. Only one thread calls this.
     pub(super) fn take(&self, mut fits: impl FnMut(u16) -> Option<bool>) -> Option<u16> {
         for (word, free) in (0..).zip(&self.0) {
             let mut candidates = free.load(Acquire);

@@ -1,10 +1,10 @@
-//! Which answers are substituted: functions of the interposed libraries, in a file with their soname, for
-//! callers outside NVIDIA's libraries.
+//! Decides which answers are substituted: functions of an interposed library, in a file with the library's
+//! soname, for callers outside of NVIDIA's libraries.
 
 use crate::interpose::symbol::{Object, Symbol, each, is_inner, is_own};
 
-/// Name prefixes of NVIDIA's libraries. These libraries look up driver functions too, but their calls belong
-/// to a GEMM or a collective that is counted already.
+/// Name prefixes of NVIDIA's libraries. They look up driver functions too, but their calls belong to a GEMM
+/// or a collective that is already counted.
 const NVIDIAS: [&str; 22] = [
     "libcuda",
     "libcublas",
@@ -35,8 +35,8 @@ fn is_nvidias(object: &Object) -> bool {
     NVIDIAS.iter().any(|begin| name.starts_with(begin.as_bytes()))
 }
 
-/// The replacement of `answer` for the code that continues at `caller`, if it is one of the interposed
-/// functions. `None` if the answer stays.
+/// The replacement of `answer`, if it is an interposed function; `None` if the answer stays. `caller` is the
+/// address to which the lookup returns.
 #[cold]
 pub(super) fn stand_in_for(
     answer: usize,

@@ -1,7 +1,7 @@
 //! The driver's and the runtime's answers to lookups of driver functions.
 //!
 //! The answer to a name without a version may be a newer function with another signature. So the function at
-//! the answer, not the name, decides which interposed function replaces it, if any.
+//! the answered address, not the name, decides which interposed function replaces it, if any.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// If `answer` is an interposed function, replaces it.
+/// Replaces the answer at `place` if it is an interposed function.
 ///
 /// # Safety
-/// The name is a string, and the answer a function's address or NULL, where the place is not NULL.
+/// The name is a string. The place is NULL, or has a function's address or NULL.
 unsafe fn answered(name: *const c_char, place: *mut *mut c_void, caller: usize) {
     if name.is_null() || place.is_null() || !super::follows() {
         return;
@@ -31,7 +31,7 @@ unsafe fn answered(name: *const c_char, place: *mut *mut c_void, caller: usize) 
     // SAFETY: the caller promises it.
     let (name, answer) = unsafe { (CStr::from_ptr(name).to_bytes(), *place) };
     let named = table::all().iter().filter(|symbol| is_named(symbol, name));
-    // Most are not interposed, and programs look up hundreds.
+    // A program looks up hundreds of functions, of which most are not interposed.
     if answer.is_null() || named.clone().next().is_none() {
         return;
     }
@@ -47,8 +47,9 @@ fn is_named(symbol: &Symbol, name: &[u8]) -> bool {
     ptr::eq(symbol.library(), &raw const CUDA) && rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'_')
 }
 
-/// No lane and no observer, because the caller has not launched anything yet. The name and the place come
-/// first in all of these functions; a library does not read arguments that its callers do not pass.
+/// These calls need no lane and no observer, because the caller has not launched anything yet. The name and
+/// the place are the first arguments of all these functions, and a library does not read arguments that its
+/// version does not have.
 macro_rules! ask {
     ($($(#[$doc:meta])* $name:ident in $library:expr, or $missing:expr;)*) => {$(
         $(#[$doc])*
@@ -91,7 +92,7 @@ macro_rules! ask {
                 // SAFETY: the caller keeps the library's own preconditions.
                 let result = unsafe { real(name, place, third, fourth, fifth) };
                 if result == 0 {
-                    // A caller by address is none of NVIDIA's libraries.
+                    // A caller by address is not one of NVIDIA's libraries.
                     // SAFETY: as the library documents.
                     unsafe { answered(name, place, if caller == BY_ADDRESS { 0 } else { caller }) };
                 }
@@ -102,7 +103,7 @@ macro_rules! ask {
 }
 
 ask! {
-    /// Of CUDA 11.3; later headers give this name to the next one.
+    /// Since CUDA 11.3; later headers map this name to the next function.
     cuGetProcAddress in CUDA, or NOT_INITIALIZED;
     cuGetProcAddress_v2 in CUDA, or NOT_INITIALIZED;
     cudaGetDriverEntryPoint in CUDART, or MISSING;

@@ -1,7 +1,7 @@
 //! The interposed functions, by their names.
 //!
-//! The linker puts their symbols side by side. Each name's slot is computed once; concurrent threads compute
-//! and write the same values.
+//! The linker puts their symbols next to each other. Each name's slot is computed once; concurrent threads
+//! compute and write the same values.
 
 use std::{
     ffi::c_char,
@@ -11,13 +11,13 @@ use std::{
 
 use crate::interpose::symbol::{Name, Symbol};
 
-/// Four times the number of functions: most other names hit an empty slot at once.
+/// Four times the number of functions, so that most other names hit an empty slot at once.
 const PLACES: usize = 1024;
 
 /// Longer names are not in the table.
 const LONGEST: usize = 63;
 
-/// The number of a symbol, from 1; 0 if there is none.
+/// The number of each slot's symbol, from 1; 0 for an empty slot.
 static TABLE: [AtomicU16; PLACES] = [const { AtomicU16::new(0) }; PLACES];
 
 // The linker's names for the section's begin and end, hidden from the rest of the process.
@@ -30,11 +30,12 @@ unsafe extern "C" {
     static END: [u64; 0];
 }
 
-/// All of them.
+/// All interposed functions.
 pub(super) fn all() -> &'static [Symbol] {
     let (first, end) = ((&raw const FIRST).cast::<Symbol>(), (&raw const END).cast::<Symbol>());
     let count = (end.addr() - first.addr()) / size_of::<Symbol>();
-    // SAFETY: the section holds such statics and nothing else, one after another: their size is a multiple of their alignment.
+    // SAFETY: the section has such statics and nothing else, one after another without gaps, because their
+    // size is a multiple of their alignment.
     unsafe { slice::from_raw_parts(first, count) }
 }
 
@@ -51,7 +52,7 @@ pub(super) fn make() {
     }
 }
 
-/// The slots in which a name of this hash may be.
+/// The possible slots of a name with this hash.
 fn places(hash: u32) -> impl Iterator<Item = usize> {
     (0..PLACES).map(move |distance| (hash as usize + distance) % PLACES)
 }

@@ -1,4 +1,4 @@
-//! From the arguments of a GEMM call to its shape and compute type.
+//! Derives shape and compute type from the arguments of a GEMM call.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,38 +10,38 @@ use xpu_wire::{
 
 use super::math_mode_of;
 
-/// `CUBLAS_OP_N`; everything else transposes, and the shape only records whether.
+/// `CUBLAS_OP_N`. Every other operation counts as transposed.
 const NOT_TRANSPOSED: c_int = 0;
 
-/// `CUBLAS_COMPUTE_32F`; its pedantic twin never becomes anything else.
+/// `CUBLAS_COMPUTE_32F`. Its pedantic twin always multiplies in single precision.
 const COMPUTE_32F: c_int = 68;
 /// `CUBLAS_TF32_TENSOR_OP_MATH`, in the bits of a math mode that are not flags.
 const TF32: c_uint = 3;
 const MODES: c_uint = 0xf;
 
-/// Element type, and compute type.
+/// The element type and the compute type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     datatype: DataType,
     compute: ComputeType,
-    /// Single precision becomes TensorFloat-32 where the handle allows it.
+    /// Single precision becomes TensorFloat-32 if the handle allows it.
     may_be_tf32: bool,
 }
 
 impl Numbers {
-    /// From the entry's name.
+    /// The types that the function's name implies.
     pub(super) fn of(datatype: DataType, compute: ComputeType) -> Self {
         let may_be_tf32 = matches!(datatype, DataType::Float32 | DataType::Complex64);
         Self { datatype, compute, may_be_tf32 }
     }
 
-    /// From the arguments.
+    /// The types that the arguments name.
     pub(super) fn said(a_type: c_int, compute: c_int) -> Self {
         let numbers = Self::of(DataType::from_cuda(a_type), ComputeType::from_cublas(compute));
         Self { may_be_tf32: numbers.may_be_tf32 && compute == COMPUTE_32F, ..numbers }
     }
 
-    /// Element type from the argument, multiplied in single precision.
+    /// The element type that the argument names, multiplied in single precision.
     pub(super) fn single(a_type: c_int) -> Self {
         Self::of(DataType::from_cuda(a_type), ComputeType::Float32)
     }
@@ -112,8 +112,9 @@ impl Groups {
         Self { transposed: (a, b), ..Self::stacked(groups) }
     }
 
-    /// Groups of one shape are a batch. Those that differ along one side are stacked along it, as the rows of
-    /// a mixture's experts are. For all others, the shape only keeps the total work, along its first side.
+    /// Groups of equal shape are a batch. Groups that differ along one side are stacked along that side, like
+    /// the rows of a mixture's experts. For other groups, only the total work is kept: it determines the
+    /// first side of the shape.
     fn stacked(groups: impl Iterator<Item = ([u64; 3], u64)> + Clone) -> Self {
         let Some(([m, n, k], _)) = groups.clone().next() else { return Self::default() };
         let same = |side: usize, first: u64| groups.clone().all(|(sides, _)| sides[side] == first);

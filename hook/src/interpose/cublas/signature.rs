@@ -1,7 +1,8 @@
-//! cuBLAS's argument lists for GEMMs, each in 32 and 64 bits. Pointers are passed on unread, except the
-//! arrays of sizes of a grouped GEMM, which cuBLAS reads on the host too.
+//! cuBLAS's argument lists for GEMMs, each with 32-bit and 64-bit sizes. Pointers are passed on unread,
+//! except the arrays of sizes of a grouped GEMM, which are in host memory.
 
-/// `KIND NAME, NAME_64 (DATATYPE, COMPUTE);` for each entry; brackets only if no argument has these types.
+/// `KIND NAME, NAME_64 (DATATYPE, COMPUTE);` for each function. The brackets are only for kinds without
+/// arguments that name the types.
 macro_rules! gemms {
     ($($kind:ident $name:ident, $wide:ident $(($datatype:expr, $compute:expr))?;)*) => {$(
         gemms! { @$kind $name, c_int $(, Numbers::of($datatype, $compute))? }
@@ -113,7 +114,7 @@ macro_rules! gemms {
             group_count: $size, group_sizes: *const $size,
         ) -> c_int in CUBLAS, or MISSING;
         before |lane| {
-            // SAFETY: cuBLAS asks its callers for arrays on the host, of an element for each group.
+            // SAFETY: cuBLAS requires arrays in host memory, with an element for each group.
             let groups = unsafe { Groups::read([operations_a, operations_b], [m, n, k], group_sizes, group_count) };
             gemm::begin(lane, groups.shape($numbers, handle), || stream_of(handle))
         };

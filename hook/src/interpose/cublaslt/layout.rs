@@ -1,5 +1,5 @@
 //! The properties of a layout's matrix. A query to cuBLASLt costs 12 ns for each of four properties, so a
-//! layout that equals an earlier one byte for byte reuses its result.
+//! layout that equals an earlier one byte for byte reuses the earlier results.
 
 use std::{
     cell::Cell,
@@ -23,7 +23,7 @@ foreign! {
     ) -> c_int in CUBLASLT
 }
 
-/// Rows and columns are the matrix's own, whatever the order of its elements.
+/// Rows and columns are those of the matrix, whatever the order of its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) rows: u64,
@@ -36,7 +36,7 @@ pub(super) struct Layout {
 /// properties used here are in the first 8.
 type Words = [u64; 8];
 
-/// Layouts kept per thread: more than a step of a transformer has.
+/// Layouts kept for each thread: more than a step of a transformer uses.
 const REMEMBERED: usize = 64;
 
 /// A thread's known layouts. They are in its lane, not in thread-local storage, which takes space on the
@@ -47,19 +47,19 @@ pub(crate) struct Layouts(Box<[Cell<(Words, Layout)>]>);
 impl Layouts {
     pub(crate) const MEMORY: usize = REMEMBERED * size_of::<Cell<(Words, Layout)>>();
 
-    /// `None` if there is no memory for it. All zeros is not a layout that was ever made.
+    /// `None` if there is no memory for it. No real layout is all zeros.
     pub(crate) fn new() -> Option<Self> {
         let nothing = Layout { rows: 0, columns: 0, batch: 0, datatype: 0 };
         memory::slice(REMEMBERED, || Some(Cell::new(([0; 8], nothing)))).map(Self)
     }
 
-    /// `None` if there is none, or one that is not a plain matrix.
+    /// `None` if there is no layout, or if it is not that of a plain matrix.
     #[inline]
     pub(super) fn read(&self, layout: cublasLtMatrixLayout_t) -> Option<Layout> {
         if layout.is_null() {
             return None;
         }
-        // SAFETY: the program hands cuBLASLt this layout, which is at least so long.
+        // SAFETY: the program passes this layout to cuBLASLt; it has at least this length.
         let words = unsafe { layout.cast::<Words>().read() };
         let place = &self.0[place_of(&words)];
         let (remembered, is) = place.get();
@@ -90,7 +90,7 @@ fn are_alike(one: &Words, other: &Words) -> bool {
     one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
 
-/// The multiplications do not depend on each other: a chain of eight takes three times as long.
+/// The multiplications are independent of each other; a chain of eight would take three times as long.
 #[inline]
 fn place_of(words: &Words) -> usize {
     let factor = |n: usize| 0x9e37_79b9_7f4a_7c15_u64.rotate_left(7 * n as u32) | 1;
@@ -98,7 +98,7 @@ fn place_of(words: &Words) -> usize {
     (mixed.wrapping_mul(factor(8)) >> 58) as usize % REMEMBERED
 }
 
-/// An attribute; all used here are 4 or 8 bytes of integer.
+/// An attribute; all those used here are integers of 4 or 8 bytes.
 fn attribute<T: Copy + Default>(layout: cublasLtMatrixLayout_t, attribute: c_int) -> Option<T> {
     let (mut value, mut written) = (T::default(), 0);
     let place = (&raw mut value).cast();

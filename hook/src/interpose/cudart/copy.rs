@@ -1,4 +1,4 @@
-//! Copies and fills: their number, and bytes in each direction. A synchronous one blocks its thread.
+//! Copies and fills: their number, and the bytes in each direction. A synchronous call blocks its thread.
 
 use std::ffi::{c_int, c_void};
 
@@ -30,7 +30,7 @@ pub(crate) struct Move {
     stream: cudaStream_t,
     captured: Option<GraphCaptureId>,
     timing: Timing,
-    /// In the record's units.
+    /// The launch time, in the record's units.
     at: u64,
 }
 
@@ -48,7 +48,7 @@ impl Move {
         new
     }
 
-    /// After it, a copy by `cudaMemcpyKind`.
+    /// After the call, for a copy with a `cudaMemcpyKind`.
     pub(crate) fn end_copy(self, lane: &Lane, result: c_int, kind: c_int, bytes: usize) {
         match direction(kind) {
             Some(direction) => self.end(lane, result, Some(direction), bytes),
@@ -56,7 +56,7 @@ impl Move {
         }
     }
 
-    /// After it; a fill has no direction.
+    /// After the call. A fill has no direction.
     pub(crate) fn end(self, lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
         if result != 0 {
             return lane.drop_timing(self.timing);
@@ -96,7 +96,7 @@ fn count(lane: &Lane, direction: Option<Direction>, bytes: u64) {
     }
 }
 
-/// A copy or a fill without a stream, after the call. Its duration is the time for which it blocked the
+/// After the call, for a copy or a fill without a stream. Its duration is the time for which it blocked the
 /// thread.
 fn done(lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
     if result != 0 {

@@ -1,5 +1,5 @@
-//! Events: recorded on one stream, and awaited by another. Where GEMMs wait for communication, a sample of
-//! the waits is timed by how long their stream waited.
+//! Events that are recorded on one stream and awaited by another. If GEMMs wait for communication, a sample
+//! of these waits is timed on the GPU.
 
 use std::ffi::{c_int, c_uint};
 
@@ -18,15 +18,15 @@ use crate::{
     publish::rate::{self, Class},
 };
 
-/// A stream about to wait for an event.
+/// A stream that is about to wait for an event.
 #[derive(Debug)]
 pub(crate) enum Wait {
     Other,
     /// A stream without GEMMs waits for communication.
     Follows,
-    /// Such a wait holds GEMMs up.
+    /// A stream of GEMMs waits for communication.
     HoldsUp,
-    /// The same, and it was chosen for timing.
+    /// The same, and the wait was selected for timing.
     Chosen(Timing),
 }
 
@@ -38,7 +38,7 @@ impl Wait {
         lane.counters.ordered.add(1);
         match observer.exposure.waits_for(event, stream) {
             WaitsFor::Other => Self::Other,
-            // Waiting may make the stream part of a capture, where the hook's events are forbidden.
+            // The wait may make the stream part of a capture, in which the hook's events are not allowed.
             _ if observer.may_capture_graph() => Self::Other,
             WaitsFor::Communication => Self::Follows,
             WaitsFor::CommunicationWithGemms => {

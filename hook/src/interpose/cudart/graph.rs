@@ -1,5 +1,5 @@
-//! Graphs: instantiated, updated, launched, destroyed; while observing is off too, because the collectives in
-//! them have numbers.
+//! Graphs are instantiated, updated, launched and destroyed. They are also tracked while observing is off,
+//! because their collectives have numbers.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 
@@ -29,8 +29,8 @@ pub(crate) unsafe fn instantiated(
 }
 
 interpose! {
-    /// Three arguments since CUDA 12, five before: a library does not read arguments that its callers do not
-    /// pass.
+    /// Three arguments since CUDA 12, five before. A library does not read arguments that its version does
+    /// not have.
     fn cudaGraphInstantiate(
         place: *mut cudaGraphExec_t, graph: cudaGraph_t, flags_or_node: *mut c_void, log: *mut c_void, size: usize,
     ) -> c_int in CUDART, or MISSING, even off;

@@ -1,4 +1,4 @@
-//! Captures: begun on a stream, and ended as a graph.
+//! Captures begin on a stream and end as a graph.
 
 use std::ffi::{c_int, c_void};
 
@@ -28,8 +28,8 @@ interpose_twins! {
         }
     };
 
-    /// Ends the capture also if CUDA reports that it was invalidated, but not if it reports that there was
-    /// none, or that it cannot be ended here.
+    /// The capture also ends if CUDA reports that it was invalidated. It does not end if CUDA reports that
+    /// there is no capture, or that it cannot end here.
     fn cudaStreamEndCapture, cudaStreamEndCapture_ptsz(
         stream: cudaStream_t, graph: *mut cudaGraph_t,
     ) -> c_int in CUDART, or MISSING, even off;

@@ -15,7 +15,7 @@ fn sizes(grid: dim3, block: dim3) -> Sizes {
 }
 
 interpose_twins! {
-    /// CUDA 12 and older.
+    /// Launches of CUDA 12 and older.
     fn cudaLaunchKernel, cudaLaunchKernel_ptsz(
         function: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
@@ -42,7 +42,7 @@ interpose_twins! {
         config: *const cudaLaunchConfig_t, function: *const c_void, arguments: *mut *mut c_void,
     ) -> c_int in CUDART, or MISSING;
     before |lane| {
-        // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
+        // SAFETY: CUDA requires a valid configuration, and refuses NULL.
         let config = unsafe { config.as_ref() };
         let sizes = || config.map_or_else(Sizes::default, |config| sizes(config.gridDim, config.blockDim));
         let stream = || config.map_or(std::ptr::null_mut(), |config| config.stream);

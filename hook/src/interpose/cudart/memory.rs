@@ -1,4 +1,5 @@
-//! Memory: allocated and freed; while observing is off too, because the sizes would be wrong from then on.
+//! Memory is allocated and freed. This is also tracked while observing is off, because all later sizes would
+//! be wrong otherwise.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -19,7 +20,7 @@ use crate::{
 
 const NO_MEMORY: c_int = cudaError::cudaErrorMemoryAllocation as c_int;
 
-/// An allocation may wait for the GPU; so may a free.
+/// Both an allocation and a free may wait for the GPU.
 fn begin(lane: &Lane) {
     lane.entered(Call::Memory, coarse_now());
 }

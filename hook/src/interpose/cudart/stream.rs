@@ -1,4 +1,5 @@
-//! Destroyed streams; while observing is off too, because the streams of operations are tracked then as well.
+//! Destroyed streams. They are also noted while observing is off, because the streams of operations are
+//! tracked then too.
 
 use std::ffi::c_int;
 

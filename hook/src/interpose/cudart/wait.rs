@@ -1,4 +1,4 @@
-//! Calls that wait for the GPU: how long they blocked their thread, and which work they prove done.
+//! Calls that wait for the GPU. Such a call blocks its thread, and proves that earlier work is done.
 
 use std::ffi::c_int;
 

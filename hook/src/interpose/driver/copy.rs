@@ -8,7 +8,7 @@ use xpu_wire::frame::Direction;
 use super::{CUDA, NOT_INITIALIZED};
 use crate::interpose::{cudart::copy::Move, interpose_twins};
 
-/// `cudaMemcpyDefault`: the driver derives it from the addresses.
+/// `cudaMemcpyDefault`: the driver derives the direction from the addresses.
 const BY_ADDRESSES: c_int = 4;
 
 interpose_twins! {

@@ -1,4 +1,5 @@
-//! Graphs: instantiated, updated, destroyed, like the runtime's. Graphs built node by node stay unknown.
+//! Graphs are instantiated, updated and destroyed, like the runtime's. The contents of graphs that are built
+//! node by node stay unknown.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 
@@ -8,7 +9,7 @@ use super::{CUDA, NOT_INITIALIZED};
 use crate::interpose::{cudart::graph::instantiated, interpose, interpose_twins};
 
 interpose! {
-    /// Up to CUDA 11; later the header gives another one this name.
+    /// Up to CUDA 11; later headers map this name to another function.
     fn cuGraphInstantiate(
         place: *mut CUgraphExec, graph: CUgraph, node: *mut c_void, log: *mut c_void, size: usize,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;

@@ -1,4 +1,4 @@
-//! Captures, like the runtime's: a stream reports its capture to both.
+//! Captures, like the runtime's: runtime and driver report the same capture of a stream.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,7 +8,7 @@ use super::{CUDA, NOT_INITIALIZED};
 use crate::interpose::interpose_twins;
 
 interpose_twins! {
-    /// Of CUDA 10.0, without a mode.
+    /// The function of CUDA 10.0, without a mode.
     fn cuStreamBeginCapture, cuStreamBeginCapture_ptsz(
         stream: CUstream, mode: c_int,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
@@ -32,7 +32,8 @@ interpose_twins! {
         }
     };
 
-    /// The runtime numbers captures: without a runtime in the process, only the end is known.
+    /// The hook gets a capture's number from the runtime. Without a runtime in the process, only the end of a
+    /// capture is known.
     fn cuStreamEndCapture, cuStreamEndCapture_ptsz(
         stream: CUstream, graph: *mut CUgraph,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;

@@ -1,5 +1,5 @@
-//! Launches that programs make through the driver. The addresses that NVIDIA's libraries look up are not
-//! replaced, because their launches belong to calls that are counted already.
+//! Launches that programs make through the driver. For NVIDIA's libraries, looked-up addresses are not
+//! replaced, because their launches belong to calls that are already counted.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -27,7 +27,7 @@ interpose_twins! {
         config: *const CUlaunchConfig, function: CUfunction, arguments: *mut *mut c_void, extra: *mut *mut c_void,
     ) -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| {
-        // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
+        // SAFETY: CUDA requires a valid configuration, and refuses NULL.
         let config = unsafe { config.as_ref() };
         let sizes = || {
             config.map_or_else(Sizes::default, |config| {

@@ -1,19 +1,18 @@
-//! NCCL's own hash of a communicator, `commHash`: the name in its logs, its profiler plugins and its RAS
-//! service.
+//! NCCL's own hash of a communicator, `commHash`: its name in NCCL's logs, profiler plugins and RAS service.
 //!
-//! NCCL has no call that returns it, but it follows from the program's arguments: the unique id, and for a
-//! split the parent's hash, the number of the split and the color.
+//! No NCCL call returns the hash, but it follows from the program's arguments: the unique id, or for a split
+//! the parent's hash, the number of the split and the color.
 
 use std::{ffi::c_int, io::Write as _};
 
 /// The bytes of an `ncclUniqueId`.
 pub(crate) type IdBytes = [u8; 128];
 
-/// How a version of NCCL, as `ncclGetVersion` numbers them, names communicators.
+/// How a version of NCCL names communicators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// Up to 2.23. A split is named after its parent and color alone, and the next of the same color has the
-    /// same name.
+    /// Up to 2.23. The name of a split depends only on its parent and color, so a later split of the same
+    /// color has the same name.
     Unnumbered,
     /// 2.24 and 2.25.
     Text,
@@ -30,7 +29,8 @@ impl Scheme {
         }
     }
 
-    /// For a communicator created from a unique id, or from several: then from the first.
+    /// The name of a communicator that was created from a unique id, or from several; only the first counts
+    /// then.
     pub(crate) fn of_id(self, id: &IdBytes) -> u64 {
         match self {
             Self::Mixed => Mixer::new().eat(id).digest(),
@@ -38,14 +38,14 @@ impl Scheme {
         }
     }
 
-    /// For the `number`-th split of `parent` with this color. `None` if NCCL's name does not distinguish two
-    /// of them.
+    /// The name of the `number`-th split of `parent` with this color. `None` if NCCL's name does not
+    /// distinguish two such splits.
     pub(crate) fn of_split(self, parent: u64, number: u32, color: c_int) -> Option<u64> {
         match self {
             Self::Unnumbered => None,
             Self::Text => {
                 let mut text: IdBytes = [0; 128];
-                // The longest is 39 bytes.
+                // The longest text has 39 bytes.
                 let _ = write!(&mut text[..], "{parent:016x}-{}-{color}", number.cast_signed());
                 Some(times_33(&text))
             }
@@ -60,7 +60,7 @@ impl Scheme {
     }
 }
 
-/// Combines two numbers, as NCCL does when it grows a communicator: its magic number with the parent's count,
+/// Combines two numbers, as NCCL does when it grows a communicator: the magic number with the parent's count,
 /// then the result with the new size.
 pub(crate) fn combined(base: u64, value: u64) -> u64 {
     Mixer::new().eat(&base.to_le_bytes()).eat(&value.to_le_bytes()).digest()
@@ -71,7 +71,7 @@ fn times_33(bytes: &[u8]) -> u64 {
     bytes.iter().fold(5381, |hash: u64, &byte| hash.wrapping_mul(33) ^ i64::from(byte as i8) as u64)
 }
 
-/// Two lanes mixed before each word. How the bytes are divided into chunks matters too.
+/// Two lanes, which are mixed before each word. The result depends on how the bytes are divided into chunks.
 struct Mixer {
     first: u64,
     second: u64,
@@ -106,7 +106,7 @@ impl Mixer {
     }
 }
 
-/// The upper bits folded over the lower, then times an odd number.
+/// Folds the upper bits over the lower ones, and multiplies by an odd number.
 fn folded(word: u64, by: u32, times: u64) -> u64 {
     (word ^ word >> by).wrapping_mul(times)
 }
@@ -119,7 +119,7 @@ mod tests {
         std::array::from_fn(|index| index as u8)
     }
 
-    /// Results of NCCL's own code, compiled.
+    /// Compares with results of NCCL's own code.
     #[test]
     fn names_are_nccls_own() {
         assert_eq!(Scheme::Mixed.of_id(&[0; 128]), 0xcc97_6ec6_c24b_b53c);

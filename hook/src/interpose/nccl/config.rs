@@ -1,10 +1,10 @@
-//! The program's `ncclConfig_t` of a communicator.
+//! Reads the `ncclConfig_t` that the program passes for a communicator.
 
 use std::ffi::{c_char, c_void};
 
 use crate::observe::communicator::Name;
 
-/// The first fields of `ncclConfig_t`, as far as they are read. New fields have always been added at its end.
+/// The first fields of `ncclConfig_t`. New versions have only added fields at the end.
 #[repr(C)]
 struct Front {
     size: usize,
@@ -23,14 +23,14 @@ struct Front {
 
 const MAGIC: u32 = 0xcafe_beef;
 
-/// A configuration that claims to be longer is invalid.
+/// A configuration with a larger size is invalid.
 const LONGEST: usize = 4096;
 
 /// The communicator's name, if it has one.
 ///
 /// # Safety
-/// NULL, or as NCCL documents: a configuration of the size it says, whose name is NULL or a
-/// NUL-terminated string.
+/// `config` is NULL, or as NCCL documents: a configuration of the size in its first field, whose name is NULL
+/// or a NUL-terminated string.
 pub(super) unsafe fn name(config: *const c_void) -> Name {
     let config = config.cast::<Front>();
     if config.is_null() {
@@ -41,12 +41,12 @@ pub(super) unsafe fn name(config: *const c_void) -> Name {
     if magic != MAGIC || !(size_of::<Front>()..=LONGEST).contains(&size) {
         return Name::default();
     }
-    // SAFETY: it is long enough to have a name, as it says itself.
+    // SAFETY: by its own size, it is long enough to have a name.
     let name = unsafe { (*config).name };
     if name.is_null() {
         return Name::default();
     }
-    // SAFETY: the caller promises a NUL-terminated string; nothing behind its end is read.
+    // SAFETY: the caller promises a NUL-terminated string; nothing after its end is read.
     let bytes = (0..Name::LONGEST).map(|at| unsafe { *name.add(at) } as u8).take_while(|&byte| byte != 0);
     Name::of(bytes)
 }
@@ -74,7 +74,8 @@ mod tests {
     }
 
     fn read(config: &Front) -> String {
-        // SAFETY: the configurations of these tests are as long as they say, or say that they have no name.
+        // SAFETY: the configurations of these tests have the size in their first field, or are too short for
+        // a name.
         unsafe { name(ptr::from_ref(config).cast()) }.to_string()
     }
 

@@ -1,4 +1,4 @@
-//! Groups: calls between a thread's `ncclGroupStart` and its outermost `ncclGroupEnd` launch there.
+//! Groups: a thread's outermost `ncclGroupEnd` launches all calls since its `ncclGroupStart`.
 
 use std::ffi::{c_int, c_void};
 
@@ -26,7 +26,7 @@ interpose! {
         lane.left();
     };
 
-    /// Only estimates the group's duration, and launches none of it. Communicators are created.
+    /// Only estimates the group's duration: launches no operation, but creates communicators.
     fn ncclGroupSimulateEnd(information: *mut c_void) -> c_int in NCCL, or MISSING, even off;
     before |lane| lane;
     after |_, lane, result| {

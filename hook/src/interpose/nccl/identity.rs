@@ -1,4 +1,4 @@
-//! A communicator's identity: equal on all its ranks, and unique. It is NCCL's own name if that follows from
+//! A communicator's identity: unique, and equal on all its ranks. It is NCCL's own name if that follows from
 //! the program's arguments, else a name computed here in the same way.
 
 use std::{
@@ -29,7 +29,7 @@ impl UniqueId {
 pub(crate) struct Identity {
     /// Never 0.
     pub(crate) id: CommunicatorId,
-    /// The magic number of its bootstrap: a grown communicator is named after it.
+    /// The magic number of its bootstrap; the name of a grown communicator depends on it.
     pub(crate) magic: u64,
 }
 
@@ -43,7 +43,8 @@ impl Identity {
         Self::new(scheme().map_or_else(own, |scheme| scheme.of_id(&id.0)), id.magic())
     }
 
-    /// Created by one call for several GPUs of this process, from an id that no other process sees.
+    /// The identity of communicators that one call creates for several GPUs of this process, from an id that
+    /// no other process sees.
     pub(crate) fn of_this_process() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let made = MADE.fetch_add(1, Relaxed);
@@ -51,7 +52,7 @@ impl Identity {
         Self::new(id, id)
     }
 
-    /// The `number`-th child of this one, a split with this color.
+    /// The identity of the `number`-th child, a split with this color.
     pub(crate) fn split(self, number: u32, color: c_int) -> Self {
         let theirs = scheme().and_then(|scheme| scheme.of_split(self.id.0, number, color));
         let id = theirs
@@ -59,9 +60,10 @@ impl Identity {
         Self::new(id, id)
     }
 
-    /// The `number`-th communicator shrunk from this one. NCCL names all of them alike; this adds the number.
+    /// The identity of the `number`-th communicator shrunk from this one. NCCL gives all of them the same
+    /// name; here the number is added.
     pub(crate) fn shrunk(self, number: u32, without: &[c_int]) -> Self {
-        // Independent of order: NCCL sorts the program's list.
+        // The sum is independent of the order, because NCCL sorts the program's list.
         let without = without.iter().fold(0_u64, |sum, &rank| {
             sum.wrapping_add(sampling::priority(u64::from(rank.cast_unsigned()) + 1))
         });
@@ -69,12 +71,12 @@ impl Identity {
         Self::new(own(3, [self.id.0, u64::from(number), without]), magic)
     }
 
-    /// This one grown, as the `number`-th child of a rank.
+    /// The identity of the communicator that results when this one is grown, as the `number`-th child.
     pub(crate) fn grown(self, number: u32, ranks: u32) -> Self {
         Self::with_magic(combined(self.magic, u64::from(number)), ranks)
     }
 
-    /// The same for a new rank, with its id.
+    /// The same on a new rank, which has the id.
     pub(crate) fn joined(id: &UniqueId, ranks: u32) -> Self {
         Self::with_magic(id.magic(), ranks)
     }

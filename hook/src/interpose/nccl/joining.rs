@@ -1,4 +1,4 @@
-//! From a call that creates a communicator to a slot in the table.
+//! Follows a communicator from the call that creates it to a slot in the table.
 
 use std::{
     ffi::{c_int, c_void},
@@ -20,18 +20,18 @@ use crate::{
     process::clock::coarse_now,
 };
 
-/// Since 2.14 a communicator created from an id has its handle when the call returns, even if it is not
-/// ready.
+/// Since this version (2.14), a communicator created from an id has its handle when the call returns, even if
+/// it is not ready.
 const AT_ONCE: c_int = 21_400;
 
-/// A communicator that a call creates: at once, at the end of its group, or later in a thread of NCCL.
+/// A communicator that a call creates: at once, at the end of the call's group, or later in a thread of NCCL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joining {
     /// Where NCCL writes the handle.
     place: *const ncclComm_t,
     /// The handle, if it is known before the communicator is created.
     handle: ncclComm_t,
-    /// Handle and slot of the parent, and the number among its children.
+    /// The parent's handle and slot, and how this one derives from the parent.
     parent: Option<(ncclComm_t, u16, Lineage)>,
     origin: Origin,
 }
@@ -44,8 +44,7 @@ impl Joining {
     /// After the call.
     ///
     /// # Safety
-    /// The call has just returned, and the place is valid until the group that it is in has ended, as NCCL
-    /// requires.
+    /// The call has just returned, and the place is valid until the call's group has ended, as NCCL requires.
     unsafe fn begun(mut self, lane: &Lane, result: c_int) {
         if let Some((_, slot, lineage)) = self.parent.filter(|_| result != INVALID_ARGUMENT) {
             lane.observer().communicators.slot(slot).add_child(lineage);
@@ -65,10 +64,10 @@ impl Joining {
         }
     }
 
-    /// After the call, or the outermost end of the group, that made it with this result.
+    /// Called after the call, or the outermost end of the group, that created it with this result.
     ///
     /// # Safety
-    /// If the result is success the place is valid: NCCL has just written the handle there.
+    /// If the result is success, the place is valid: NCCL has just written the handle there.
     pub(crate) unsafe fn made(self, lane: &Lane, result: c_int) {
         let observer = lane.observer();
         let mut origin = self.origin;
@@ -84,7 +83,7 @@ impl Joining {
             return;
         }
         if origin.size == 0 {
-            // SAFETY: the handle is of a communicator that was created successfully.
+            // SAFETY: the handle is that of a communicator that was created successfully.
             (origin.rank, origin.size) = unsafe { about(handle) }.unwrap_or_default();
         }
         observer.communicators.insert(observer.ledger(), handle, &origin);
@@ -94,7 +93,8 @@ impl Joining {
 /// Rank and size of a communicator.
 ///
 /// # Safety
-/// The handle is of a communicator, and no other thread is in a call on it; NCCL answers if it is ready.
+/// The handle is that of a communicator, and no other thread is in a call on it. NCCL answers if the
+/// communicator is ready.
 unsafe fn about(handle: ncclComm_t) -> Option<(u32, u32)> {
     let (mut rank, mut size): (c_int, c_int) = (0, 0);
     // SAFETY: the caller promises it; the places outlive the calls.
@@ -104,7 +104,8 @@ unsafe fn about(handle: ncclComm_t) -> Option<(u32, u32)> {
     answered.then_some((u32::try_from(rank).ok()?, u32::try_from(size).ok()?))
 }
 
-/// The communicator of a program's call. NCCL is asked now for what was unknown at its creation.
+/// The communicator of a program's call. Properties that were unknown at its creation are queried from NCCL
+/// now.
 #[inline]
 pub(super) fn find(lane: &Lane, handle: ncclComm_t) -> Option<u16> {
     let communicators = &lane.observer().communicators;
@@ -128,14 +129,15 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
     };
     let slot = communicators.slot(index);
     if slot.size() == 0 {
-        // SAFETY: a program may use a communicator only when it is ready, in one thread at a time, and uses this one.
+        // SAFETY: the program uses this communicator now, which is allowed only when it is ready, and in one
+        // thread at a time.
         let Some((rank, size)) = (unsafe { about(handle) }) else {
             communicators.miss();
             return None;
         };
         communicators.settle(observer.ledger(), index, rank, size);
     }
-    // NCCL is asked here, before the program's own call, because another thread may destroy the communicator
+    // NCCL is queried before the program's own call, because another thread may destroy the communicator
     // after that call.
     slot.set_device(device_of(handle));
     if let Some(device) = slot.device().filter(|_| slot.size() > 1) {
@@ -144,7 +146,8 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
     Some(index)
 }
 
-/// NCCL has reported a communicator's state to the program: work that waited for it to be ready continues.
+/// NCCL has reported a communicator's state to the program. If it is ready, work that waited for it
+/// continues.
 pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
     let observer = lane.observer();
     let communicators = &observer.communicators;
@@ -156,7 +159,7 @@ pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
             }
             let index = communicators.find(handle).filter(|&index| communicators.slot(index).size() == 0);
             if let Some(index) = index
-                // SAFETY: this thread has just queried its state, and it is ready.
+                // SAFETY: this thread has just queried the communicator's state, and it is ready.
                 && let Some((rank, size)) = unsafe { about(handle) }
             {
                 communicators.settle(observer.ledger(), index, rank, size);
@@ -167,13 +170,13 @@ pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
     }
 }
 
-/// Before a call that creates communicators: the thread may be inside for long, until the other ranks come.
+/// Before a call that creates communicators. The call may block for long, until the other ranks arrive.
 fn entered(lane: &Lane) {
     memory::begin(lane);
     lane.entered(Call::CommunicatorInit, coarse_now());
 }
 
-/// After it.
+/// After the call.
 ///
 /// # Safety
 /// As for [`Joining::begun`].
@@ -186,7 +189,7 @@ pub(super) unsafe fn end(lane: &Lane, joining: impl IntoIterator<Item = Joining>
     }
 }
 
-/// A communicator without a parent. `None` if NCCL will refuse it.
+/// The properties of a communicator without a parent. `None` if NCCL will refuse it.
 fn first(identity: Identity, name: Name, rank: c_int, size: c_int) -> Option<Origin> {
     let (rank, size) = (u32::try_from(rank).ok()?, u32::try_from(size).ok()?);
     Some(Origin { identity, parent: CommunicatorId(0), name, rank, size })
@@ -208,7 +211,7 @@ pub(super) unsafe fn begin_init(
     Some(Joining::new(place, first(identity, name, rank, size)?))
 }
 
-/// A communicator for each of `count` GPUs of this process.
+/// One communicator for each of `count` GPUs of this process.
 pub(super) fn begin_all(
     lane: &Lane,
     places: *const ncclComm_t,
@@ -222,7 +225,7 @@ pub(super) fn begin_all(
     })
 }
 
-/// A communicator with a parent. None is created for a NULL place, but it counts as a child.
+/// A communicator with a parent. For a NULL place none is created, but it counts as a child.
 ///
 /// # Safety
 /// The configuration is as NCCL documents.
@@ -238,14 +241,14 @@ pub(super) unsafe fn begin_child(
     let index = find(lane, parent)?;
     let slot = lane.observer().communicators.slot(index);
     let identity = identity(slot.identity(), slot.next_child(lineage));
-    // Without a configuration it has its parent's.
+    // Without a configuration, it has the parent's name.
     // SAFETY: the caller promises it.
     let name = if config.is_null() { slot.name() } else { unsafe { config::name(config) } };
     let origin = Origin { identity, parent: slot.id(), name, rank: 0, size: 0 };
     Some(Joining { parent: Some((parent, index, lineage)), ..Joining::new(place, origin) })
 }
 
-/// A rank of the parent that stays when it grows keeps its number.
+/// A grown communicator: the parent's ranks keep their numbers.
 ///
 /// # Safety
 /// The configuration is as NCCL documents.

@@ -22,13 +22,13 @@ use crate::{
 /// `NCCL_SPLIT_NOCOLOR`: this rank gets no communicator.
 const NO_COLOR: c_int = -1;
 
-/// Largest number of ranks that leave a communicator: longer lists are not read.
+/// Maximum number of ranks that may leave a communicator; longer lists are not read.
 const MOST_LEAVING: usize = 1 << 16;
 
-/// The list is read before the call, because NCCL sorts it in place.
+/// The ranks that leave a communicator. The list is read before the call, because NCCL sorts it in place.
 ///
 /// # Safety
-/// The list is as long as said, or NULL.
+/// The list has `count` elements, or is NULL.
 unsafe fn leaving<'a>(list: *const c_int, count: c_int) -> &'a [c_int] {
     let count = usize::try_from(count).unwrap_or(0).min(MOST_LEAVING);
     if list.is_null() {
@@ -40,7 +40,7 @@ unsafe fn leaving<'a>(list: *const c_int, count: c_int) -> &'a [c_int] {
 
 fn forget(lane: &Lane, communicator: ncclComm_t) {
     let observer = lane.observer();
-    // This communicator has no parent: pending children of NULL must not be dropped.
+    // NULL is not a parent: pending entries whose parent is NULL must not be dropped.
     if !communicator.is_null() {
         observer.communicators.pending.forget_children(communicator);
     }
@@ -66,7 +66,7 @@ interpose! {
     // SAFETY: as NCCL documents.
     after |lane, joining, result| unsafe { end(lane, joining, result) };
 
-    /// Named after the first of its ids, as NCCL does.
+    /// The first of its ids determines its name, as in NCCL.
     fn ncclCommInitRankScalable(
         made: *mut ncclComm_t, ranks: c_int, rank: c_int, id_count: c_int, ids: *mut UniqueId, config: *mut c_void,
     ) -> c_int in NCCL, or MISSING, even off;
@@ -109,7 +109,7 @@ interpose! {
     // SAFETY: as NCCL documents.
     after |lane, joining, result| unsafe { end(lane, joining, result) };
 
-    /// New ranks have no parent, and an id.
+    /// A new rank passes an id and no parent.
     fn ncclCommGrow(
         parent: ncclComm_t, ranks: c_int, id: *const UniqueId, rank: c_int, made: *mut ncclComm_t,
         config: *mut c_void,
@@ -127,7 +127,7 @@ interpose! {
     // SAFETY: as NCCL documents.
     after |lane, joining, result| unsafe { end(lane, joining, result) };
 
-    /// PyTorch's watchdog asks about 100 times a second.
+    /// PyTorch's watchdog calls this about 100 times a second.
     fn ncclCommGetAsyncError(
         communicator: ncclComm_t, state: *mut c_int,
     ) -> c_int in NCCL, or MISSING, even off;
@@ -143,7 +143,7 @@ interpose! {
         }
     };
 
-    /// It can still be queried, and must be destroyed.
+    /// The communicator can still be queried, and must still be destroyed.
     fn ncclCommFinalize(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| lane.entered(Call::CommunicatorEnd, coarse_now());
     after |lane, (), _| lane.left();

@@ -1,11 +1,11 @@
-//! GPU memory that NCCL takes. NCCL allocates through a CUDA runtime of its own, which the hook does not
-//! intercept. Its share is the decrease of the GPU's free memory during the calls in which NCCL allocates,
-//! less what the program allocated meanwhile.
+//! GPU memory that NCCL takes. NCCL allocates through its own copy of the CUDA runtime, which the hook does
+//! not intercept. So NCCL's share is computed: the decrease of the GPU's free memory during the calls in
+//! which NCCL allocates, minus the program's own allocations during these calls.
 //!
 //! Those calls create a communicator, or are its first operations, which make connections. Memory that
-//! another process takes on this GPU during such a call counts too. Memory that a communicator frees at its
-//! end is not measured: a program may end communicators because its GPU does not respond, and must then not
-//! wait for the driver. The share is therefore unknown once a communicator has ended.
+//! another process takes on this GPU during such a call is included. Memory that a communicator frees at its
+//! end is not measured: a program may end communicators because its GPU does not respond, and must not wait
+//! for the driver then. So the share is unknown once a communicator has ended.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -24,9 +24,9 @@ const NOBODY: usize = 0;
 
 #[derive(Debug, Default)]
 pub(crate) struct NcclMemory {
-    /// The lane whose call is being measured: one at a time, or one call's memory would count twice.
+    /// The lane whose call is being measured. One at a time, because otherwise memory would count twice.
     by: AtomicUsize,
-    /// Free memory before that call, and what the program held. Bytes.
+    /// Free memory before that call, and memory that the program held, in bytes.
     free: AtomicU64,
     held: AtomicU64,
     taken: AtomicU64,
@@ -35,7 +35,7 @@ pub(crate) struct NcclMemory {
     has_shrunk: AtomicBool,
 }
 
-/// Whether NCCL may still make connections for a communicator that has had this many operations of a kind.
+/// Whether NCCL may still make connections for a communicator after this many operations of a kind.
 #[inline]
 pub(crate) fn is_early(operations: u64) -> bool {
     operations < MemoryTotals::NCCL_CALLS
@@ -47,7 +47,7 @@ pub(super) fn begin(lane: &Lane) {
     let observer = lane.observer();
     let memory = &observer.nccl_memory;
     let mine = lane.address();
-    // This thread's last call may have been left by an exception.
+    // An exception may have ended this thread's last measured call.
     let claimed = memory.by.compare_exchange(NOBODY, mine, AcqRel, Relaxed);
     if claimed.is_err_and(|other| other != mine) {
         return;

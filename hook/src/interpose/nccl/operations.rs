@@ -36,12 +36,12 @@ struct Ticket {
     timing: Timing,
     /// When it was called, in monotonic nanoseconds.
     at: u64,
-    /// The sampling rate, if it was selected.
+    /// The sampling rate, if the operation was selected for timing.
     chosen: Option<Rate>,
     queued: bool,
 }
 
-/// What an operation moves, as the caller names it.
+/// The data that an operation moves, in the caller's terms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elements {
     pub(crate) count: usize,
@@ -50,13 +50,13 @@ pub(crate) struct Elements {
 
 const NOTHING: Elements = Elements { count: 0, datatype: 0 };
 
-/// Arguments beside count and type: all ranks of a communicator pass the same reduction and root.
+/// Further arguments. All ranks of a communicator pass the same reduction and root.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) reduction: Option<c_int>,
     pub(crate) root: Option<c_int>,
     pub(crate) peer: Option<c_int>,
-    /// Only NCCL's plugin interface reports the call; no interposed function saw it.
+    /// Only NCCL's plugin interface reports the call; no interposed function sees it.
     pub(crate) unseen: bool,
 }
 
@@ -153,7 +153,7 @@ fn begin(
                 observer.queue.join(lane, message.ticket, number, stream, device);
             }
         } else {
-            // The pair's first event shows the same.
+            // The first event of its timing pair shows whether the GPU has reached it.
             ledger.record.queued(message.ticket);
             note_preceding(lane, message.ticket, stream);
         }
@@ -201,7 +201,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     }
 }
 
-/// A call within a group that only NCCL's plugin interface shows.
+/// A call within a group that only NCCL's plugin interface reports.
 pub(crate) fn called(
     lane: &Lane,
     operation: Operation,
@@ -215,7 +215,7 @@ pub(crate) fn called(
     }
 }
 
-/// An operation whose launch was not seen: its stream is unknown, so it is not timed, and nothing proves that
+/// An operation whose launch was not seen. Its stream is unknown, so it is not timed, and nothing proves that
 /// the GPU has completed it.
 pub(crate) fn launched_unseen(
     lane: &Lane,
@@ -233,7 +233,7 @@ pub(crate) fn launched_unseen(
     let now = time_of_day(at);
     let collective = operation.is_collective();
     let line = slot.line(ledger);
-    // Threads of NCCL may report launches, too.
+    // NCCL's threads may report launches too.
     let writers = Writers::Many;
     let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
     let place = if collective {
@@ -295,7 +295,7 @@ fn named<const NAMED: usize>(named: [c_int; NAMED]) -> Option<c_int> {
     named.first().copied()
 }
 
-/// One line for each of NCCL's operations: they differ by the arguments before the count and after the
+/// One line for each of NCCL's operations. They differ in the arguments before the count and after the
 /// datatype.
 macro_rules! operations {
     ($(
@@ -328,7 +328,7 @@ operations! {
     AllGather: fn ncclAllGather(send, receive);
     ReduceScatter: fn ncclReduceScatter(send, receive; by reduction);
     Broadcast: fn ncclBroadcast(send, receive; at root);
-    /// Reaches `ncclBroadcast` from inside NCCL: the guard counts it once.
+    /// Calls `ncclBroadcast` inside NCCL; the guard counts it once.
     Broadcast: fn ncclBcast(buffer; at root);
     Reduce: fn ncclReduce(send, receive; by reduction; at root);
     AlltoAll: fn ncclAlltoAll(send, receive);
@@ -336,7 +336,7 @@ operations! {
     Scatter: fn ncclScatter(send, receive; at root);
     Send: fn ncclSend(send; with peer);
     Recv: fn ncclRecv(receive; with peer);
-    /// Since 2.31, like all those with a configuration. Neither form calls the other.
+    /// Since 2.31, like all operations with a configuration. The two forms do not call each other.
     AllReduce: fn ncclAllReduceConfig(send, receive; by reduction; as config);
     AllGather: fn ncclAllGatherConfig(send, receive; as config);
     ReduceScatter: fn ncclReduceScatterConfig(send, receive; by reduction; as config);
@@ -348,7 +348,7 @@ operations! {
 }
 
 interpose! {
-    /// Writes to a peer that makes no call for it.
+    /// Writes to a peer, which makes no call.
     fn ncclPutSignal(
         from: *const c_void, count: usize, datatype: c_int, peer: c_int, window: *mut c_void, offset: usize,
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,

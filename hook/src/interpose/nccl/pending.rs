@@ -1,4 +1,4 @@
-//! Communicators that NCCL is creating in its own thread: their handles are unknown so far.
+//! Communicators that NCCL is creating in its own thread. Their handles are not known yet.
 
 use std::{
     ptr,
@@ -15,12 +15,12 @@ use crate::{
     process::{memory, peek},
 };
 
-/// Further ones are dropped: their calls count as unknown.
+/// Maximum number of communicators kept. Calls on further ones count as unknown.
 const MOST: usize = 32;
 
-/// A split or a shrink of a non-blocking communicator. The place of the handle is NULL until NCCL has created
-/// the communicator; once NCCL reports "success" for the parent, the place holds the handle. From then on the
-/// place is the program's variable, and may be gone at any time.
+/// A split or a shrink of a non-blocking communicator. The place of the handle holds NULL until NCCL has
+/// created the communicator; when NCCL reports "success" for the parent, it holds the handle. From then on
+/// the place is an ordinary variable of the program, and may become invalid at any time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unborn {
     /// Where NCCL will write the handle.
@@ -33,7 +33,7 @@ pub(crate) struct Unborn {
 // SAFETY: the addresses are only compared, or read through the kernel.
 unsafe impl Send for Unborn {}
 
-/// No thread waits for a lock here: an entry in use by another thread is handled next time.
+/// No thread waits for a lock here: an entry that another thread uses is handled next time.
 #[derive(Debug)]
 pub(crate) struct Pending {
     places: Box<[Mutex<Option<Unborn>>]>,
@@ -53,8 +53,8 @@ impl Pending {
         self.count.load(Relaxed) == 0
     }
 
-    /// `false` if there is no room. An earlier entry for the same place is dropped: the handle there will
-    /// belong to the new one.
+    /// `false` if there is no space. An earlier entry for the same place is dropped, because the handle there
+    /// will belong to the new one.
     pub(super) fn add(&self, unborn: Unborn) -> bool {
         while self.take(|before| (before.place == unborn.place).then_some(())).is_some() {}
         self.places.iter().any(|place| {
@@ -68,7 +68,8 @@ impl Pending {
         })
     }
 
-    /// Removes an entry whose communicator exists: the one whose handle is `wanted`, or any of `parent`.
+    /// Removes an entry whose communicator exists: the one with the handle `wanted`, or any child of
+    /// `parent`.
     pub(super) fn take_made(
         &self,
         is: impl Fn(ncclComm_t, ncclComm_t) -> bool,
@@ -79,7 +80,7 @@ impl Pending {
         })
     }
 
-    /// Drops entries that will not be created, because the parent is gone or has failed.
+    /// Drops entries whose communicators will not be created, because the parent is gone or has failed.
     pub(super) fn forget_children(&self, parent: ncclComm_t) {
         while self.take(|unborn| (unborn.parent == parent).then_some(())).is_some() {}
     }
@@ -98,7 +99,7 @@ impl Pending {
     }
 }
 
-/// The word at an address that may be unmapped by now. NULL if it is.
+/// The handle at an address; NULL if the address is unmapped by now.
 fn handle_at(place: *const ncclComm_t) -> ncclComm_t {
     ptr::with_exposed_provenance_mut(peek::word(place.addr()).unwrap_or(0))
 }
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn a_place_that_is_gone_is_not_touched() {
         let pending = Pending::new().unwrap();
-        // SAFETY: a fresh page, given back at once.
+        // SAFETY: a new page, which is unmapped at once.
         let page = unsafe {
             let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let page = libc::mmap(ptr::null_mut(), 4096, read, private, -1, 0);

@@ -1,7 +1,9 @@
-//! The plugin that the program has set, behind this one. It gets every callback that it asked for.
+//! The plugin that the program has set. It is chained behind this one, and gets every callback that it
+//! requests.
 //!
-//! NCCL looks the plugin's symbol up with `dlsym`. For another plugin, the answer is this plugin in the same
-//! version, so NCCL and the plugin agree on a version as they would without the hook.
+//! NCCL looks up the plugin's symbol with `dlsym`. If the program has set a plugin, the answer is the hook's
+//! plugin in the version of that symbol. So NCCL and the program's plugin agree on the same version as
+//! without the hook.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -19,22 +21,23 @@ use super::{
 };
 use crate::interpose::symbol::{self, Name, each};
 
-/// By version.
+/// The chained plugin, by version.
 static BEHIND: [AtomicPtr<Plugin>; VERSIONS] = [const { AtomicPtr::new(ptr::null_mut()) }; VERSIONS];
 
-/// The layout of version 7 is that of this NCCL.
+/// Whether the layout of version 7 is that of this NCCL.
 static SEVENTH: AtomicBool = AtomicBool::new(false);
 
-/// Public forks had other layouts under the name of version 7: it is used with NVIDIA's NCCL from here on.
+/// Public forks had other layouts under the name of version 7. So that version is used only with NVIDIA's
+/// NCCL, from this release on.
 const SINCE: c_int = 23_102;
-/// The first version whose layout is not known yet: 2.33.
+/// The first release whose layout is not known yet: 2.33.
 const BEFORE: c_int = 23_300;
 
 pub(super) fn speaks(version: usize) -> bool {
     version < VERSIONS || SEVENTH.load(Relaxed)
 }
 
-/// The version that this symbol is of, from 1.
+/// The version in the name of this symbol, from 1.
 #[inline]
 pub(crate) fn version_of(name: &CStr) -> Option<usize> {
     let number = name.to_bytes().strip_prefix(b"ncclProfiler_v")?;
@@ -43,7 +46,7 @@ pub(crate) fn version_of(name: &CStr) -> Option<usize> {
     (1..=VERSIONS).contains(&version).then_some(version)
 }
 
-/// What NCCL gets instead of `real` for the plugin's symbol of this version.
+/// The answer that NCCL gets instead of `real` for the plugin symbol of this name.
 #[cold]
 pub(crate) fn answer(real: *mut c_void, name: &CStr, caller: usize) -> *mut c_void {
     let Some(version) = version_of(name) else { return real };
@@ -55,12 +58,12 @@ pub(crate) fn answer(real: *mut c_void, name: &CStr, caller: usize) -> *mut c_vo
     if version == VERSIONS {
         SEVENTH.store(is_of_nvidia(caller), Relaxed);
         if !speaks(version) {
-            // NCCL asks for an older version of the hook's own plugin.
+            // After NULL, NCCL looks for an older version of the hook's own plugin.
             return if is_own { ptr::null_mut() } else { real };
         }
     }
     let behind = if is_own {
-        // `STATIC_PLUGIN`: another one in the global scope, which the hook hides.
+        // `STATIC_PLUGIN`: the hook hides a plugin in the global scope.
         ptr::with_exposed_provenance_mut(symbol::next_definition(&Name::new(name)))
     } else {
         real.cast()
@@ -69,7 +72,7 @@ pub(crate) fn answer(real: *mut c_void, name: &CStr, caller: usize) -> *mut c_vo
     own
 }
 
-/// Whether the code there belongs to an NCCL of NVIDIA whose layout of version 7 is known.
+/// Whether the code at `caller` belongs to an NCCL of NVIDIA whose layout of version 7 is known.
 fn is_of_nvidia(caller: usize) -> bool {
     type GetVersion = unsafe extern "C" fn(*mut c_int) -> c_int;
     let mut at = 0;
@@ -130,7 +133,7 @@ pub(super) struct About {
     pub(super) log: *mut c_void,
 }
 
-/// Its `init`. Returns its context, if it takes part.
+/// Calls its `init`. Returns its context, if it takes part.
 ///
 /// # Safety
 /// As NCCL documents.
@@ -163,7 +166,7 @@ pub(super) unsafe fn init(version: usize, about: Option<&About>) -> Option<*mut 
 /// Passes an event to it. Returns its handle; NULL if it has none.
 ///
 /// # Safety
-/// As NCCL documents. `context` is its own.
+/// As NCCL documents. `context` is that of the chained plugin.
 pub(super) unsafe fn start(version: usize, context: *mut c_void, event: Descriptor) -> (*mut c_void, c_int) {
     let (mut handle, nothing) = (ptr::null_mut(), (ptr::null_mut(), 0));
     let Some(start) = behind(version).and_then(|plugin| plugin.start) else { return nothing };
@@ -205,9 +208,9 @@ pub(super) unsafe fn record(version: usize, handle: *mut c_void, state: c_int, m
 }
 
 /// # Safety
-/// As NCCL documents; the context is its own.
+/// As NCCL documents; the context is that of the chained plugin.
 pub(super) unsafe fn finalize(version: usize, context: *mut c_void) -> c_int {
-    // NCCL does not call it for a plugin without a context.
+    // NCCL does not call `finalize` for a plugin without a context.
     if context.is_null() {
         return 0;
     }

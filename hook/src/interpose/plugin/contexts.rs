@@ -1,4 +1,5 @@
-//! The communicators that NCCL has reported to the plugin, each behind the context that NCCL passes back.
+//! The communicators that NCCL has reported to the plugin. NCCL passes a communicator's context with each
+//! event.
 
 use std::{
     ffi::c_void,
@@ -22,10 +23,10 @@ use crate::{
     publish::identity::Membership,
 };
 
-/// Largest number of communicators at once. The plugin does not see further ones.
+/// Maximum number of communicators at once. The plugin does not see further ones.
 const CONTEXTS: usize = 256;
 
-/// Contexts ever made.
+/// Number of contexts made so far.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 static ALL: [Context; CONTEXTS] = [const { Context::new() }; CONTEXTS];
@@ -45,11 +46,11 @@ const FREE: u8 = 0;
 const MAKING: u8 = 1;
 /// No call on it was seen so far.
 const NEW: u8 = 2;
-/// Calls on it pass the interposed functions, which count them.
+/// The interposed functions see calls on it, and count them.
 const PRELOADED: u8 = 3;
-/// Calls on it are seen here alone.
+/// Only the plugin sees calls on it.
 const ALONE: u8 = 4;
-/// It has no rank and no size here: nothing is counted.
+/// Its rank and size are unknown, so nothing is counted.
 const NAMELESS: u8 = 5;
 
 impl Context {
@@ -64,7 +65,7 @@ impl Context {
         }
     }
 
-    /// For a communicator with this identity, rank and size. `None` if there are too many.
+    /// A context for a communicator with this identity, rank and size. `None` if there are too many.
     pub(super) fn make(known: Option<Membership>) -> Option<&'static Self> {
         let free = |context: &&Self| context.state.compare_exchange(FREE, MAKING, AcqRel, Relaxed).is_ok();
         let context = ALL.iter().find(free)?;
@@ -79,7 +80,8 @@ impl Context {
         Some(context)
     }
 
-    /// What NCCL passes: a context of this process, of another plugin or process, or NULL.
+    /// The context that NCCL passes, if it is one of this process; it may be NULL, or of another plugin or
+    /// process.
     pub(super) fn of(passed: *mut c_void) -> Option<&'static Self> {
         let offset = passed.addr().wrapping_sub(ALL.as_ptr().addr());
         let context =
@@ -91,7 +93,7 @@ impl Context {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// In place of NCCL's handle: no communicator has this address.
+    /// The hook's substitute for NCCL's handle; no communicator has this address.
     fn handle(&'static self) -> ncclComm_t {
         self.passed().cast()
     }
@@ -139,14 +141,14 @@ impl Context {
                 size: self.size(),
             };
             if let Some(index) = observer.communicators.insert(observer.ledger(), self.handle(), &origin) {
-                // NCCL must not be asked after this handle.
+                // NCCL does not know this handle, so it must not be queried.
                 observer.communicators.slot(index).set_device(None);
             }
             self.state.store(ALONE, Release);
         }
     }
 
-    /// Whether the preload saw it being created.
+    /// Whether the preload saw its creation.
     fn is_known(&self, communicators: &Communicators) -> bool {
         let mut open = communicators.open();
         open.any(|slot| slot.id() == self.id() && slot.rank() == self.rank.load(Relaxed))
@@ -167,7 +169,7 @@ pub(super) fn made() -> u32 {
     MADE.load(SeqCst)
 }
 
-/// Whether the plugin has to see calls, because nothing else does or may.
+/// Whether the plugin's events are needed, because only the plugin sees some calls, or may be the only one.
 pub(super) fn are_needed(observer: &Observer) -> bool {
     let mut needed = false;
     for context in &ALL {
@@ -180,7 +182,7 @@ pub(super) fn are_needed(observer: &Observer) -> bool {
     needed
 }
 
-/// In a forked child, which has no communicators.
+/// Called in a forked child, which has no communicators.
 pub(super) fn forget() {
     for context in &ALL {
         context.state.store(FREE, Relaxed);

@@ -1,7 +1,7 @@
-//! Where each version of NCCL's profiler interface has the fields of an event's descriptor.
+//! The offsets of the fields of an event's descriptor, for each version of NCCL's profiler interface.
 //!
-//! The offsets hold on x86-64 and aarch64 Linux, where they are the same. `tests/plugin_layouts.rs` checks
-//! them against the public headers.
+//! The offsets are the same on x86-64 and aarch64 Linux. `tests/plugin_layouts.rs` checks them against the
+//! public headers.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -24,19 +24,19 @@ pub(crate) mod kind {
     pub(crate) const KERNEL_PHASE: u64 = 1 << 15;
 }
 
-/// The state in which the program's `ncclGroupEnd` begins to launch; from version 5 on.
+/// The state in which the program's `ncclGroupEnd` begins to launch. Since version 5.
 pub(crate) const GROUP_ENDS: c_int = 24;
 
 /// Versions of the interface, from 1.
 pub(crate) const VERSIONS: usize = 7;
 
-/// From this one on calls have events of their own.
+/// From this version on, calls have separate events.
 pub(crate) const WITH_CALLS: usize = 5;
 
 /// The largest descriptor, in words.
 pub(crate) const LARGEST: usize = 17;
 
-/// A descriptor, laid out as its version says.
+/// A descriptor, with the layout of its version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) at: *const c_void,
@@ -46,9 +46,9 @@ pub(crate) struct Descriptor {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub(crate) size: usize,
-    /// The type is one byte, else eight.
+    /// The type has one byte, else eight.
     pub(crate) narrow_type: bool,
-    /// Function, type, algorithm and protocol are numbers of one byte, else names.
+    /// Function, type, algorithm and protocol are one-byte numbers, else names.
     pub(crate) numbers: bool,
     pub(crate) coll: Coll,
     pub(crate) p2p: P2p,
@@ -56,7 +56,7 @@ pub(crate) struct Layout {
 
 pub(crate) const PARENT: usize = 8;
 
-/// Without an offset the version has no such field.
+/// A field without an offset does not exist in that version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coll {
     pub(crate) hash: Option<usize>,
@@ -77,7 +77,7 @@ pub(crate) struct P2p {
     pub(crate) peer: usize,
 }
 
-/// The same in all versions that have it.
+/// The fields of a collective's call, the same in all versions that have them.
 pub(crate) struct CollApi;
 
 impl CollApi {
@@ -123,17 +123,17 @@ const V1: Layout = Layout {
 
 const V5: Layout = Layout { size: 112, narrow_type: false, ..V4 };
 
-/// Version 7 has more fields than 6, all behind those that are read here.
+/// Version 7 has more fields than version 6, all behind the fields that are read here.
 static LAYOUTS: [Layout; VERSIONS] = [V1, V2, V3, V4, V5, V5, Layout { size: 136, ..V5 }];
 
-/// Of a version, from 1.
+/// The layout of a version, from 1.
 pub(crate) fn layout(version: usize) -> &'static Layout {
     &LAYOUTS[version - 1]
 }
 
 impl Descriptor {
     /// # Safety
-    /// The field is there, and `T` is its type.
+    /// The field exists, and `T` is its type.
     unsafe fn read<T: Copy>(self, offset: usize) -> T {
         // SAFETY: the caller promises it.
         unsafe { self.at.byte_add(offset).cast::<T>().read_unaligned() }
@@ -142,14 +142,14 @@ impl Descriptor {
     /// # Safety
     /// It is a descriptor of this version.
     pub(crate) unsafe fn kind(self) -> u64 {
-        // SAFETY: all have it at the begin.
+        // SAFETY: all versions have it at the beginning.
         unsafe { if self.layout.narrow_type { u64::from(self.read::<u8>(0)) } else { self.read(0) } }
     }
 
     /// # Safety
     /// It is a descriptor of this version.
     pub(crate) unsafe fn parent(self) -> *mut c_void {
-        // SAFETY: all have it there.
+        // SAFETY: all versions have it at this offset.
         unsafe { self.read(PARENT) }
     }
 
@@ -181,7 +181,7 @@ impl Descriptor {
         unsafe { self.read(offset) }
     }
 
-    /// A name, which NCCL keeps; empty if there is none.
+    /// A name, which stays valid in NCCL; empty if there is none.
     ///
     /// # Safety
     /// As for [`Self::whole`].

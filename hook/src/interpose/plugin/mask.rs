@@ -1,8 +1,8 @@
-//! The events that NCCL is asked for: those needed now, and those that a chained plugin wants.
+//! The events that the hook requests from NCCL: those needed now, and those that a chained plugin wants.
 //!
-//! NCCL reads one word of its own at every call. Cheap events are on while some communicator is seen by the
-//! plugin alone. If the preload sees all of them, they are on for short windows and during captures: only
-//! algorithm, protocol and channels are missing then.
+//! NCCL reads its mask, one word, at every call. Cheap events are on while only the plugin sees some
+//! communicator. If the preload sees all communicators, cheap events are on only in short windows and during
+//! captures, to learn algorithm, protocol and channels.
 
 use std::{
     ffi::{c_int, c_void},
@@ -15,29 +15,29 @@ use std::{
 
 use super::layout::kind;
 
-/// Calls and their launches: a few callbacks of NCCL per operation, on the launching thread.
+/// Calls and their launches: a few callbacks per operation, on the launching thread.
 pub(super) const CHEAP: u64 = kind::GROUP_API | kind::COLL_API | kind::P2P_API | kind::COLL | kind::P2P;
 
-/// Copies of NCCL in one process.
+/// Maximum number of copies of NCCL in one process.
 const COPIES: usize = 4;
 
-/// Their masks: NULL while there is none.
+/// The addresses of their masks; NULL for none.
 static PLACES: [AtomicPtr<c_int>; COPIES] = [const { AtomicPtr::new(ptr::null_mut()) }; COPIES];
 /// The last value written.
 static WRITTEN: AtomicI32 = AtomicI32::new(0);
 static OWN: AtomicI32 = AtomicI32::new(CHEAP as i32);
-/// The chained plugin writes it at any time.
+/// The chained plugin's mask, which it may write at any time.
 static THEIRS: AtomicI32 = AtomicI32::new(0);
 
-/// The first window after the start, and the longest pause between two.
+/// The first and the longest pause between two windows, and the length of a window.
 const FIRST_PAUSE: u64 = 1_000_000_000;
 const LONGEST_PAUSE: u64 = 60_000_000_000;
 const WINDOW: u64 = 100_000_000;
 
-/// Windows in which plans are learnt, from monotonic nanoseconds.
+/// The windows in which plans are learnt. Times are monotonic nanoseconds.
 #[derive(Debug)]
 pub(super) struct Windows {
-    /// The next one's begin; 0 before the first.
+    /// When the next window begins; 0 before the first.
     next: u64,
     pause: u64,
 }
@@ -85,14 +85,14 @@ pub(super) fn reaches(kind: u64, mask: u64) -> bool {
         kind::COLL_API => kind::COLL_API | below_coll | ce,
         kind::P2P_API => kind::P2P_API | below_p2p,
         kind::CE_COLL => ce,
-        // It needs the times of kernels.
+        // A kernel's channel needs the times of kernels.
         kind::KERNEL_CHANNEL => kind::KERNEL_CHANNEL | kind::KERNEL_PHASE,
         other => other,
     };
     mask & selects != 0
 }
 
-/// A communicator was created: NCCL's mask, on a thread of the program.
+/// Learns the address of NCCL's mask when a communicator is created, on a thread of the program.
 ///
 /// # Safety
 /// It is NCCL's own variable.
@@ -105,7 +105,7 @@ pub(super) unsafe fn learn(place: *mut c_int) {
             || known.compare_exchange(ptr::null_mut(), place, Release, Relaxed).is_ok()
     };
     let _ = PLACES.iter().find(is_free);
-    // Its first call decides whether the preload or the plugin counts it.
+    // The communicator's first call decides whether the preload or the plugin counts it.
     OWN.store(CHEAP as c_int, Relaxed);
     let all = merged();
     WRITTEN.store(all, Relaxed);
@@ -117,13 +117,13 @@ fn merged() -> c_int {
     OWN.load(Relaxed) | THEIRS.load(Relaxed)
 }
 
-/// Whether cheap events are asked for.
+/// Requests cheap events, or stops requesting them.
 pub(super) fn ask(wanted: bool) {
     OWN.store(if wanted { CHEAP as c_int } else { 0 }, Relaxed);
     write();
 }
 
-/// Called by the hook's own thread. The kernel writes the mask, because NCCL may have been unloaded.
+/// Called by the hook's thread. The kernel writes the masks, because an NCCL may have been unloaded.
 fn write() {
     let all = merged();
     if WRITTEN.swap(all, Relaxed) == all {
@@ -134,11 +134,12 @@ fn write() {
     }
 }
 
-/// Copies the value to memory that may be unmapped.
+/// Writes the value to memory that may be unmapped.
 fn poke(at: *mut c_void, value: c_int) {
     let here = libc::iovec { iov_base: (&raw const value).cast_mut().cast(), iov_len: size_of::<c_int>() };
     let there = libc::iovec { iov_base: at, iov_len: size_of::<c_int>() };
-    // SAFETY: it reads `value`, and checks the address that it writes, which is a variable that NCCL gave to be written.
+    // SAFETY: the kernel reads `value`, and checks the address that it writes: NCCL passed that variable to
+    // be written.
     unsafe {
         libc::syscall(
             libc::SYS_process_vm_writev,

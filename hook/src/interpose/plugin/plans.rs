@@ -1,4 +1,4 @@
-//! How NCCL carried out collectives: the latest plan of each kind of collective.
+//! How NCCL executes collectives: the latest plan of each kind of collective.
 
 use std::{
     ffi::c_int,
@@ -16,16 +16,16 @@ use xpu_wire::{
     sampling,
 };
 
-/// Kinds of collectives with a known plan. Further ones replace earlier ones.
+/// Maximum number of kinds of collectives with a known plan. Further ones replace earlier ones.
 const KINDS: usize = 1024;
-/// Places at which one may be.
+/// Possible places of a kind.
 const PLACES: usize = 8;
 
 static PLANS: [Entry; KINDS] =
     [const { Entry { key: AtomicU64::new(0), plan: AtomicU32::new(NONE) } }; KINDS];
 
 const NONE: u32 = 0;
-/// Collectives of this kind had several plans, so the plan of a single one is unknown.
+/// Collectives of this kind had several plans, so the plan of any one of them is unknown.
 const SEVERAL: u32 = u32::MAX;
 
 struct Entry {
@@ -34,7 +34,7 @@ struct Entry {
     plan: AtomicU32,
 }
 
-/// The data that collectives with a common plan share.
+/// The properties that determine a collective's plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) communicator: CommunicatorId,
@@ -45,7 +45,7 @@ pub(crate) struct Kind {
 
 impl Kind {
     fn key(self) -> u64 {
-        // NCCL takes these for bytes.
+        // NCCL treats these as bytes.
         let datatype = match self.operation {
             Operation::AllGather | Operation::Broadcast => DataType::Int8,
             _ => self.datatype,

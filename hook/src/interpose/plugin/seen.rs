@@ -1,4 +1,4 @@
-//! Events of the plugin as operations: what NCCL does on communicators that the preload does not see.
+//! Turns the plugin's events into operations on communicators that the preload does not see.
 
 use std::{
     cell::Cell,
@@ -31,12 +31,12 @@ use crate::{
     observe::{communicator::Slot, group::Group, lane::Lane},
 };
 
-/// A group of calls that this thread has open with NCCL.
+/// The group of calls that this thread has open in NCCL.
 #[derive(Clone, Copy)]
 struct Open {
-    /// The handle that NCCL has for it; 0 while there is none.
+    /// The handle that NCCL got for it; 0 while there is no group.
     handle: usize,
-    /// It has launched something on this thread.
+    /// Whether it has launched something on this thread.
     launched: bool,
 }
 
@@ -46,10 +46,11 @@ thread_local! {
     static OPEN: Cell<Open> = const { Cell::new(NONE) };
 }
 
-/// An event begins. `theirs` is the chained plugin's handle. Returns the handle for NCCL if it is the hook's.
+/// An event begins. `theirs` is the chained plugin's handle. If the hook tracks the event, returns the handle
+/// that NCCL gets.
 ///
 /// # Safety
-/// The descriptor is one of its version.
+/// The descriptor has the layout of its version.
 pub(super) unsafe fn start(
     lane: &Lane,
     inside: bool,
@@ -89,7 +90,7 @@ pub(super) unsafe fn start(
 fn begin_group(lane: &Lane, theirs: *mut c_void) -> *mut c_void {
     let open = OPEN.get();
     if open.handle != 0 {
-        // Its end was not reported: nothing of it is known to be launched.
+        // NCCL did not report the previous group's end, so its operations may not have been launched.
         let _ = lane.group(|group| group.discard(lane, 0));
     }
     let handle = if theirs.is_null() { ptr::without_provenance_mut(TAG | 1) } else { theirs };
@@ -112,8 +113,8 @@ pub(super) fn stop(handle: *mut c_void) {
         return;
     }
     OPEN.set(NONE);
-    // Otherwise a thread of NCCL launches it at another time, or NCCL reports no event for its kind of
-    // kernel.
+    // A group without a launch here: a thread of NCCL launches it at another time, or NCCL reports no event
+    // for its kind of kernel.
     let result = if open.launched { 0 } else { IN_PROGRESS };
     guard::called_back(|lane, _| lane.group(|group| group.close(lane, result)));
 }
@@ -148,7 +149,7 @@ unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     operations::called(lane, operation, elements, asked, handle, stream);
 }
 
-/// A collective was launched: keeps its plan, and counts it on a communicator whose calls are not reported.
+/// A collective was launched. Keeps its plan, and counts it if NCCL does not report the communicator's calls.
 ///
 /// # Safety
 /// The event is one of this type.
@@ -196,7 +197,7 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     if size > 0 {
         plans::learn(Kind { communicator, operation, datatype: element, bytes }, plan);
     }
-    // If the version reports calls, these are counted instead.
+    // Versions that report calls count those instead.
     if let Some(handle) = alone.filter(|_| event.layout.narrow_type) {
         lane.counters.by_plugin.add(1);
         let asked = Asked { root: Some(root), ..Asked::default() };
@@ -246,7 +247,7 @@ fn operation(name: &[u8]) -> Option<Operation> {
     })
 }
 
-/// Version 1 has numbers.
+/// Version 1 identifies functions by number.
 fn numbered(function: u8) -> Option<Operation> {
     Some(match function {
         0 => Operation::Broadcast,
@@ -260,7 +261,7 @@ fn numbered(function: u8) -> Option<Operation> {
     })
 }
 
-/// `ncclDataType_t` of its name. NCCL has none for unsigned bytes.
+/// The `ncclDataType_t` with this name. NCCL has no name for unsigned bytes.
 fn number(name: &[u8]) -> c_int {
     match name {
         b"ncclInt8" => 0,

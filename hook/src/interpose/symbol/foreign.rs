@@ -12,12 +12,12 @@ use std::{
 
 use super::{FOUND, GENERATION, Library, Name, WRITING, library::GONE, scope};
 
-/// A library function that is called, not interposed: that of the monitored copy.
+/// A function of the monitored copy of a library that the hook calls, without interposing it.
 #[derive(Debug)]
 pub(crate) struct Foreign {
     name: Name<'static>,
     library: &'static Library,
-    /// The generation of the lookup; 0 while that changes.
+    /// The generation of the lookup; 0 while the address changes.
     known: AtomicU32,
     /// 0 if the library does not have it.
     at: AtomicUsize,
@@ -49,7 +49,8 @@ impl Foreign {
         }
         FOUND.store(true, Relaxed);
         let found = scope::find_in(&self.name, home);
-        // Without a home the library may be loaded later; a function missing in the home stays missing.
+        // Without a home, the library may still be loaded later. A function that is missing in the home stays
+        // missing.
         if (home != 0 || found != 0) && !WRITING.swap(true, Acquire) {
             self.known.store(0, Relaxed);
             fence(AcqRel);
@@ -61,9 +62,8 @@ impl Foreign {
     }
 }
 
-/// A typed function of another library that is called, not interposed. Each call disables cancellation around
-/// itself;
-/// `within uncancelled` means that the caller has done so.
+/// Defines a typed function of another library that the hook calls, without interposing it. Each call
+/// disables cancellation, unless `within uncancelled` states that the caller has done so.
 macro_rules! foreign {
     (
         $(#[$doc:meta])*

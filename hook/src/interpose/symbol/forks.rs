@@ -1,18 +1,18 @@
-//! Separates walks of the loader's object list from forks of the process.
+//! Prevents forks of the process during walks of the loader's object list.
 
 use std::{
     ptr,
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
-/// Threads that are walking the list, and threads that fork, now. A child forked during another thread's walk
-/// finds the loader's list locked for ever by a thread that it does not have: glibc does not repair that lock
-/// as it does others.
+/// Threads that are walking the list, and threads that are forking. If a child is forked during another
+/// thread's walk, a thread that does not exist in the child holds the lock of the loader's list for ever:
+/// glibc resets other locks in the child, but not this one.
 static LOOKING: AtomicU32 = AtomicU32::new(0);
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// How many milliseconds either waits for the other. A walk takes microseconds; a fork of a large process may
-/// take longer.
+/// How many milliseconds a walk waits for a fork, or a fork for a walk. A walk takes microseconds; a fork of
+/// a large process may take longer.
 const PATIENCE: u32 = 50;
 
 pub(super) fn between_forks(look: impl FnOnce()) {
@@ -25,7 +25,7 @@ pub(super) fn between_forks(look: impl FnOnce()) {
         pause();
     }
     look();
-    // The child starts with no walking thread.
+    // The child starts without a walking thread.
     let _ = LOOKING.fetch_update(SeqCst, SeqCst, |looking| looking.checked_sub(1));
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn forget() {
     FORKING.store(0, SeqCst);
 }
 
-/// A millisecond; not by a function that is a cancellation point.
+/// Sleeps for a millisecond, without a function that is a cancellation point.
 pub(super) fn pause() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     // SAFETY: the kernel reads the time.

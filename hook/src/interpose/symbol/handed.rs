@@ -1,5 +1,4 @@
-//! Lookups by address that are answered with the interposed function, and the real function that its calls
-//! are for.
+//! Lookups whose answer is the interposed function, and the real function that such calls are for.
 
 use std::{
     ptr,
@@ -11,19 +10,20 @@ use std::{
 
 use super::{FOUND, GENERATION, Kind, Library, Target, scope};
 
-/// The interposed function for lookups by address: a naked function, with the real one's signature.
+/// The interposed function that lookups get: a naked function with the real one's signature.
 pub(crate) type StandIn = unsafe extern "C-unwind" fn();
 
 /// The real answer to a lookup that got the interposed function.
 #[derive(Debug)]
 pub(super) struct Handed {
-    /// 0 without a lookup. The interposed function reads it.
+    /// The real address, which the interposed function reads; 0 before a lookup.
     pub(super) at: AtomicUsize,
     pub(super) stand_in: Option<StandIn>,
-    /// The generation of the kind; 0 while it is unknown.
+    /// The generation in which the kind of its calls was determined; 0 while it is unknown.
     known: AtomicU32,
     kind: AtomicUsize,
-    /// The caller of the lookup is one of the libraries, or interposes one: its calls may be parts of a call.
+    /// Whether the lookup came from one of the libraries, or from an object that interposes one: its calls
+    /// may be parts of another call.
     is_inner: AtomicBool,
 }
 
@@ -38,8 +38,8 @@ impl Handed {
         }
     }
 
-    /// The replacement of `answer`, which is the function in a copy of the library. `None` if another copy,
-    /// still loaded, is already replaced: the function has one target only.
+    /// The replacement of `answer`, the function in some copy of the library. `None` if the function of
+    /// another loaded copy is already replaced, because the interposed function has only one target.
     #[cold]
     pub(super) fn hand_out(&self, answer: usize, to_inner: bool) -> Option<usize> {
         let stand_in = self.stand_in? as usize;

@@ -1,4 +1,4 @@
-//! A monitored library: which of its copies in the process is monitored, and which of its parts are not.
+//! A monitored library: which of its copies in the process is monitored, and what is not monitored.
 
 use std::{
     ffi::CStr,
@@ -10,25 +10,24 @@ use std::{
 
 use super::{Name, Object};
 
-/// Instead of a home: the monitored copy was unloaded. Its state (events, handles) died with it, so no other
-/// is monitored.
+/// Instead of a home: the monitored copy was unloaded. The state of that copy (events, handles) is gone, so
+/// no other copy is monitored.
 pub(super) const GONE: usize = usize::MAX;
 
-/// A library whose functions are interposed, or called.
+/// A library whose functions are interposed or called.
 #[derive(Debug)]
 pub(crate) struct Library {
     /// Its name in messages.
     name: &'static str,
-    /// A function that every copy of it has. Other preloads that interpose some functions do not have this
-    /// one.
+    /// A function that every copy has. Other preloads that interpose some functions do not have this one.
     pub(super) marker: Name<'static>,
-    /// Prefix of its file names; empty if lookups of its functions are not answered here.
+    /// Prefix of its file names; empty if lookups of its functions are not replaced.
     files: &'static str,
     /// Load address of the monitored copy; 0 before the first call.
     pub(super) home: AtomicUsize,
-    /// Calls to another copy.
+    /// Number of calls to other copies.
     pub(super) elsewhere: AtomicU64,
-    /// Some of these calls may be to the monitored copy.
+    /// Whether some of these calls may be to the monitored copy.
     pub(super) unsure: AtomicBool,
 }
 
@@ -44,20 +43,20 @@ impl Library {
         }
     }
 
-    /// Files with this prefix. Lookups of its functions by address get the interposed ones.
+    /// Sets the prefix of its file names: lookups of its functions then get the interposed ones.
     pub(crate) const fn in_files(mut self, files: &'static str) -> Self {
         self.files = files;
         self
     }
 
-    /// Whether this object is a copy of it, by its file name and symbols.
+    /// Whether this object is a copy of the library, by its file name and symbols.
     pub(crate) fn is_in(&self, object: &Object) -> bool {
         !self.files.is_empty()
             && object.file_name().starts_with(self.files.as_bytes())
             && object.find(&self.marker).is_some()
     }
 
-    /// Its unmonitored parts, and why.
+    /// What is not monitored, and why.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = String> {
         let elsewhere = self.elsewhere.load(Relaxed);
         let name = self.name;
@@ -74,12 +73,12 @@ impl Library {
         second.into_iter().chain(gone)
     }
 
-    /// Calls to another copy.
+    /// Number of calls to other copies.
     pub(crate) fn elsewhere(&self) -> u64 {
         self.elsewhere.load(Relaxed)
     }
 
-    /// Whether this object is the monitored one; the first becomes it.
+    /// Whether this object is the monitored copy; the first object becomes it.
     pub(super) fn is_home(&self, object: usize) -> bool {
         match self.home.compare_exchange(0, object, AcqRel, Acquire) {
             Ok(_) => true,

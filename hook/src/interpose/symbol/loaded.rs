@@ -1,8 +1,8 @@
-//! The objects that are loaded, read without the loader's own lock.
+//! The loaded objects, read without the loader's main lock.
 //!
-//! `dlsym` takes the lock that constructors and destructors of libraries run under, clears `dlerror`'s
-//! message, and needs a kilobyte of stack. `dl_iterate_phdr` takes a lock that is held only briefly; memory
-//! read under it stays mapped.
+//! `dlsym` takes the lock that is held while constructors and destructors of libraries run, clears
+//! `dlerror`'s message, and needs a kilobyte of stack. `dl_iterate_phdr` takes a lock that is held only
+//! briefly; while it is held, the loaded objects stay mapped.
 
 mod elf;
 mod object;
@@ -36,10 +36,10 @@ impl<'a> Name<'a> {
         Self { text, hash }
     }
 
-    /// The hash of no bytes.
+    /// The hash of an empty name.
     pub(crate) const EMPTY: u32 = 5381;
 
-    /// The hash of one byte more.
+    /// The hash with one more byte.
     #[inline]
     pub(crate) const fn step(hash: u32, byte: u8) -> u32 {
         hash.wrapping_mul(33).wrapping_add(byte as u32)

@@ -1,4 +1,4 @@
-//! Finds the definition to which a caller is bound, among several.
+//! Finds which of several definitions a caller is bound to.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::interpose::addresses;
 
-/// An address that only this library contains.
+/// An address that is surely in this library.
 static HERE: u8 = 0;
 
-/// An object with one of these symbols is an interposed library, or interposes one itself: its calls are
-/// parts of a call of the program.
+/// An object with one of these symbols is an interposed library, or interposes one: its calls may be parts of
+/// a call of the program.
 static LIBRARIES: [Name<'static>; 9] = [
     Name::new(c"cudaGetDevice"),
     Name::new(c"cublasCreate_v2"),
@@ -28,21 +28,21 @@ static LIBRARIES: [Name<'static>; 9] = [
     Name::new(c"cuLaunchKernel"),
 ];
 
-/// Definitions of a function among which a caller's is looked for.
+/// Maximum number of definitions of a function that are considered for a caller.
 const COPIES: usize = 4;
 
-/// Code without an object (generated at run time) is distinguished by pages.
+/// Callers outside of any object (code generated at run time) are distinguished by page.
 const PAGE: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) address: usize,
-    /// The begin of the object that contains it.
+    /// The begin of the object that contains the target.
     pub(super) object: usize,
     pub(super) caller: Span,
     /// The caller is one of the libraries itself.
     pub(super) is_inner: bool,
-    /// There is only one definition, or the one to which the loader has bound the caller is known.
+    /// Whether there is only one definition, or it is known to which one the loader has bound the caller.
     pub(super) is_certain: bool,
 }
 
@@ -53,9 +53,8 @@ struct Caller {
     is_inner: bool,
 }
 
-/// The target of the call that returns to `address`. An earlier preload may have called it, so only objects
-/// loaded after the hook count.
-/// `marker` distinguishes a copy of the library from other interposers.
+/// The target of the call that returns to `address`. An earlier preload may be the caller, so only objects
+/// loaded after the hook count. `marker` distinguishes a copy of the library from other interposers.
 pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option<Found> {
     let mut caller = Caller {
         span: Span { from: address & !(PAGE - 1), length: PAGE },
@@ -94,8 +93,8 @@ pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option
     Some(Found { address, object, caller: caller.span, is_inner: caller.is_inner, is_certain })
 }
 
-/// The function in the object that begins at `home`; if `home` is 0, in the first object that has it. 0 if
-/// there is none.
+/// The function in the object that begins at `home`; if `home` is 0, in the first object that has the
+/// function. 0 if there is none.
 pub(super) fn find_in(name: &Name<'_>, home: usize) -> usize {
     let mut found = 0;
     loaded::each(|object| {
@@ -119,7 +118,7 @@ pub(super) fn find_in_file(file: &CStr, name: &Name<'_>) -> usize {
     found
 }
 
-/// Whether an object begins there.
+/// Whether a loaded object begins at this address.
 pub(super) fn is_loaded(from: usize) -> bool {
     let mut is_there = false;
     loaded::each(|object| {
@@ -129,8 +128,8 @@ pub(super) fn is_loaded(from: usize) -> bool {
     is_there
 }
 
-/// The process's function instead of the hook's own: that of the next object after the hook that has one, and
-/// the C library's if the hook was opened later than that. 0 if there is none.
+/// The definition behind the hook's own: that of the next object after the hook. If the hook was opened later
+/// than the C library, that of the C library. 0 if there is none.
 pub(crate) fn next_definition(name: &Name<'_>) -> usize {
     let (mut is_behind, mut first, mut next) = (is_alone(), 0, 0);
     loaded::each(|object| {
@@ -152,7 +151,7 @@ pub(crate) fn next_definition(name: &Name<'_>) -> usize {
     if next == 0 { first } else { next }
 }
 
-/// The begin of the object that contains this; `None` if there is none.
+/// The begin of the object that contains this address; `None` if there is none.
 pub(super) fn object_at(address: usize) -> Option<usize> {
     let mut found = None;
     loaded::each(|object| {
@@ -162,7 +161,7 @@ pub(super) fn object_at(address: usize) -> Option<usize> {
     found
 }
 
-/// Whether this object's calls may belong to a call of the program.
+/// Whether this object's calls may be parts of a call of the program.
 pub(crate) fn is_inner(object: &Object) -> bool {
     LIBRARIES.iter().any(|library| object.find(library).is_some())
 }
@@ -171,12 +170,13 @@ pub(crate) fn is_own(object: &Object) -> bool {
     object.span.contains((&raw const HERE).addr())
 }
 
-/// In unit tests the hook is the program, which is loaded first, and contains interposed libraries.
+/// Whether the hook is the program, as in unit tests: it is then loaded first, and contains interposed
+/// libraries.
 fn is_alone() -> bool {
     cfg!(test)
 }
 
-/// The copy of the library that contains this; `None` if there is none.
+/// The copy of the library that contains this address; `None` if there is none.
 fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
     let mut found = None;
     loaded::each(|object| {
@@ -189,12 +189,13 @@ fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
     found
 }
 
-/// The definition, among `count`, to which the loader has bound the caller, and whether that is certain. It
-/// is the first one in the global scope after the hook, else the first in the scope of the object with which
-/// the caller was loaded, in the version that the caller requires.
+/// The definition, among `count`, to which the loader has bound the caller, and whether that is certain. In
+/// the version that the caller requires, it is the first definition in the global scope after the hook, else
+/// the first in the scope of the object with which the caller was loaded.
 ///
-/// The loader does not report that object. If the caller's other references do not show it, the caller's own
-/// dependencies are used; they are the same unless the caller is itself a dependency of the opened object.
+/// The loader does not report that object. If the caller's other references do not show the scope, the
+/// caller's own dependencies are used; they give the same result, unless the caller is itself a dependency of
+/// the opened object.
 #[cold]
 fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, bool) {
     loaded::each(|object| {
@@ -204,14 +205,15 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
         }
         is_caller
     });
-    // SAFETY: RTLD_NEXT is a handle; the strings are NUL-terminated, and the caller's are mapped while it calls.
+    // SAFETY: RTLD_NEXT is a handle; the strings are NUL-terminated, and those of the caller are mapped
+    // during its call.
     let global = unsafe { look_up(libc::RTLD_NEXT, name, caller.version) };
     if global.is_some() || caller.path.is_null() {
         return (global, true);
     }
     let by_references = bound_by_references(name, caller.span, count);
-    // SAFETY: as above; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller keeps itself loaded, and
-    // what it is bound to.
+    // SAFETY: as above; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller and the object
+    // that it is bound to stay loaded.
     unsafe {
         let handle = libc::dlopen(by_references.unwrap_or(caller.path), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
@@ -224,9 +226,9 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
 }
 
 /// The path of the copy to which the caller's references to other functions of the library are bound. One
-/// reference suffices if it holds the address of a function in one copy, and all copies have that function:
-/// then the first copy in the scope has it, as it has `name`. (An unbound reference holds a stub of the
-/// caller; if the hook interposes the function, the reference holds the hook's.)
+/// reference suffices if it holds an address in one of the copies, and all copies have that function: that
+/// copy is the first in the scope, so `name` is bound to it too. (A reference that is not bound yet holds a
+/// stub of the caller. A reference to an interposed function holds the hook's.)
 #[inline(never)]
 fn bound_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*const c_char> {
     let (mut user, mut copies, mut seen) = (None, [None; COPIES], 0);
@@ -260,8 +262,8 @@ fn bound_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*c
     by_references.filter(|_| count <= COPIES)
 }
 
-/// The loader's choice for a reference to this version: the first definition in the scope that has no version
-/// or that version.
+/// The loader's choice for a reference to this version: the first definition in the scope that has this
+/// version or no version.
 unsafe fn look_up(handle: *mut c_void, name: &Name<'_>, version: *const c_char) -> Option<usize> {
     // SAFETY: the caller's promise.
     let first = unsafe { addresses::ask(handle, name.text) };
@@ -274,7 +276,7 @@ unsafe fn look_up(handle: *mut c_void, name: &Name<'_>, version: *const c_char) 
     (!at.is_null()).then(|| at.expose_provenance())
 }
 
-/// Whether this is an object's unversioned definition, as other preloads have.
+/// Whether the definition at this address has no version, like those of other preloads.
 fn is_for_any_version(address: usize, name: &Name<'_>) -> bool {
     let mut is_any = false;
     loaded::each(|object| {

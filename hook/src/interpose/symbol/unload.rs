@@ -1,5 +1,5 @@
-//! `dlclose`: addresses in an unloaded library are dropped, and the hook's thread makes no call into
-//! libraries meanwhile.
+//! `dlclose`: while a library is closed, the hook's thread makes no call into libraries; afterwards, cached
+//! addresses are dropped.
 
 use std::{
     ffi::{c_int, c_void},
@@ -23,16 +23,16 @@ static REAL: Foreign = Foreign::new(c"dlclose", &LIBC);
 
 /// Threads that are closing libraries now.
 static CLOSING: AtomicU32 = AtomicU32::new(0);
-/// The hook's thread may be inside a library.
+/// Whether the hook's thread may be inside a library.
 static VISITING: AtomicBool = AtomicBool::new(false);
 /// Number of objects unloaded at the last check.
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
 
-/// How many milliseconds a program that closes a library waits for the hook's thread to return from it. That
-/// takes microseconds.
+/// How many milliseconds a program that closes a library waits until the hook's thread returns from
+/// libraries. The wait usually takes microseconds.
 const PATIENCE: u32 = 100;
 
-/// The hook's thread is in the libraries; meanwhile none is unloaded.
+/// While this exists, the hook's thread may call libraries, and none is unloaded.
 #[derive(Debug)]
 pub(crate) struct Visit(());
 
@@ -51,7 +51,7 @@ impl Drop for Visit {
     }
 }
 
-/// In a forked child, which does not have the hook's thread.
+/// Called in a forked child, which does not have the hook's thread.
 pub(crate) fn forget() {
     VISITING.store(false, SeqCst);
     CLOSING.store(0, SeqCst);
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     result
 }
 
-/// As the C library closes it.
+/// Calls the C library's `dlclose`.
 pub(super) unsafe fn close(handle: *mut c_void) -> c_int {
     let at = REAL.find();
     if at.is_null() {
@@ -92,8 +92,8 @@ pub(super) unsafe fn close(handle: *mut c_void) -> c_int {
     unsafe { real(handle) }
 }
 
-/// Drops cached addresses if something was unloaded. Called by the hook's thread too: not every unload calls
-/// `dlclose` by name.
+/// Drops cached addresses if something was unloaded. The hook's thread also calls this, because not every
+/// unload calls `dlclose` by name.
 pub(crate) fn look_for_unloaded() {
     let now = loaded::unloaded();
     if UNLOADED.swap(now, Relaxed) == now {

@@ -1,9 +1,9 @@
-//! Where Python keeps a thread's frames, by version. Verified before it is used.
+//! The places of a thread's frames, by version of Python. They are verified before use.
 
 /// `ob_type` of any object.
 pub(super) const TYPE: usize = 8;
 
-/// Offsets in bytes, on 64-bit machines, of a build without `Py_DEBUG` and with the global lock.
+/// Offsets in bytes on 64-bit machines, in a build without `Py_DEBUG` and with the global lock.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layout {
     /// From the thread's state to its innermost frame.
@@ -12,13 +12,13 @@ pub(super) struct Layout {
     pub(super) previous: usize,
     pub(super) code: usize,
     pub(super) instruction: usize,
-    /// If that is not an address but a count of this many bytes.
+    /// The unit in bytes, if the position is not an address but a count.
     pub(super) index: Option<usize>,
     /// In a code object.
     pub(super) file: usize,
     pub(super) name: usize,
     pub(super) instructions: usize,
-    /// For an ASCII text.
+    /// The characters of an ASCII text.
     pub(super) letters: usize,
 }
 
@@ -50,7 +50,7 @@ const OF_3_12: Layout =
 const OF_3_13: Layout = Layout { first: &[72], instructions: 200, ..OF_3_12 };
 
 impl Layout {
-    /// `version` as Python reports it. `None` if it is unknown.
+    /// The layout for a version, as Python reports it. `None` if it is unknown.
     pub(super) fn of(version: &str) -> Option<&'static Self> {
         let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
         if numbers.next()? != "3" || version.contains("free-threading") {

@@ -1,4 +1,5 @@
-//! The native call site of an NCCL call: the file that holds its return address, and the offset in it.
+//! The native call site of an NCCL call: the file that contains its return address, and the offset in that
+//! file.
 
 use std::{
     ffi::CStr,
@@ -9,10 +10,10 @@ use xpu_wire::ledger::{NativeText, Record};
 
 use crate::interpose::symbol::{self, Object, each};
 
-/// The program's own file, which the loader has no name for.
+/// The program's own file. The loader has no name for it.
 const PROGRAM: &CStr = c"/proc/self/exe";
 
-/// The longest path of a program that is read.
+/// Maximum number of bytes that are read of a program's path.
 const PATH: usize = 256;
 
 /// Bytes of `+0x` and the longest offset.
@@ -35,7 +36,7 @@ pub(super) fn write_to(text: &NativeText, address: usize) {
     text.write(&into[..length]);
 }
 
-/// `libtorch_cuda.so+0x1a2b3c`; returns its length. 0 for code that is in no file.
+/// Writes `libtorch_cuda.so+0x1a2b3c`, and returns its length. 0 for code outside of any file.
 #[cold]
 fn describe(address: usize, into: &mut [u8]) -> usize {
     let mut length = 0;
@@ -83,7 +84,7 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let text = described(describe as *const () as usize);
         let (file, offset) = text.split_once("+0x").unwrap();
-        // A name that is too long is cut, the offset is whole.
+        // A name that is too long is cut; the offset is complete.
         assert!(own.file_name().unwrap().to_string_lossy().starts_with(file) && !file.is_empty(), "{text}");
         assert!(usize::from_str_radix(offset, 16).unwrap() > 0, "{text}");
         assert!(described(libc::getpid as *const () as usize).contains("libc.so.6+0x"));

@@ -1,4 +1,4 @@
-//! Frames as text, on the stack of the thread that is in them.
+//! Frames as text, made on the stack of their own thread.
 
 use std::io::{Cursor, Write as _};
 
@@ -11,10 +11,10 @@ use crate::process::peek;
 const FUNCTION: usize = 40;
 const FILE: usize = 64;
 
-/// In `PyASCIIObject`: its length, and the bits of its representation.
+/// Offsets in `PyASCIIObject`: of the length, and of the bits that describe the representation.
 const LENGTH: usize = 16;
 const STATE: usize = 32;
-/// Compact, and ASCII.
+/// The bits of a compact ASCII text.
 const PLAIN: usize = 0b110_0000;
 
 pub(super) struct Buffer(Cursor<[u8; SiteText::CAPACITY]>);
@@ -47,13 +47,13 @@ impl Buffer {
     }
 }
 
-/// A cut path, from the first folder on.
+/// The rest of a cut path, from the first whole folder on.
 fn after_a_slash(path: &[u8]) -> &[u8] {
     let slash = path.iter().position(|&byte| byte == b'/');
     slash.map_or(path, |slash| &path[slash + 1..])
 }
 
-/// The text that the word at `at` refers to: its beginning, or its end. `?` for one with non-ASCII
+/// The beginning or the end of the text that the word at `at` points to. `?` for a text with non-ASCII
 /// characters.
 fn text<'a>(layout: &Layout, at: usize, into: &'a mut [u8], end: bool) -> &'a [u8] {
     let read = || {
@@ -68,7 +68,7 @@ fn text<'a>(layout: &Layout, at: usize, into: &'a mut [u8], end: bool) -> &'a [u
     if peek::peek(from, &mut into[..kept]) != kept {
         return b"?";
     }
-    // They are separators here.
+    // Control characters separate frames in the site's text.
     for byte in &mut into[..kept] {
         if byte.is_ascii_control() {
             *byte = b' ';

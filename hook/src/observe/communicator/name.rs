@@ -1,11 +1,11 @@
-//! The program's name of a communicator.
+//! The name that the program gave to a communicator.
 
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// UTF-8 from the program, cut off and perhaps broken, then zeroes.
+/// UTF-8 from the program, cut and perhaps invalid, padded with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name([u8; Name::LONGEST]);
 
@@ -27,11 +27,11 @@ impl Default for Name {
     }
 }
 
-/// Without control characters: it reaches terminals.
+/// Leaves out control characters, because terminals show the name.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = self.0.iter().position(|&byte| byte == 0).unwrap_or(Self::LONGEST);
-        // A character that was cut in two is left out.
+        // Leaves out a character that was cut in two.
         for chunk in self.0[..length].utf8_chunks() {
             for character in chunk.valid().chars().filter(|character| !character.is_control()) {
                 fmt::Write::write_char(f, character)?;
@@ -41,7 +41,8 @@ impl fmt::Display for Name {
     }
 }
 
-/// A name kept for another thread. A read during a change returns a mixture, which is only displayed.
+/// A name that other threads read. A read during a change returns a mixture, which is acceptable because
+/// names are only displayed.
 #[derive(Debug, Default)]
 pub(crate) struct SharedName([AtomicU64; Name::LONGEST / 8]);
 

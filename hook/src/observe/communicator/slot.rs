@@ -23,15 +23,15 @@ use crate::{
 /// A slot without a line in the ledger.
 pub(super) const NO_LINE: u32 = u32::MAX;
 
-/// A device that NCCL did not report.
+/// NCCL did not report the device.
 const NO_DEVICE: u32 = u32::MAX;
 
-/// Instead of a handle, while a slot is being filled.
+/// Stands for the handle while a slot is being filled.
 pub(super) const BUSY: usize = 1;
 
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    /// The handle; 0 when free, 1 while it is being filled in.
+    /// The handle; 0 if the slot is free, [`BUSY`] while it is being filled.
     pub(super) handle: AtomicUsize,
     id: AtomicU64,
     magic: AtomicU64,
@@ -39,26 +39,26 @@ pub(crate) struct Slot {
     name: SharedName,
     pub(super) rank: AtomicU32,
     size: AtomicU32,
-    /// [`Operation::part_of_others`] of its size, as bits.
+    /// [`Operation::part_of_others`] for its size, as bits.
     part_of_others: AtomicU64,
     pub(crate) progress: Progress,
-    /// CUDA graphs hold operations of it.
+    /// CUDA graphs have operations of this communicator.
     is_in_graphs: AtomicBool,
-    /// Splits and grown communicators created from it, as NCCL counts them; and shrunk ones, which NCCL does
-    /// not count.
+    /// Number of communicators created from it by a split or by growing, which NCCL counts, and by shrinking,
+    /// which NCCL does not count.
     children: AtomicU32,
     shrunk: AtomicU32,
-    /// Launches of collectives, and of sends or receives, that could have been timed.
+    /// Number of launches of collectives, and of sends or receives, that could have been timed.
     chances: [AtomicU64; 2],
     /// The governor's sampling rate of its collectives.
     pub(crate) rate: AtomicU8,
     pub(super) line: AtomicU32,
-    /// Its device plus one; 0 until NCCL was asked, and [`NO_DEVICE`] if it did not answer.
+    /// Its device plus one; 0 until NCCL was queried, and [`NO_DEVICE`] if NCCL did not answer.
     device: AtomicU32,
 }
 
 impl Slot {
-    /// Returns the previous size.
+    /// Sets the size, and returns the previous one.
     pub(super) fn set_size(&self, size: u32) -> u32 {
         self.part_of_others.store(Operation::part_of_others(size).to_bits(), Relaxed);
         self.size.swap(size, Relaxed)
@@ -117,30 +117,30 @@ impl Slot {
         ledger.communicators.get(self.line.load(Relaxed) as usize)
     }
 
-    /// An operation of it is captured into a CUDA graph, which any thread may launch later.
+    /// An operation is captured into a CUDA graph, which any thread may launch later.
     pub(crate) fn captured(&self) {
         self.is_in_graphs.store(true, Relaxed);
     }
 
-    /// The thread that may change its counts now.
+    /// The threads that may change its counts now.
     #[inline]
     pub(crate) fn writers(&self) -> Writers {
         if self.is_in_graphs.load(Relaxed) { Writers::Many } else { Writers::One }
     }
 
-    /// The number the next collective, or the next send or receive, will have.
+    /// The number that the next collective, or the next send or receive, will have.
     pub(crate) fn next(&self, collective: bool) -> u64 {
         self.progress.next(collective)
     }
 
-    /// Its device, if NCCL reports it.
+    /// Sets its device; `None` if NCCL does not report it.
     pub(crate) fn set_device(&self, device: Option<c_int>) {
         let device = device.and_then(|device| u32::try_from(device).ok());
         self.device.store(device.map_or(NO_DEVICE, |device| device + 1), Relaxed);
     }
 
-    /// The device of a stream that NCCL uses for it. Outside of NCCL, the handles of the default streams mean
-    /// the current device.
+    /// The device of a stream that NCCL uses for it; `None` for a default stream, whose handle refers to the
+    /// current device.
     pub(crate) fn device_of(&self, stream: cudaStream_t) -> Option<c_int> {
         self.device().filter(|_| stream.addr() > DEFAULT_STREAMS)
     }
@@ -150,14 +150,14 @@ impl Slot {
         device.checked_sub(1).map(|device| device as c_int)
     }
 
-    /// NCCL has no more to report about it.
+    /// Whether its size is known, and its device was queried.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.size() > 0 && self.device.load(Relaxed) != 0
     }
 
-    /// The sampling rate, if the collective, or send or receive, launched now should be timed. Both ends of a
-    /// message know its number `pair`, and time the same ones.
+    /// Decides whether the collective, or send or receive, that is launched now should be timed; returns its
+    /// sampling rate if so. Both ends of a message know its number `pair`, so they time the same messages.
     pub(crate) fn choose(&self, collective: bool, pair: Option<u32>) -> Option<Rate> {
         let chances = &self.chances[usize::from(!collective)];
         chances.store(chances.load(Relaxed) + 1, Relaxed);
@@ -167,12 +167,12 @@ impl Slot {
         rate.times(number).then_some(rate)
     }
 
-    /// The number of such decisions.
+    /// The number of such decisions so far.
     pub(crate) fn chances(&self, collective: bool) -> u64 {
         self.chances[usize::from(!collective)].load(Relaxed)
     }
 
-    /// The number of the next child: the first is 1. Every member makes every child in the same order.
+    /// The number of the next child, from 1. All ranks make the children in the same order.
     pub(crate) fn next_child(&self, lineage: Lineage) -> u32 {
         self.lineage(lineage).load(Relaxed).wrapping_add(1)
     }

@@ -1,4 +1,4 @@
-//! One communicator's part of a group: it launches as one kernel, or nearly, and is timed as one.
+//! One communicator's part of a group. It usually launches as one kernel, and is timed as one.
 
 use xpu_wire::sampling::Rate;
 
@@ -15,16 +15,16 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval {
-    /// The first collective, or the first operation.
+    /// The first collective, or else the first operation.
     first: Message,
     share: Share,
     timing: Timing,
-    /// The sampling rate, if it was selected.
+    /// The sampling rate, if the part was selected for timing.
     chosen: Option<Rate>,
     timer: Option<TimerId>,
     /// When it was launched, in monotonic nanoseconds.
     at: u64,
-    /// Of the first collective, or the first operation.
+    /// The number of the first collective, or else of the first operation.
     number: u64,
 }
 
@@ -44,13 +44,13 @@ impl Interval {
         self.share.merge(share);
     }
 
-    /// Collectives are numbered alike on all ranks, and select what is timed with them; sends and receives
-    /// have separate numbers.
+    /// Whether the number is that of a collective. Such numbers are the same on all ranks, and decide whether
+    /// the part is timed. Sends and receives have separate numbers.
     fn is_collective(&self) -> bool {
         self.share.collectives > 0
     }
 
-    /// Before the launch: starts timing it if it is selected.
+    /// Before the launch: starts timing if the part is selected.
     pub(super) fn start(&mut self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.communicator());
         let timeable = slot.size() > 1 && !self.share.is_one_sided();
@@ -74,7 +74,7 @@ impl Interval {
         }
     }
 
-    /// One message each way at most: both ends of either select the same ones.
+    /// With at most one message in each direction, both ends of a message select the same ones.
     fn choose(&self, slot: &Slot) -> Option<Rate> {
         let mut pairs = self.meets().into_iter().flatten().map(|meets| meets.pair);
         match pairs.next() {
@@ -90,13 +90,13 @@ impl Interval {
         if self.is_collective() { [None; 2] } else { self.share.meets() }
     }
 
-    /// It was launched between the start and now. Its operations have no numbers yet.
+    /// Stops timing: the part was launched since [`Self::start`]. Its operations have no numbers yet.
     pub(super) fn stop(&mut self, lane: &Lane) {
         self.timer = lane.stop_timing(self.timing, self.first.stream);
         self.number = lane.observer().communicators.slot(self.communicator()).next(self.is_collective());
     }
 
-    /// After its operations were recorded.
+    /// Records the part, after its operations were recorded.
     pub(super) fn record(&self, lane: &Lane) {
         let observer = lane.observer();
         let slot = observer.communicators.slot(self.communicator());
@@ -123,7 +123,7 @@ impl Interval {
         });
     }
 
-    /// It was not launched here, or not at all.
+    /// The part was not launched here, or not at all.
     pub(super) fn drop(&self, lane: &Lane) {
         lane.drop_timing(self.timing);
     }

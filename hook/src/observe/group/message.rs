@@ -1,4 +1,4 @@
-//! An operation as the program requested it.
+//! An NCCL operation as the program requested it.
 
 use std::ffi::c_int;
 
@@ -24,21 +24,21 @@ pub(crate) struct Message {
     /// Its ticket in the ledger's record.
     pub(crate) ticket: u64,
     pub(crate) operation: Operation,
-    /// Of a send or receive.
+    /// The peer of a send or receive.
     pub(crate) peer: u32,
-    /// Its number among the messages from the one to the other, if they are counted.
+    /// Its number among the messages from one rank to the other, if these are counted.
     pub(crate) pair: Option<u32>,
     pub(crate) datatype: DataType,
     pub(crate) bytes: u64,
     pub(crate) bus_bytes: u64,
     pub(crate) stream: cudaStream_t,
-    /// Observing was on at the request.
+    /// Whether observing was on at the request.
     pub(crate) observed: bool,
-    /// It is captured into a CUDA graph, and not launched now.
+    /// The capture, if the operation is captured into a CUDA graph and not launched now.
     pub(crate) captured: Option<GraphCaptureId>,
 }
 
-/// The timer of a launch, and the sampling rate by which it was chosen.
+/// The timer of a launch, and the sampling rate by which it was selected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timed {
     pub(crate) timer: TimerId,
@@ -46,7 +46,7 @@ pub(crate) struct Timed {
 }
 
 impl Message {
-    /// Numbers it, and counts and records it as launched at this time.
+    /// Numbers the operation, and counts and records it as launched at this time.
     pub(crate) fn launched(&self, lane: &Lane, timed: Option<Timed>, result: c_int, at: u64) {
         if let Some(capture) = self.captured {
             return self.kept(lane, capture, 1);
@@ -87,20 +87,20 @@ impl Message {
         };
     }
 
-    /// The message that it is, for the rank at the other end.
+    /// Identifies the message for the rank at the other end.
     pub(super) fn meets(&self) -> Option<Meets> {
         let pair = self.pair.filter(|_| matches!(self.operation, Operation::Send | Operation::Recv))?;
         Some(Meets { peer: self.peer, pair })
     }
 
-    /// Notes its stream. Returns whether GEMMs wait for it there.
+    /// Notes the operation's stream. Returns whether GEMMs on that stream wait for it.
     pub(super) fn holds_up_gemms(&self, lane: &Lane) -> bool {
         let observer = lane.observer();
         let meets = observer.communicators.slot(self.communicator).size() > 1;
         meets && observer.exposure.communicates_on(self.stream)
     }
 
-    /// `count` of its kind are in a graph now; they get their numbers when that is launched.
+    /// `count` operations of this kind are now in a graph; they get numbers when the graph is launched.
     pub(super) fn kept(&self, lane: &Lane, capture: GraphCaptureId, count: u64) {
         let observer = lane.observer();
         let slot = observer.communicators.slot(self.communicator);
@@ -111,7 +111,7 @@ impl Message {
         }
     }
 
-    /// Takes its entry back.
+    /// Removes the operation's entry from the ledger's record.
     pub(crate) fn refused(&self, lane: &Lane) {
         let ledger = lane.observer().ledger();
         ledger.record.refused(self.ticket);

@@ -1,4 +1,4 @@
-//! A communicator's share of a group: the part that launches as one.
+//! A communicator's share of a group, which launches as one.
 
 use xpu_wire::collective::Operation;
 
@@ -14,21 +14,21 @@ pub(super) struct Share {
     received: Way,
 }
 
-/// Sends, or receives.
+/// All sends, or all receives.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     number: u64,
-    /// Without messages that stay on the rank.
+    /// Bytes without messages from the rank to itself.
     bus_bytes: u64,
     shortest: u64,
     longest: u64,
-    /// Sums of the peers and of their squares: enough to check that it is every rank once.
+    /// Sum of the peers, and of their squares: enough to check that every rank appears once.
     peers: [u64; 2],
-    /// Of the first.
+    /// Identifies the first message.
     meets: Option<Meets>,
 }
 
-/// A share's key for timing: operation, message size and bytes over the bus.
+/// The key under which a share is timed: operation, message size, and bytes over the bus.
 pub(super) type Whole = (Operation, u64, u64);
 
 impl Share {
@@ -41,7 +41,7 @@ impl Share {
                 self.bytes += message.bytes;
                 self.bus_bytes += message.bus_bytes;
             }
-            // One-sided: counted only.
+            // One-sided operations are only counted.
             _ => {}
         }
     }
@@ -54,11 +54,10 @@ impl Share {
         self.received.merge(&other.received);
     }
 
-    /// A single operation keeps its name. Sends and receives are an all-to-all if every rank appears once in
-    /// each with equal bytes; else the larger of both directions counts. With collectives in it too, all of
-    /// it is one fused operation.
-    /// `single` is the first collective, or the first of all; `own` the rank and
-    /// `size` the size of the communicator.
+    /// The key of the share. A single operation keeps its name. Sends and receives are an all-to-all if every
+    /// rank appears once in each direction, with equal bytes; otherwise the direction with more bytes counts.
+    /// A share that also has collectives is one fused operation. `single` is the first collective, or else
+    /// the first operation; `own` is the rank in the communicator, and `size` the communicator's size.
     pub(super) fn whole(&self, single: &Message, own: u32, size: u32) -> Whole {
         match (self.collectives, self.exchanged()) {
             (0 | 1, 0) | (0, 1) => (single.operation, single.bytes, single.bus_bytes),
@@ -70,8 +69,8 @@ impl Share {
         }
     }
 
-    /// The send and the receive, if there is at most one of each; of two of different sizes, the larger: the
-    /// time is its own.
+    /// The send and the receive, if there is at most one of each. If their sizes differ, only the larger,
+    /// because it determines the time.
     pub(super) fn meets(&self) -> [Option<Meets>; 2] {
         let most = self.sent.bus_bytes.max(self.received.bus_bytes);
         [&self.sent, &self.received].map(|way| {
@@ -84,7 +83,7 @@ impl Share {
         self.sent.number + self.received.number
     }
 
-    /// No other rank waits for anything in it, so a time is useless.
+    /// Whether no other rank waits for any operation in it; its time is useless then.
     pub(super) fn is_one_sided(&self) -> bool {
         self.collectives + self.exchanged() == 0
     }
@@ -95,7 +94,7 @@ impl Share {
         if even && self.sent.number > 1 && [self.sent, self.received].iter().all(|way| way.is_all(own, size))
         {
             let size = u64::from(size);
-            // As `ncclAlltoAll` counts it, whether the rank's own part is among the messages or not.
+            // Counted like `ncclAlltoAll`, whether or not the messages include the rank's own part.
             return (Operation::AlltoAll, each.saturating_mul(size), each.saturating_mul(size - 1));
         }
         let bytes = self.sent.bus_bytes.max(self.received.bus_bytes);
@@ -128,13 +127,13 @@ impl Way {
         self.shortest = self.shortest.min(other.shortest);
         self.longest = self.longest.max(other.longest);
         self.meets = self.meets.or(other.meets);
-        // An invalid peer makes a large square: sums wrap, and match nothing.
+        // An invalid peer has a large square; the wrapping sums then match no set of ranks.
         for (sum, more) in self.peers.iter_mut().zip(other.peers) {
             *sum = sum.wrapping_add(more);
         }
     }
 
-    /// Whether it is each rank of a communicator once, with this one or without.
+    /// Whether the peers are all ranks of a communicator once each, with or without this rank.
     fn is_all(&self, own: u32, size: u32) -> bool {
         let (own, size) = (u64::from(own), u64::from(size));
         let last = size.saturating_sub(1);
@@ -173,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Rank 1's sends and receives: bytes and peers.
+    /// The key of a group on rank 1, from the bytes and peers of its sends and receives.
     fn exchange(size: u32, sent: &[(u64, u32)], received: &[(u64, u32)]) -> Whole {
         let mut share = Share::default();
         let sends = sent.iter().map(|&(bytes, peer)| message(Operation::Send, bytes, peer));

@@ -1,4 +1,4 @@
-//! A communicator's operations beyond those that are kept one by one: only their number.
+//! Counts a communicator's operations beyond those that are kept one by one.
 
 use std::ffi::c_int;
 
@@ -7,7 +7,7 @@ use crate::{interpose::nccl::IN_PROGRESS, observe::lane::Lane};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
-    /// The first collective of them, or the first of them.
+    /// The first collective among them, or else the first operation.
     pub(super) first: Message,
     pub(super) share: Share,
     collectives: Number,
@@ -29,7 +29,8 @@ impl Tally {
         tally
     }
 
-    /// Whether a message belongs to these. Captured messages count as if they were like the first.
+    /// Whether a message belongs to this tally. Captured messages count as if they were equal to the first
+    /// one.
     pub(super) fn takes(&self, message: &Message) -> bool {
         let first = &self.first;
         let alike = message.captured.is_none()

@@ -1,4 +1,5 @@
-//! The names of launched functions, for the report of what a stream stands at: CUDA is asked once for each function.
+//! The names of launched functions, for reports of the work that blocks a stream. CUDA is queried once for
+//! each function.
 
 use std::sync::atomic::{
     AtomicU8, AtomicU64, AtomicUsize,
@@ -12,7 +13,7 @@ use super::{
     names::{Name, name},
 };
 
-/// Functions that are kept, a power of two; further ones have no name.
+/// Maximum number of functions that are kept, a power of two; further ones have no name.
 const PLACES: usize = 1024;
 const FARTHEST: usize = 8;
 const WORDS: usize = KERNEL_NAME / 8;
@@ -25,7 +26,7 @@ const UNASKED: u8 = 0;
 const ASKING: u8 = 1;
 const KNOWN: u8 = 2;
 
-/// After a launch of this function: a launched function is loaded, and has a name.
+/// Queries a function's name. Called after a launch, because a launched function is loaded and has a name.
 #[inline]
 pub(super) fn launched(function: Function) {
     let address = function.address();
@@ -36,7 +37,7 @@ pub(super) fn launched(function: Function) {
     }
 }
 
-/// Its name, padded with zeros; only zeros if it is unknown.
+/// The function's name, padded with zeros; only zeros if it is unknown.
 pub(crate) fn known_name(address: usize) -> [u8; KERNEL_NAME] {
     let mut text = [0; KERNEL_NAME];
     let known = find(address).filter(|&place| STATES[place].load(Acquire) == KNOWN);
@@ -48,7 +49,7 @@ pub(crate) fn known_name(address: usize) -> [u8; KERNEL_NAME] {
     text
 }
 
-/// Before a library of kernels is unloaded: its addresses may be reused.
+/// Called before a library of kernels is unloaded, because its addresses may be reused.
 #[cold]
 pub(super) fn forget() {
     for state in &STATES {
@@ -91,7 +92,7 @@ fn ask(place: usize, function: Function) {
             KNOWN
         }
         Name::Refused => KNOWN,
-        // The program has to read an error first. Its next launch asks again.
+        // The program has an unread error. The next launch queries again.
         Name::NotNow => UNASKED,
     };
     for (word, bytes) in NAMES[place].iter().zip(text.as_chunks().0) {
@@ -105,8 +106,8 @@ fn places(address: usize) -> impl Iterator<Item = usize> {
     (0..FARTHEST).map(move |next| (first as usize + next) % PLACES)
 }
 
-/// The name without template arguments and parameters: `at::native::vectorized_elementwise_kernel`. A name that is
-/// not mangled as C++ does is kept as it is. What does not fit is cut.
+/// The name without template arguments and parameters: `at::native::vectorized_elementwise_kernel`. A name
+/// that is not a mangled C++ name is kept unchanged. A name that does not fit is cut.
 fn plain(mangled: &[u8], to: &mut [u8; KERNEL_NAME]) {
     let mut written = 0;
     let mut write = |bytes: &[u8]| {
@@ -123,7 +124,7 @@ fn plain(mangled: &[u8], to: &mut [u8; KERNEL_NAME]) {
         if !first {
             write(b"::");
         }
-        // Unnamed namespaces.
+        // The mangled name of an unnamed namespace.
         write(if part.starts_with(b"_GLOBAL__N_") { b"(anonymous)" } else { part });
         (first, rest) = (false, after);
     }
@@ -132,7 +133,7 @@ fn plain(mangled: &[u8], to: &mut [u8; KERNEL_NAME]) {
     }
 }
 
-/// A part of a mangled name, its length in front; and what follows.
+/// Splits off the first part of a mangled name, which begins with its length. Returns the part and the rest.
 fn identifier(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let length: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;

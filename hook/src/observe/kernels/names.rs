@@ -1,4 +1,5 @@
-//! The pattern that a function's name matches: CUDA is asked once for each function, and the result is kept.
+//! The pattern that a function's name matches. CUDA is queried once for each function, and the result is
+//! kept.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -21,12 +22,12 @@ use crate::{
     interpose::driver,
 };
 
-/// Functions kept, a power of two, and the longest distance from a function's index. Functions without a
-/// place are not distinguished.
+/// Maximum number of functions kept, a power of two, and the longest distance of a place from a function's
+/// index. Functions without a place are not distinguished.
 const PLACES: usize = 8192;
 const FARTHEST: usize = 16;
 
-/// Instead of a pattern: not queried yet, or a name that was not requested. Patterns follow.
+/// Values below those of patterns: not queried yet, or a name that was not requested.
 const UNASKED: u8 = 0;
 const PLAIN: u8 = 1;
 
@@ -46,7 +47,7 @@ pub(super) enum Known {
     Matches(u8),
 }
 
-/// Parses the patterns. Invalid text is returned, to be reported. A forked child keeps its parent's.
+/// Parses the patterns. Returns invalid text, to be reported. A forked child keeps its parent's patterns.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     let wanted = pattern::read(text)?;
     let any = !wanted.is_empty();
@@ -55,7 +56,7 @@ pub(crate) fn set_from(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Their number.
+/// Number of patterns.
 pub(crate) fn patterns() -> usize {
     WANTED.get().map_or(0, Vec::len)
 }
@@ -64,7 +65,7 @@ pub(crate) fn pattern(number: u8) -> Option<&'static str> {
     Some(WANTED.get()?.get(usize::from(number))?)
 }
 
-/// Functions whose name CUDA refused, and launches of functions beyond the table.
+/// Number of functions whose name CUDA refused, and of launches of functions without a place.
 pub(crate) fn missed() -> (u64, u64) {
     (REFUSED.load(Relaxed), NO_PLACE.load(Relaxed))
 }
@@ -81,7 +82,7 @@ pub(super) fn look_up(function: Function) -> Known {
     }
 }
 
-/// Queries the name of a launched function. Returns the pattern that it matches.
+/// Queries the name of a launched function. Returns the pattern that the name matches.
 #[cold]
 pub(super) fn ask(function: Function) -> Option<u8> {
     let address = function.address();
@@ -96,10 +97,10 @@ pub(super) fn ask(function: Function) -> Option<u8> {
     let (verdict, refused) = match name(function) {
         Name::Is(name) => (verdict(name.to_bytes()), 0),
         Name::Refused => (PLAIN, 1),
-        // The program has to read an error first. Its next launch queries again.
+        // The program has an unread error. The next launch queries again.
         Name::NotNow => return None,
     };
-    // Several threads may query at once: a refusal counts once.
+    // Several threads may query at once; a refusal counts once.
     if VERDICTS[place].swap(verdict, AcqRel) == UNASKED {
         REFUSED.fetch_add(refused, Relaxed);
     }
@@ -109,7 +110,7 @@ pub(super) fn ask(function: Function) -> Option<u8> {
     }
 }
 
-/// Before a library of kernels is unloaded: its addresses may be reused.
+/// Called before a library of kernels is unloaded, because its addresses may be reused.
 #[cold]
 pub(crate) fn forget() {
     known_names::forget();
@@ -163,16 +164,16 @@ pub(super) enum Name {
 
 impl Name {
     /// # Safety
-    /// CUDA has written where the name is to `at` if it answered with success.
+    /// If CUDA answered with success, it has written the name's address to `at`.
     unsafe fn answered(code: Option<c_int>, at: *const c_char) -> Self {
         if code != Some(SUCCESS) || at.is_null() {
             return Self::Refused;
         }
-        // SAFETY: the caller promises that it is CUDA's name, which lives as long as the function; it is read at once.
+        // SAFETY: the caller promises CUDA's name, which lives as long as the function; it is read at once.
         Self::Is(unsafe { CStr::from_ptr(at) })
     }
 
-    /// By the runtime: a refusal leaves no error behind.
+    /// Queries the runtime; a refusal leaves no error behind.
     fn by_runtime(function: *const c_void) -> Self {
         if !runtime::error_free() {
             return Self::NotNow;

@@ -1,10 +1,10 @@
 //! The requested kernel names: `flash_fwd:attn*bwd`.
 
-/// Largest number of patterns, and of characters in one.
+/// Maximum number of patterns, and maximum number of characters of one pattern.
 pub(crate) const PATTERNS: usize = 16;
 const LONGEST: usize = 64;
 
-/// Parses patterns separated by `:`. Invalid text is an error, and there are none then.
+/// Parses patterns separated by `:`. Invalid text is an error.
 pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
     let parts = || text.split(':').map(str::trim).filter(|part| !part.is_empty());
     if parts().count() > PATTERNS {
@@ -16,12 +16,11 @@ pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
     Ok(parts().map(str::to_owned).collect())
 }
 
-/// Whether some part of `name` matches the pattern: `*` is any characters, `?` is one. Compilers put
-/// namespaces and argument types around a C++ kernel's name, so the pattern need not cover what precedes and
-/// follows.
+/// Whether some part of `name` matches the pattern: `*` is any characters, `?` is one. The pattern need not
+/// match the whole name, because compilers put namespaces and argument types around a C++ kernel's name.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    // Where to continue after a mismatch: behind the last `*`, at the first untried position. An implicit `*`
-    // precedes the pattern.
+    // Where to continue after a mismatch: in the pattern after the last `*`, in the name at the next untried
+    // position. The pattern has an implicit `*` in front.
     let (mut after_star, mut from) = (0, 0);
     let (mut place, mut at) = (0, 0);
     while place < pattern.len() {

@@ -1,15 +1,15 @@
-//! The cost of a hook operation for its thread: the median of some measurements.
+//! What a hook operation costs its thread: the median of some measurements.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// One in this many is measured; a clock read on each would cost as much as it measures.
+/// One operation in this many is measured. Reading the clock at each would cost as much as the operation.
 const ONE_IN: u64 = 16;
 
-/// Measurements kept.
+/// Maximum number of measurements kept.
 const KEPT: usize = 32;
 
-/// Events that take longer, in nanoseconds, wait for space in the GPU's queue, as the launch after them would
-/// have: that is not the hook's time.
+/// An event that takes longer, in nanoseconds, waits for space in the GPU's queue. The launch after it would
+/// wait too, so that time is not a cost of the hook.
 const NO_WAIT: u64 = 10_000;
 
 #[derive(Debug)]

@@ -13,9 +13,10 @@ use crate::observe::{
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) kernels: Count,
-    /// In a process with several devices: the launches on every device but the first, replayed ones included.
+    /// In a process with several devices: the launches on each device except the first, including those in
+    /// graphs.
     pub(crate) kernels_beside: Beside,
-    /// Those with requested names.
+    /// Launches of kernels with requested names.
     pub(crate) named_kernels: Count,
     /// The same by pattern.
     pub(crate) named: [Count; PATTERNS],
@@ -24,23 +25,23 @@ pub(crate) struct Counters {
     pub(crate) collectives: Count,
     pub(crate) point_to_point: Count,
     pub(crate) captured: Count,
-    /// NCCL operations that came by a looked-up address, or were seen by NCCL's plugin interface alone.
+    /// NCCL operations called by a looked-up address, or seen only by NCCL's plugin interface.
     pub(crate) by_address: Count,
     pub(crate) by_plugin: Count,
-    /// Events recorded, and awaited by streams; those waits in which GEMMs wait for communication.
+    /// Events that were recorded or awaited by streams; and the waits in which GEMMs wait for communication.
     pub(crate) ordered: Count,
     pub(crate) waits: Count,
-    /// Should have been timed and was not.
+    /// Operations that should have been timed but were not.
     pub(crate) untimed: Count,
     pub(crate) timed: Count,
     /// Empty pairs of events.
     pub(crate) gaps: Count,
     /// Single events that show the GPU's progress.
     pub(crate) marks: Count,
-    /// Launches of collectives that may have one in front, and of sends and receives.
+    /// Launches that may have such an event in front: of collectives, and of sends and receives.
     pub(crate) fronts: Count,
     pub(crate) message_fronts: Count,
-    /// Launched inside graphs: in addition to those above.
+    /// Operations launched in graphs, which the counters above exclude.
     pub(crate) replayed: Replayed,
     /// By direction: see [`crate::observe::activity::DIRECTIONS`].
     pub(crate) copies: [Moved; 6],
@@ -72,7 +73,7 @@ pub(crate) struct Replayed {
     pub(crate) point_to_point: Count,
 }
 
-/// A counter with one writer: a load and a store, no locked instruction.
+/// A counter with one writer. It uses a load and a store, and no locked instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -88,7 +89,7 @@ impl Count {
         self.0.load(Relaxed)
     }
 
-    /// Keeps the largest.
+    /// Keeps the larger value.
     pub(crate) fn raise(&self, to: u64) {
         if to > self.get() {
             self.0.store(to, Relaxed);

@@ -1,6 +1,7 @@
-//! How long launches block their thread: one into a full queue returns when the GPU has freed space.
+//! How long launches block their thread. A launch into a full queue returns when the GPU has freed space.
 //!
-//! Two reads of the processor's time stamp counter per launch. If it does not run evenly nothing is measured.
+//! Each launch reads the processor's time stamp counter twice. If the counter's rate is not constant, nothing
+//! is measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +10,7 @@ use xpu_wire::frame::BlockingCall;
 use super::Lane;
 use crate::process::clock::monotonic;
 
-/// A launch takes some 5 us; one that took more nanoseconds than this was blocked.
+/// A launch takes about 5 us. One that takes longer than this, in nanoseconds, was blocked.
 const HELD: u64 = 20_000;
 
 /// The counter and monotonic nanoseconds at one moment.
@@ -44,31 +45,31 @@ impl Lane {
         }
     }
 
-    /// Whatever its result: the thread was blocked.
+    /// Called whatever the result, because the thread was blocked in any case.
     #[inline]
     pub(crate) fn launch_ends(&self) {
         if let Some(origin) = self.launch_clock.origin {
             let until = ticks();
             let took = until.saturating_sub(self.launch_clock.from.load(Relaxed));
-            // No counter is slower than a tick a nanosecond.
+            // No counter ticks less than once a nanosecond.
             if took > HELD {
                 self.launch_took(took, until, origin);
             }
         }
     }
 
-    /// The counter now; 0 if it is not read.
+    /// The counter now; 0 if it is unusable.
     pub(crate) fn ticks(&self) -> u64 {
         self.launch_clock.origin.map_or(0, |_| ticks())
     }
 
-    /// The counter when the thread's last launch began; 0 if it is not read.
+    /// The counter when the thread's last launch began; 0 if it is unusable.
     #[inline]
     pub(crate) fn launched_at(&self) -> u64 {
         self.launch_clock.from.load(Relaxed)
     }
 
-    /// Nanoseconds since then; `None` if the counter is not read.
+    /// Nanoseconds since the counter was `from`; `None` if it is unusable.
     pub(crate) fn passed_since(&self, from: u64) -> Option<u64> {
         let origin = self.launch_clock.origin.filter(|_| from > 0)?;
         let until = ticks();
@@ -95,7 +96,8 @@ impl Lane {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn ticks() -> u64 {
-    // SAFETY: every processor of x86-64 has it. Where a process is forbidden to read it, it cannot ask for the time either.
+    // SAFETY: every x86-64 processor has this instruction. A process that may not use it cannot read the time
+    // either.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 

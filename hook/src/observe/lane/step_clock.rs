@@ -1,6 +1,8 @@
-//! Step durations on the GPU: an event before the first launch after each mark, on the stream of that launch.
+//! Step durations on the GPU. After each mark, an event is recorded before the first launch, on the stream of
+//! that launch.
 //!
-//! Not at the mark itself: between two launches it is unknown which streams still exist.
+//! No event is recorded at the mark itself, because between two launches it is unknown which streams still
+//! exist.
 
 use std::{
     cell::UnsafeCell,
@@ -15,14 +17,14 @@ use crate::{
     observe::{record::Record, steps},
 };
 
-/// No mark waits for a launch.
+/// No ended step waits for a launch.
 const NONE: u64 = 0;
 
 pub(super) struct StepClock {
-    /// One more than the number of the last step that ended, until a launch comes after it.
+    /// The number of the last ended step plus one, until the next launch.
     mark: AtomicU64,
-    /// The number of the step that ended before the timed one. Touched by the thread the lane is lent to;
-    /// when that is gone, by the hook's thread.
+    /// The number of the step that ended before the timed one. The thread that the lane is lent to touches
+    /// this; once that thread is gone, the hook's thread does.
     open: UnsafeCell<Option<(u64, Timing)>>,
     /// The capture of this thread's last captured launch; 0 if there was none.
     capture: AtomicU32,
@@ -79,14 +81,14 @@ impl Lane {
         if steps::rate().times(completed) {
             let timing = self.start_timing(stream);
             if matches!(timing, Timing::Started { .. }) {
-                // SAFETY: this is the thread the lane is lent to.
+                // SAFETY: this is the thread that the lane is lent to.
                 unsafe { *self.step_clock.open.get() = Some((completed, timing)) };
             }
         }
     }
 
     fn take_open_step(&self) -> Option<(u64, Timing)> {
-        // SAFETY: as `open` says.
+        // SAFETY: as documented at `open`.
         unsafe { (*self.step_clock.open.get()).take() }
     }
 

@@ -1,4 +1,4 @@
-//! The thread a lane is lent to.
+//! The thread that a lane is lent to.
 
 use super::sync::{Acquire, AtomicU32, Relaxed, Release};
 
@@ -11,8 +11,8 @@ impl Tenant {
         Self(AtomicU32::new(0))
     }
 
-    /// Lends it to the thread if it is free; returns whether it was. The previous thread's data is still
-    /// there.
+    /// Lends the lane to the thread if it is free, and returns whether it was. The previous thread's data is
+    /// still there.
     pub(super) fn lend(&self, thread: u32) -> bool {
         self.0.compare_exchange(0, thread, Acquire, Relaxed).is_ok()
     }

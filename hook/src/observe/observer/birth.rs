@@ -1,6 +1,7 @@
-//! The first intercepted call: the hook's thread is started, and creates the observer while the caller waits.
+//! The first intercepted call starts the hook's thread. That thread creates the observer while the caller
+//! waits.
 //!
-//! Creation runs there, because the caller may have a stack of a few kilobytes.
+//! The caller does not create the observer, because it may have a stack of only a few kilobytes.
 
 use std::{
     ffi::{CStr, c_void},
@@ -41,8 +42,8 @@ use crate::{
 static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
 const NOT_ASKED: u8 = 0;
 const ASKED: u8 = 1;
-/// The environment is being read: until that is done the caller waits, so that the program does not change it
-/// meanwhile.
+/// The environment is being read. The caller waits until that is done, so that the program does not change
+/// the environment meanwhile.
 const READING: u8 = 2;
 const DONE: u8 = 3;
 /// The caller no longer waits.
@@ -50,21 +51,22 @@ const GIVEN_UP: u8 = 4;
 
 static OVER: Bell = Bell::new();
 
-/// The environment was checked for [`DISABLE`].
+/// Whether the environment was checked for [`DISABLE`].
 static HEEDED: AtomicBool = AtomicBool::new(false);
 
-/// How long the first call waits for the hook's thread. It takes a millisecond; on a busy machine it waits
-/// for a core.
+/// How long the first call waits for the hook's thread. That thread needs a millisecond; on a busy machine it
+/// also waits for a core.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Observer {
-    /// `None` if it cannot be created, or not in time.
+    /// The observer, which is created if needed. `None` if it cannot be created, or not in time.
     pub(crate) fn get_or_start() -> Option<&'static Self> {
         if let Some(observer) = Self::get() {
             return Some(observer);
         }
         if !HEEDED.load(Acquire) {
-            // In a constructor of one of the program's libraries: these run before the hook's own.
+            // The call may come from a constructor of one of the program's libraries, which runs before the
+            // hook's constructor.
             heed_environment();
         }
         if switch::is_broken() {
@@ -133,23 +135,23 @@ impl Observer {
         let identity = Identity::read(observer.ledger_descriptor());
         observer.make_lanes();
         exit_note::begin(observer);
-        // Before the program's next instruction, so that no step is missed.
+        // Attached before the program's next instruction, so that no step is missed.
         optimizer::attach_if_late();
         call_site::prepare();
         Some((observer, identity))
     }
 }
 
-/// In a forked child.
+/// Called in a forked child.
 pub(super) fn forget() {
     STATE.store(NOT_ASKED, Relaxed);
 }
 
-/// [`variable::DISABLE`], as the C library wants it.
+/// [`variable::DISABLE`] as a C string.
 const DISABLE: &CStr = c"XPU_TOP_DISABLE";
 
-/// Checks whether the hook is disabled. At load time, or at the first call if that is earlier: the program may
-/// clear its environment later.
+/// Checks whether the hook is disabled: at load time, or at the first call if that is earlier, because the
+/// program may clear its environment later.
 pub(crate) fn heed_environment() {
     // SAFETY: the name ends with NUL; before the program runs nobody changes the environment.
     let value = unsafe { libc::getenv(DISABLE.as_ptr()) };
@@ -168,16 +170,17 @@ fn wait(mut rings: u32) {
             return switch::fail();
         }
         if now >= until + PATIENCE.as_nanos() as u64 {
-            // Creation may need a lock that the caller holds.
+            // The creation may need a lock that the caller holds.
             return;
         }
-        // While the environment is being read, the caller waits beyond the limit: reading takes microseconds.
+        // While the environment is being read, the caller waits even beyond the limit, because reading takes
+        // only microseconds.
         OVER.wait(rings, Duration::from_nanos(until.saturating_sub(now)).max(Duration::from_millis(1)));
         rings = OVER.rings();
     }
 }
 
-/// The hook's thread. A panic in it ends the observing, not the program.
+/// The hook's thread. A panic in it turns observing off, and does not end the program.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::name();
     if let Err(payload) = catch_unwind(live) {

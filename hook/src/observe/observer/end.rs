@@ -1,4 +1,4 @@
-//! The end of a process, and the beginning of a forked one.
+//! The end of a process, and the begin of a forked child.
 
 use std::{
     ptr,
@@ -20,12 +20,14 @@ use crate::{
 /// How long an exiting process waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(250);
 
-/// Handlers stay registered across fork; registering them again would run them twice.
+/// Whether the handlers are registered. They stay registered across fork; a second registration would make
+/// them run twice.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
 
 impl Observer {
-    /// Asks the hook's thread for a last summary, and waits briefly. Without system calls: a program may have
-    /// forbidden all but a few by now. So the thread is not woken, and reacts at its next turn.
+    /// Requests a last summary from the hook's thread, and waits briefly. Makes no system call, because the
+    /// program may have forbidden most of them by now. So the thread is not woken, and reacts at its next
+    /// turn.
     fn finish(&self) {
         if self.stop.swap(true, AcqRel) {
             return;
@@ -39,26 +41,26 @@ impl Observer {
 }
 
 unsafe extern "C" {
-    /// As `atexit`, for a function that gets the exit code (`on_exit(3)`, glibc).
+    /// Like `atexit`, for a function that gets the exit code (`on_exit(3)`, glibc).
     fn on_exit(
         handler: extern "C" fn(libc::c_int, *mut libc::c_void),
         argument: *mut libc::c_void,
     ) -> libc::c_int;
 }
 
-/// Runs after the program's `main`, before its libraries are torn down.
+/// Runs after the program's `main`, before its libraries end.
 extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
     let _ = std::panic::catch_unwind(|| {
         exit_note::exits(code);
-        // A child of a bare `clone` has a copy of the observer, but not its thread.
+        // A child of a bare `clone` has a copy of the observer, but not the hook's thread.
         if let Some(observer) = Observer::get().filter(|_| exit_note::are_of_this_process()) {
             observer.finish();
         }
     });
 }
 
-/// In a forked child: forget the parent's observer, without dropping any of it. Its thread does not exist
-/// here, and its socket is the parent's.
+/// Called in a forked child: forgets the parent's observer without dropping it. Its thread does not exist in
+/// the child, and its socket belongs to the parent.
 extern "C" fn in_child() {
     symbol::forget();
     memory::forget();
@@ -82,9 +84,9 @@ pub(crate) fn register() {
     register_exit();
 }
 
-/// Exit handlers run last registered first. The CUDA runtime registers its own at its first use, which is
-/// after the hook's first call; the hook's thread registers once more when it has seen CUDA work, so that its
-/// handler runs first.
+/// Exit handlers run in reverse order of registration. The CUDA runtime registers its own at its first use,
+/// after the first intercepted call. So the hook's thread registers again when it has seen CUDA work: the
+/// hook's handler then runs before CUDA's.
 pub(crate) fn register_exit() {
     // SAFETY: as above.
     unsafe { on_exit(at_exit, ptr::null_mut()) };

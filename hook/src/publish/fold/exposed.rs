@@ -1,4 +1,4 @@
-//! Exposed communication: how long it held up GEMMs, estimated from a sample.
+//! Exposed communication: for how long communication blocked GEMMs, estimated from a sample.
 
 use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
@@ -10,20 +10,21 @@ use crate::{
     publish::rate::{self, Class},
 };
 
-/// Waits that represent the untimed ones: some rounds of them, half a minute.
+/// Number of timed waits that represent the untimed ones: some rounds, about half a minute.
 const RECENT: usize = 512;
 
-/// If some waits are always pending, this many that were read are enough.
+/// If some waits are always pending, this many read ones suffice.
 const ENOUGH: u64 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Exposed {
-    /// Nanoseconds: measured, and represented by the measured ones.
+    /// Nanoseconds of measured waits, and of the waits that they represent.
     held: f64,
     /// The last timed waits, and their total time.
     recent: VecDeque<u64>,
     sum: u64,
-    /// Waits chosen for timing, those read, and those read at the last count of the others.
+    /// Number of waits selected for timing, of those read, and of those read when the untimed ones were last
+    /// counted.
     chosen: u64,
     read: u64,
     read_then: u64,
@@ -32,8 +33,8 @@ pub(super) struct Exposed {
 }
 
 impl Exposed {
-    /// A collective on the stream of the GEMMs: it counts as often as its sampling rate says, if it was
-    /// sampled.
+    /// Adds a collective on the stream of the GEMMs. A sampled one represents as many as its sampling rate
+    /// implies.
     pub(super) fn communicated(
         &mut self,
         observer: &Observer,
@@ -48,7 +49,7 @@ impl Exposed {
         self.chosen += 1;
     }
 
-    /// A timed wait.
+    /// Adds a timed wait.
     pub(super) fn waited(&mut self, observer: &Observer, duration: Nanoseconds) {
         let own = own(observer, duration);
         self.held += own as f64;
@@ -60,21 +61,21 @@ impl Exposed {
         self.read += 1;
     }
 
-    /// A timing that failed.
+    /// The timing of a wait failed.
     pub(super) fn failed(&mut self) {
         self.read += 1;
     }
 
-    /// Takes the number of waits so far; each untimed wait counts as long as the recent ones. Done only when
-    /// a whole round was read, because otherwise its first waits would represent all since the previous
-    /// round.
+    /// Takes the number of waits so far, and adds the untimed ones: each counts with the mean of the recent
+    /// ones. Done only when a whole round was read; otherwise the round's first waits would represent all
+    /// waits since the previous round.
     pub(super) fn settle(&mut self, waits: u64) {
         let is_whole = self.read >= self.chosen || self.read - self.read_then >= ENOUGH;
         if self.recent.is_empty() || !is_whole {
             return;
         }
         self.read_then = self.read;
-        // Some may have been chosen since they were counted: never less than before.
+        // Some waits may have been selected since they were counted, so the number must not decrease.
         let others = waits.saturating_sub(self.chosen).max(self.represented);
         let mean = self.sum as f64 / self.recent.len() as f64;
         self.held += (others - self.represented) as f64 * mean;
@@ -82,14 +83,14 @@ impl Exposed {
     }
 }
 
-/// A wait for something already done takes as long as an empty pair of events.
+/// The wait's duration without that of an empty pair of events, which a wait for completed work takes.
 fn own(observer: &Observer, duration: Nanoseconds) -> u64 {
     duration.0.saturating_sub(observer.overhead.event_gap.load(Relaxed))
 }
 
 impl Fold {
-    /// Since the process began. `None` if unknown: neither GEMMs nor communication were seen yet, some of it
-    /// is in graphs, or nothing is timed.
+    /// Exposed communication since the process began. `None` if it is unknown: GEMMs or communication were
+    /// not seen yet, some of them are in graphs, or nothing is timed.
     pub(crate) fn exposed_for(&self, observer: &Observer) -> Option<Nanoseconds> {
         let classes = [Class::Wait, Class::Collective, Class::PointToPoint];
         let timed = classes.iter().all(|&class| rate::of(class) != Rate::NEVER);

@@ -17,21 +17,21 @@ use crate::{
     observe::{lane::Lane, observer::Observer, record::Record},
 };
 
-/// The process counts as using a device after this many timed GEMMs there; a single stray one does not count.
+/// The process counts as using a device after this many timed GEMMs on it; a stray one is not enough.
 const ENOUGH: u32 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct GpuTally {
-    /// Timed GEMMs of each device, up to [`ENOUGH`].
+    /// Number of timed GEMMs on each device, up to [`ENOUGH`].
     timed: HashMap<c_int, u32>,
-    /// `None` is the first GPU, with work whose device is unknown.
+    /// Launches by GPU. `None` is the first GPU, which includes work on an unknown device.
     launches: BTreeMap<Option<DeviceIndex>, Launches>,
-    /// CUDA's names of those in use.
+    /// CUDA's names of the GPUs in use.
     names: BTreeMap<DeviceIndex, (String, Option<DeviceUuid>)>,
 }
 
 impl GpuTally {
-    /// A timed GEMM.
+    /// Counts a timed GEMM.
     pub(super) fn timed(&mut self, gpus: &Gpus, device: Option<c_int>) {
         let Some(device) = device else { return };
         let timed = self.timed.entry(device).or_default();
@@ -46,7 +46,7 @@ impl GpuTally {
     }
 }
 
-/// The device of a record, if it has a timer or says so.
+/// The device of a record, if the record has a timer or names the device.
 pub(super) fn device_of(observer: &Observer, lane: &Lane, record: &Record) -> Option<c_int> {
     let said = match *record {
         Record::Gemm { device, .. } => device,
@@ -64,7 +64,7 @@ impl Fold {
         self.gpus.launches.get(&gpu).copied().unwrap_or_default()
     }
 
-    /// CUDA's names of the GPUs in use, asked once. Called as [`Fold::gather`].
+    /// Queries CUDA's names of the GPUs in use, once. Called on the same thread as [`Fold::gather`].
     pub(super) fn name_gpus(&mut self, observer: &Observer) {
         for gpu in observer.gpus.several() {
             self.gpus.names.entry(gpu).or_insert_with(|| {

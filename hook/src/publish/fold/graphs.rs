@@ -1,4 +1,4 @@
-//! Launches of graphs: each counts its contents.
+//! Launches of graphs: each launch counts the graph's contents.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use xpu_wire::{frame::GraphTotals, unit::Nanoseconds};
 use super::{CollectiveKey, Fold, GemmKey, TOTALS_AT_ONCE, totals::Totals};
 use crate::{gpu::graphs::Contents, observe::observer::Observer};
 
-/// Totals by a graph's number, and the contents of its last launch.
+/// Totals by graph number, with the contents at the graph's last launch.
 #[derive(Debug, Default)]
 pub(super) struct GraphTally {
     totals: Totals<u32>,

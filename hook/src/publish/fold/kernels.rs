@@ -1,4 +1,4 @@
-//! Launches of kernels with requested names: counted by lanes, timed by records.
+//! Launches of kernels with requested names: lanes count them, and records have their times.
 
 use xpu_wire::{frame::KernelTotals, unit::Nanoseconds};
 
@@ -8,7 +8,7 @@ use crate::observe::{
     observer::Observer,
 };
 
-/// Totals by the pattern's number.
+/// Totals by pattern number.
 #[derive(Debug, Default)]
 pub(super) struct KernelTally {
     totals: Totals<u8>,

@@ -1,4 +1,4 @@
-//! The data that the publisher takes.
+//! The data that the publisher takes from the fold.
 
 use xpu_wire::{
     frame::{CollectiveTotals, GemmTotals, PlannedCollective},
@@ -10,11 +10,11 @@ use xpu_wire::{
 use super::{CollectiveKey, Fold, GemmKey, Sample, TOTALS_AT_ONCE, TakenSteps, Waiting, totals::Total};
 use crate::interpose::plugin;
 
-/// With its GPU, as [`crate::gpu::gpus::Gpus::beside_home`].
+/// Data with its GPU, as in [`crate::gpu::gpus::Gpus::beside_home`].
 pub(crate) type OnGpu<T> = (Option<DeviceIndex>, T);
 
 impl Fold {
-    /// The collector is new: all totals must be sent again.
+    /// Marks all totals to be sent again, because the collector is new.
     pub(crate) fn say_everything(&mut self) {
         self.gemms.mark_all();
         self.collectives.mark_all();
@@ -30,8 +30,8 @@ impl Fold {
             || self.kernels.has_more()
     }
 
-    /// Totals that changed since they were last taken, the longest waiting first, as many as fit into one
-    /// message.
+    /// Totals that changed since they were last taken, as many as fit into one message. Those that have
+    /// waited longest come first.
     pub(crate) fn take_gemms(&mut self) -> Vec<OnGpu<GemmTotals>> {
         self.gemms.take(TOTALS_AT_ONCE, |&GemmKey { gpu, shape }, total, durations| {
             let &Total { count, timed, timed_for, .. } = total;
@@ -57,7 +57,7 @@ impl Fold {
         })
     }
 
-    /// Plans of the collectives that were launched, at most `most`.
+    /// The plans of launched collectives, at most `most`.
     pub(crate) fn plans(&self, most: usize) -> Vec<PlannedCollective> {
         let planned = |key: &CollectiveKey| {
             let &CollectiveKey { communicator, operation, datatype, bytes, .. } = key;
@@ -67,7 +67,7 @@ impl Fold {
         self.collectives.keys().filter_map(planned).take(most).collect()
     }
 
-    /// The `most` samples of smallest priority since the last call, the same ones on every rank.
+    /// The `most` samples with the smallest priority since the last call. All ranks select the same ones.
     pub(crate) fn take_samples(&mut self, most: usize) -> Vec<Sample> {
         let mut samples = std::mem::take(&mut self.samples);
         samples.sort_by_key(|sample| sampling::priority(sample.sequence.0));
@@ -80,17 +80,17 @@ impl Fold {
         std::mem::take(&mut self.gaps)
     }
 
-    /// As [`Steps::take`].
+    /// See [`Steps::take`].
     pub(crate) fn take_steps(&mut self) -> Option<TakenSteps> {
         self.steps.take()
     }
 
-    /// As [`Steps::pace`].
+    /// See [`Steps::pace`].
     pub(crate) fn pace(&self) -> Option<u64> {
         self.steps.pace()
     }
 
-    /// As [`Steps::only_answers`].
+    /// See [`Steps::only_answers`].
     pub(crate) fn only_answers(&self) -> bool {
         self.steps.only_answers()
     }
@@ -103,7 +103,7 @@ impl Fold {
         self.failed
     }
 
-    /// Whether CUDA has been seen to work: a timer was read.
+    /// Whether CUDA has worked: a timer was read.
     pub(crate) fn has_read(&self) -> bool {
         self.read > 0
     }
@@ -112,7 +112,7 @@ impl Fold {
         !self.waiting.is_empty() || self.marks_wait
     }
 
-    /// Bytes held, about.
+    /// Approximate number of bytes held.
     pub(crate) fn memory(&self) -> usize {
         self.gemms.memory()
             + self.collectives.memory()

@@ -1,4 +1,4 @@
-//! Finds the ends of steps: by the program's marks, else by the period of its operations.
+//! Determines when steps end: by the program's marks, else by the period of the program's operations.
 
 mod detector;
 mod log;
@@ -22,14 +22,15 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// After this many summaries with steps and without a GPU timing, the host's timings count again.
+/// After this many summaries with steps but without a GPU timing, the host's timings are used again.
 const GONE: u32 = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     by_host: Durations,
     by_gpu: Durations,
-    /// Summaries with steps since the GPU last timed one; `None` while it has not.
+    /// Number of summaries with steps since a step was last timed on the GPU; `None` before the first such
+    /// timing.
     without_gpu: Option<u32>,
     last: Option<Mark>,
     /// Time from mark to mark, smoothed.
@@ -47,13 +48,13 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Its time, by the system clock.
+    /// When the step ended, by the system clock.
     pub(crate) fn moment(&self) -> Moment {
         Moment(Moment::now().0.saturating_sub(monotonic().saturating_sub(self.at)))
     }
 }
 
-/// Higher is more reliable.
+/// The reliability of a source; higher is better.
 fn rank(source: StepSource) -> u8 {
     match source {
         StepSource::Detected | StepSource::DetectedLate => 0,
@@ -66,13 +67,13 @@ fn rank(source: StepSource) -> u8 {
 pub(crate) struct TakenSteps {
     pub(crate) last: Mark,
     pub(crate) durations: Histogram,
-    /// The clock of the durations.
+    /// Whether the host or the GPU timed the durations.
     pub(crate) timed_by: TimedBy,
 }
 
 impl Steps {
-    /// The program, or its optimizer, reports a completed step. From then on less reliable sources are
-    /// ignored: `false` then.
+    /// The program or its optimizer reports a completed step. From then on, less reliable sources are
+    /// ignored. `false` if this source is ignored.
     pub(super) fn mark(&mut self, source: StepSource, completed: u64, at: u64) -> bool {
         if self.last.is_some_and(|last| rank(last.source) > rank(source)) {
             return false;
@@ -90,7 +91,7 @@ impl Steps {
         if let Some(before) = self.last
             && completed > before.completed
         {
-            // Marks may be sparse: `step(n)` every ten steps.
+            // Marks may be sparse, for example `step(n)` every ten steps.
             let took = at.saturating_sub(before.at) / (completed - before.completed);
             self.by_host.push(Nanoseconds(took));
             self.pace = Some(self.pace.map_or(took, |pace| pace - pace / 16 + took / 16));
@@ -102,18 +103,18 @@ impl Steps {
         self.last.is_some_and(|last| last.source == source)
     }
 
-    /// Whether the end of steps is still undetermined.
+    /// Whether steps must be detected, because no more reliable source has reported any.
     fn is_unsaid(&self) -> bool {
         crate::observe::steps::counts(StepSource::Detected)
             && self.last.is_none_or(|last| rank(last.source) == rank(StepSource::Detected))
     }
 
-    /// The GPU's time from the first launch of a step to that of the next.
+    /// The time on the GPU from the first launch of a step to that of the next.
     pub(super) fn timed(&mut self, took: Nanoseconds) {
         self.by_gpu.push(took);
     }
 
-    /// Duration of a step, by the marks.
+    /// The duration of a step, by the marks.
     pub(super) fn pace(&self) -> Option<u64> {
         self.pace
     }
@@ -125,31 +126,32 @@ impl Steps {
         }
     }
 
-    /// An NCCL operation on a communicator of `size` ranks. Returns the detected step that it ends.
+    /// An NCCL operation was launched on a communicator of `size` ranks. Returns the detected step that it
+    /// ends.
     pub(super) fn collective(&mut self, observer: &Observer, launch: &Launch, size: u32) -> Option<Ended> {
         let ended = self.is_unsaid().then(|| self.detector.collective(launch, size)).flatten();
         self.detected(observer, ended)
     }
 
-    /// The `steps`th detected step of the present count began. Returns the step that ended.
+    /// Detected step number `steps` of the current count began. Returns the step that ended.
     pub(super) fn begun(&mut self, observer: &Observer, steps: u64, at: u64) -> Option<Ended> {
         let ended = self.is_unsaid().then(|| self.detector.begun(steps, at)).flatten();
         self.detected(observer, ended)
     }
 
-    /// Any launch of a thread, during a search for steps.
+    /// A launch of a thread, during a search for steps.
     pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
         if self.is_unsaid() {
             self.detector.launched(thread, launch);
         }
     }
 
-    /// How exact the numbers of detected steps are.
+    /// The source of detected steps, which also says how exact their numbers are.
     pub(super) fn source_of_detected(&self) -> StepSource {
         if self.detector.is_late() { StepSource::DetectedLate } else { StepSource::Detected }
     }
 
-    /// Whether what repeats is a forward pass alone, as in a server, and no step is known.
+    /// Whether only a forward pass repeats, as in a server, and no step is known.
     pub(super) fn only_answers(&self) -> bool {
         self.is_unsaid() && self.last.is_none() && self.detector.only_answers()
     }
@@ -165,12 +167,12 @@ impl Steps {
     /// Everything launched before `until` is known.
     pub(super) fn settle(&mut self, until: u64) {
         if self.is_unsaid() && self.detector.settle(until, self.pace) {
-            // Step numbers may jump. Until the next number is known, the step is unknown.
+            // Step numbers may jump, so the step is unknown until the next number is known.
             self.last = None;
         }
     }
 
-    /// The last step, and those since the last call; `None` while none is known.
+    /// The last step, and the steps since the last call; `None` while no step is known.
     pub(super) fn take(&mut self) -> Option<TakenSteps> {
         let last = self.last?;
         let (by_host, by_gpu) = (self.by_host.take(), self.by_gpu.take());
@@ -184,7 +186,7 @@ impl Steps {
         Some(TakenSteps { last, durations, timed_by })
     }
 
-    /// Bytes held, about.
+    /// Approximate number of bytes held.
     pub(super) fn memory(&self) -> usize {
         self.detector.memory()
     }
@@ -198,7 +200,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Steps of 25 ms with four buckets and a GEMM for each, gathered every 10 ms.
+    /// Runs steps of 25 ms, with four buckets and a GEMM for each, gathered every 10 ms.
     fn train(steps: &mut Steps, observer: &Observer, range: std::ops::Range<u64>) {
         for step in range {
             for bucket in 0..4 {

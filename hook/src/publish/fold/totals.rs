@@ -1,4 +1,4 @@
-//! Totals by shape or collective, bounded in number and in the durations they hold.
+//! Totals by shape or by collective, with limits on their number and on the durations that they hold.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map},
@@ -7,23 +7,23 @@ use std::{
 
 use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
-/// Distinct shapes, and distinct collectives, with totals. Later ones count as dropped.
+/// Maximum number of distinct shapes, and of distinct collectives, with totals. Later ones count as dropped.
 const KEYS: usize = 8192;
 
-/// Durations kept one by one before they go into a histogram, which takes 20 KiB.
+/// Maximum number of durations kept one by one; more go into a histogram, which takes 20 KiB.
 const ONE_BY_ONE: usize = 1024;
 
-/// Durations held by all totals of one kind: 2 MiB. Later timings are in the sums but in no histogram.
+/// Maximum number of durations that all totals of one kind hold: 2 MiB. Later timings are only in the sums.
 const HELD: usize = 256 << 10;
 
-/// Totals by key, bounded.
+/// A limited number of totals by key.
 #[derive(Debug)]
 pub(super) struct Totals<K> {
     entries: HashMap<K, Total>,
     /// Keys that changed since they were last taken.
     unsaid: VecDeque<K>,
     dropped: u64,
-    /// Durations held by all entries.
+    /// Number of durations that all entries hold.
     held: usize,
 }
 
@@ -39,12 +39,12 @@ pub(super) struct Total {
     pub(super) timed: u64,
     pub(super) timed_for: Nanoseconds,
     durations: Durations,
-    /// Its key is in that queue.
+    /// Whether its key is in the queue `unsaid`.
     changed: bool,
 }
 
 impl<K: Hash + Eq + Copy> Totals<K> {
-    /// The total of a key, for a change.
+    /// The total of a key, to be changed.
     fn entry(&mut self, key: K) -> Option<&mut Total> {
         let full = self.entries.len() >= KEYS;
         let total = match self.entries.entry(key) {
@@ -111,7 +111,7 @@ impl<K: Hash + Eq + Copy> Totals<K> {
         !self.unsaid.is_empty()
     }
 
-    /// Operations whose key did not fit.
+    /// Number of operations whose key did not fit.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -124,7 +124,7 @@ impl<K: Hash + Eq + Copy> Totals<K> {
     }
 }
 
-/// Durations of one interval: few enough are kept as they are, more go into a histogram.
+/// Durations of one interval. A few are kept as they are; more go into a histogram.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
     values: Vec<Nanoseconds>,
@@ -142,14 +142,15 @@ impl Durations {
 
     pub(super) fn take(&mut self) -> Histogram {
         let mut histogram = self.folded.take().map_or_else(Histogram::new, |folded| *folded);
-        // Not only emptied: each of thousands of totals would keep capacity that it may never need again.
+        // The memory is released too, because thousands of totals would keep capacity that they may never
+        // need again.
         for value in std::mem::take(&mut self.values) {
             histogram.record(value);
         }
         histogram
     }
 
-    /// Durations that take the same memory.
+    /// The number of durations that would take the same memory.
     fn held(&self) -> usize {
         self.values.len()
             + if self.folded.is_some() { size_of::<Histogram>() / size_of::<Nanoseconds>() } else { 0 }

@@ -1,4 +1,4 @@
-//! Records whose events the GPU has not reached yet, and the order in which they are looked at.
+//! Records whose events the GPU has not reached yet, and the order in which these are queried.
 
 use std::{collections::VecDeque, ffi::c_int};
 
@@ -10,7 +10,7 @@ use crate::{
 /// A record whose events the GPU has not reached yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
-    /// Its lane, also by number.
+    /// The number of its lane.
     pub(super) thread: usize,
     pub(super) lane: &'static Lane,
     pub(super) timer: TimerId,
@@ -18,7 +18,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// In the ledger's record of NCCL calls: whether the GPU has reached a collective.
+    /// Notes in the ledger's record of NCCL calls whether the GPU has reached a collective.
     pub(super) fn note_progress(&self, observer: &Observer, result: Elapsed) {
         let Record::Collective { ticket, .. } = self.record else { return };
         let record = &observer.ledger().record;
@@ -30,17 +30,18 @@ impl Waiting {
         }
     }
 
-    /// Operations of one thread on one stream finish in the order they were launched in.
+    /// The queue of a record: operations of one thread on one stream finish in launch order.
     pub(super) fn queue(&self) -> (*const Lane, Option<c_int>, usize, bool) {
         let timers = &self.lane.timers;
-        // An empty pair is reported before the operation that it follows, which must not wait for it.
+        // A record of an empty pair comes before that of the operation that the pair follows. The operation
+        // must not wait for the pair, so pairs have a separate queue.
         let is_gap = matches!(self.record, Record::Gap { .. });
-        // The legacy stream has one handle on all devices.
+        // The legacy stream has the same handle on all devices.
         (self.lane, timers.device(self.timer), timers.stream(self.timer), is_gap)
     }
 }
 
-/// Removes finished ones. In each queue nothing behind the first unfinished one is queried.
+/// Removes finished records. In each queue, no record behind the first unfinished one is queried.
 pub(super) fn visit<T, Q: PartialEq>(
     waiting: &mut VecDeque<T>,
     queue: impl Fn(&T) -> Q,

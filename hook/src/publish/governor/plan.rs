@@ -1,7 +1,8 @@
-//! From the operations since the last look to each subject's sampling rate. It has no clock and no process.
+//! Computes each subject's sampling rate from the operations since the last check. It uses no clock and no
+//! process.
 //!
-//! The budget is shared like water: a subject that needs less than its share when all of it is timed gets
-//! that, and leaves the rest to the others. So rare operations are always timed, and frequent ones are
+//! The budget is shared equally, except that a subject gets no more than it needs to time all of its
+//! operations; the rest goes to the others. So rare operations are always timed, and frequent ones are
 //! sampled.
 
 use std::collections::BTreeMap;
@@ -10,42 +11,44 @@ use xpu_wire::sampling::Rate;
 
 use crate::publish::rate::{Class, FIRST};
 
-/// Nanoseconds between two looks.
+/// Nanoseconds between two checks.
 const LOOK: u64 = 500_000_000;
 
-/// A look comes early when a window has spent this multiple of its allowance.
+/// A check comes early if a window has spent this multiple of its allowance.
 const ALARM: f64 = 2.0;
 
-/// Half-life of a busy period, nanoseconds: bursts are timed at the rate of a burst.
+/// Half-life of a busy period in nanoseconds. It is long, so that a burst is timed at the rate that suits a
+/// burst.
 const HALF_LIFE: f64 = 4e9;
 
-/// A subject is timed more finely only if that takes at most this part of its share: fluctuating figures must
-/// not make its rate fluctuate.
+/// A subject gets a finer rate only if that takes at most this fraction of its share, so that its rate does
+/// not fluctuate with the load.
 const HEADROOM: f64 = 0.7;
 
-/// Part of the budget for GEMMs timed for their shape.
+/// Part of the budget for GEMMs that are timed because of their shape.
 const SHAPES: f64 = 0.2;
 
-/// Part of the budget for waits for communication, which are timed in rounds of this many: a step has dozens
-/// of them, and one may be as long as all others.
+/// Part of the budget for waits for communication, and the number of waits in a round. Waits are timed in
+/// rounds, because a step has dozens of them, and one may be as long as all others together.
 const WAITS: f64 = 0.15;
 pub(super) const ROUND: i64 = 32;
 
-/// Part of the budget that timing gets even if counting takes all of it: without a sample nothing is known.
+/// Part of the budget that timing gets even if counting takes the whole budget: without samples nothing is
+/// known.
 const LEAST: f64 = 0.1;
 
-/// Allowance for shapes that is saved, in nanoseconds of wall time.
+/// Maximum allowance for shapes that is saved, in nanoseconds of wall time.
 const KEPT: f64 = 2e9;
 
 /// A subject with its own sampling rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
     Class(Class),
-    /// By its slot.
+    /// A communicator, by its slot.
     Communicator(u16),
 }
 
-/// Operations that could have been timed so far.
+/// Number of operations that could have been timed so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chances {
     pub(super) subject: Subject,
@@ -56,28 +59,29 @@ pub(super) struct Chances {
 /// Totals since the process began.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// Pairs of events recorded.
+    /// Number of recorded pairs of events.
     pub(super) pairs: u64,
     /// Nanoseconds spent on anything else.
     pub(super) counting: u64,
-    /// Waits for communication that could have been timed.
+    /// Number of waits for communication that could have been timed.
     pub(super) waits: u64,
     pub(super) chances: Vec<Chances>,
 }
 
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Begin and origin of the present window.
+    /// Begin of the current window, and the totals then.
     since: u64,
     pairs: u64,
     counting: u64,
     claims: BTreeMap<Subject, Claim>,
     /// Share of wall time that counting takes.
     counting_share: f64,
-    /// GEMMs that may still be timed for their shape, and the most that may be saved.
+    /// Number of GEMMs that may still be timed because of their shape, and the most that may be saved.
     allowance: f64,
     most: f64,
-    /// Waits by the last look, savings for a round of them in nanoseconds, and the rest of a begun round.
+    /// Number of waits at the last check, nanoseconds saved for a round of them, and the rest of a begun
+    /// round.
     waits: u64,
     saved: f64,
     round: i64,
@@ -86,7 +90,7 @@ pub(super) struct Plan {
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     seen: u64,
-    /// Share of wall time for timing all of them.
+    /// Share of wall time that it would take to time all of its operations.
     demand: f64,
     rate: Rate,
 }
@@ -102,14 +106,14 @@ impl Plan {
             allowance: 0.0,
             most: 0.0,
             waits: 0,
-            // The first is due at once.
+            // The first round is due at once.
             saved: f64::INFINITY,
             round: 0,
         }
     }
 
-    /// `budget` is a share of wall time, `price` the nanoseconds one timed operation takes. `false` if
-    /// nothing changes.
+    /// Checks the totals at `now`. `budget` is a share of wall time; `price` is the cost of timing one
+    /// operation in nanoseconds. `false` if nothing changes.
     pub(super) fn look(&mut self, now: u64, budget: f64, price: f64, done: &Done) -> bool {
         let elapsed = now.saturating_sub(self.since);
         let whole = elapsed >= LOOK;
@@ -140,7 +144,7 @@ impl Plan {
         true
     }
 
-    /// Begins a round whenever the savings suffice, if there are waits at all.
+    /// Begins a round whenever the savings suffice, if there are waits.
     fn save_for_waits(&mut self, more: f64, price: f64, waits: u64) {
         if waits == self.waits {
             return;
@@ -177,7 +181,7 @@ impl Plan {
         self.claims.iter().map(|(&subject, claim)| (subject, claim.rate))
     }
 
-    /// Of the communicator with most to time.
+    /// The rate of the communicator with the highest demand.
     pub(super) fn busiest(&self) -> Option<Rate> {
         let communicators =
             self.claims.iter().filter(|(subject, _)| matches!(subject, Subject::Communicator(_)));
@@ -187,12 +191,13 @@ impl Plan {
             .map(|claim| claim.rate)
     }
 
-    /// How many consecutive waits may be timed; each round is returned once.
+    /// How many consecutive waits may be timed now; each round is returned once.
     pub(super) fn round(&mut self) -> i64 {
         std::mem::take(&mut self.round)
     }
 
-    /// How many more GEMMs may be timed for their shape, and the maximum; each is returned once.
+    /// How many more GEMMs may be timed because of their shape, and the maximum. Each addition is returned
+    /// once.
     pub(super) fn allowance(&mut self) -> (i64, i64) {
         let more = self.allowance.floor();
         self.allowance -= more;
@@ -200,12 +205,12 @@ impl Plan {
     }
 }
 
-/// Cost of timing at this rate.
+/// The share of wall time that timing at this rate takes.
 fn at(rate: Rate, demand: f64) -> f64 {
     demand / rate.denominator() as f64
 }
 
-/// The largest share for each, so that all together take no more than `left`.
+/// The largest equal share with which all demands together take no more than `left`.
 fn level(demands: &mut [f64], left: f64) -> f64 {
     demands.sort_by(f64::total_cmp);
     let (mut left, mut others) = (left, demands.len());
@@ -220,13 +225,13 @@ fn level(demands: &mut [f64], left: f64) -> f64 {
     f64::INFINITY
 }
 
-/// The finest rate that costs at most `share`.
+/// The finest rate that takes at most `share`.
 fn finest(demand: f64, share: f64) -> Rate {
     (0..Rate::COARSEST.0).map(Rate).find(|&rate| at(rate, demand) <= share).unwrap_or(Rate::COARSEST)
 }
 
-/// 0.5 to the power of `times`, 0 or more. `powf` would call `exp2` of libm, which the hook would bring into
-/// the process.
+/// 0.5 to the power of `times`, which is not negative. `powf` would call `exp2` of libm, so the hook would
+/// bring libm into the process.
 fn halved(times: f64) -> f64 {
     let whole = (times as u64).min(1000) as i32;
     let exponent = -(times - f64::from(whole)).min(1.0) * std::f64::consts::LN_2;

@@ -1,4 +1,4 @@
-//! A Unix socket to a trusted server, among the program's descriptors.
+//! A Unix socket to a trusted server. Its descriptor is one of the process, so the program may close it.
 
 use std::{
     ffi::c_int,
@@ -17,14 +17,14 @@ use xpu_wire::{
     ledger::out_of_the_way,
 };
 
-/// Bytes taken in at one visit.
+/// Maximum number of bytes received at one visit.
 const PIECE: usize = 16 << 10;
 
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// Abandoned, not closed, if the descriptor is the program's.
+    /// If the program has taken over the descriptor, it is abandoned and not closed.
     descriptor: Option<OwnedFd>,
-    /// The file as it was opened.
+    /// Device and inode of the socket.
     file: (u64, u64),
     buffer: Box<[u8]>,
 }
@@ -33,12 +33,12 @@ pub(super) struct Socket {
 pub(super) enum Received<'a> {
     Nothing,
     Bytes(&'a [u8]),
-    /// The other side is gone.
+    /// The server has closed the connection.
     End,
 }
 
 impl Socket {
-    /// `None` if there is no server at the path, or an untrusted one.
+    /// Connects. `None` if there is no server at the path, or if it is not trusted.
     pub(super) fn connect(path: &Path) -> Option<Self> {
         let user = user_id();
         if !is_trusted_socket(path, user).unwrap_or(false) {
@@ -46,7 +46,7 @@ impl Socket {
         }
         let descriptor = open()?;
         let (address, length) = address_of(path)?;
-        // SAFETY: the address is as long as is said.
+        // SAFETY: the address has this length.
         let connected = unsafe { libc::connect(descriptor.as_raw_fd(), (&raw const address).cast(), length) };
         if connected != 0 || !peer_user(descriptor.as_fd()).is_ok_and(|peer| [user, 0].contains(&peer)) {
             return None;
@@ -58,8 +58,8 @@ impl Socket {
         Some(Self { descriptor: Some(descriptor), file, buffer: buffer.into_boxed_slice() })
     }
 
-    /// Whether the descriptor is still the socket that was opened: programs close all unknown ones, and open
-    /// others.
+    /// Whether the descriptor is still the socket that was opened: some programs close all descriptors that
+    /// they do not know, and then open other files.
     pub(super) fn is_ours(&mut self) -> bool {
         let number = self.number();
         let same = file_of(number) == Some(self.file);
@@ -73,7 +73,7 @@ impl Socket {
         self.descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Bytes sent, 0 if none can be sent now. `None` if the connection is over.
+    /// Number of bytes sent; 0 if none can be sent now. `None` if the connection has ended.
     pub(super) fn send(&self, bytes: &[u8]) -> Option<usize> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: pointer and length are those of `bytes`.
@@ -107,7 +107,7 @@ fn open() -> Option<OwnedFd> {
     if low < 0 {
         return None;
     }
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just opened, and belongs to nobody else.
     Some(out_of_the_way(unsafe { OwnedFd::from_raw_fd(low) }))
 }
 

@@ -1,4 +1,4 @@
-//! The hook's known blind spots.
+//! Reports what the hook cannot observe.
 
 use xpu_wire::frame::Launches;
 
@@ -9,7 +9,8 @@ use crate::{
     python::optimizer,
 };
 
-/// Launches after which a rank of a larger job should have shared communicators: a few steps of any model.
+/// After this many launches, a rank of a job with several ranks should have a communicator with others: a few
+/// steps of any model.
 const SHOULD_HAVE_MET: u64 = 2_000;
 
 impl Publisher {
@@ -66,7 +67,7 @@ impl Publisher {
     }
 }
 
-/// Whether a rank has launched much but shares nothing with others.
+/// Whether a rank has launched much work but shares no communicator with other ranks.
 fn meets_nobody(world: u32, launches: &Launches) -> bool {
     let alone = launches.collectives + launches.point_to_point == 0;
     world > 1 && alone && launches.kernels + launches.gemms + launches.graphs >= SHOULD_HAVE_MET

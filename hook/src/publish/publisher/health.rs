@@ -1,4 +1,4 @@
-//! The hook's own state, and its cost.
+//! The hook's state and its cost.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +25,7 @@ impl Publisher {
         NcclReport {
             by_address: self.sum(|lane| &lane.counters.by_address),
             by_plugin,
-            // Calls to another copy may reach the plugin.
+            // Calls to another copy of NCCL may be counted through the plugin.
             uncounted: self.observer.communicators.unknown() + NCCL.elsewhere().saturating_sub(by_plugin),
             plans: self.fold.plans(NcclReport::PLANS),
         }

@@ -1,4 +1,4 @@
-//! A summary's content: totals, and what is new since the last one.
+//! The content of a summary: totals, and events since the last summary.
 
 use std::time::Instant;
 
@@ -40,7 +40,7 @@ impl Publisher {
         }
     }
 
-    /// The content of one message; steps and samples are in the last of them.
+    /// The content of one message. Steps and samples are in the last message of a summary.
     pub(super) fn summary(&mut self, launches: Launches, gpus: &[DeviceIndex]) -> Summary {
         let interval = Nanoseconds::from(self.published.elapsed());
         self.published = Instant::now();
@@ -51,7 +51,7 @@ impl Publisher {
         let (gemms, collectives) = (self.fold.take_gemms(), self.fold.take_collectives());
         let (graphs, kernels) = (self.fold.take_graphs(), self.fold.take_kernels());
         let (mut steps, mut samples) = (None, Vec::new());
-        // With the last of several messages, when all totals are taken.
+        // The last of several messages, after which no totals remain.
         if !self.fold.has_more() {
             samples = self.fold.take_samples(Summary::SAMPLES);
             add_closed(&mut communicators, &samples);
@@ -91,7 +91,7 @@ impl Publisher {
         }
     }
 
-    /// Facts about each GPU by itself, without totals.
+    /// The data of each GPU, without totals.
     fn gpus(
         &self,
         gpus: &[DeviceIndex],
@@ -139,7 +139,7 @@ impl Publisher {
         self.observer.gpus.beside_home(Some(gpu.0.cast_signed()))
     }
 
-    /// Assigns totals to the GPUs they belong to. With a single GPU, all of them stay with the process.
+    /// Assigns totals to their GPUs. With a single GPU, all totals stay with the process.
     fn dealt<T>(
         &self,
         totals: Vec<OnGpu<T>>,
@@ -164,11 +164,11 @@ impl Publisher {
     }
 }
 
-/// Adds communicators of these samples that were closed since the last message.
+/// Adds the communicators of these samples that were closed since the last message.
 fn add_closed(communicators: &mut Vec<CommunicatorState>, samples: &[Sample]) {
     for sample in samples {
         let is_listed = communicators.iter().any(|state| is_of(sample, state));
-        // The size of one is unknown if it was closed before NCCL was asked.
+        // A communicator's size is unknown if it was closed before NCCL was queried.
         if !is_listed && sample.size > 0 && communicators.len() < COMMUNICATORS {
             communicators.push(CommunicatorState {
                 id: sample.communicator,
@@ -190,7 +190,8 @@ fn is_of(sample: &Sample, state: &CommunicatorState) -> bool {
     (state.id, state.rank) == (sample.communicator, sample.rank)
 }
 
-/// A sample with its communicator's index in the message; `None` if the message does not hold that.
+/// A sample with the index of its communicator in the message; `None` if the message does not have that
+/// communicator.
 fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<CollectiveSample> {
     let index = communicators.iter().position(|state| is_of(sample, state))?;
     Some(CollectiveSample {

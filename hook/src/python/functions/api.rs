@@ -1,4 +1,4 @@
-//! The Python functions used here, if the process has a Python.
+//! The functions of Python that the hook calls, if the process has a Python.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_void},
@@ -20,7 +20,7 @@ const FAST_CALL: c_int = 0x80;
 /// `Py_file_input`
 const FILE_INPUT: c_int = 257;
 
-/// 3.9 is the oldest the project knows.
+/// 3.9 is the oldest supported version.
 const OLDEST: u32 = 9;
 
 /// `PyCFunction` with `METH_FASTCALL`
@@ -48,7 +48,7 @@ impl Method {
     }
 
     /// # Safety
-    /// It is Python's, whose names end with NUL.
+    /// The method is one of Python, whose names end with NUL.
     pub(crate) unsafe fn is_called(&self, name: &CStr) -> bool {
         // SAFETY: the caller's promise.
         !self.name.is_null() && unsafe { CStr::from_ptr(self.name) } == name
@@ -65,7 +65,7 @@ macro_rules! python {
             pub(crate) none: Object,
             /// `RecursionError` and `MemoryError`.
             no_room: [*const Object; 2],
-            /// `Py_IsFinalizing`, under either of its names.
+            /// `Py_IsFinalizing`, under one of its two names.
             is_finalizing: Option<unsafe extern "C" fn() -> c_int>,
             /// Since 3.11.
             enter_tracing: Option<unsafe extern "C" fn(Object)>,
@@ -143,31 +143,32 @@ python! {
     fn PyThreadState_Swap(Object) -> Object;
 }
 
-/// The result, and the number of unloaded libraries at that time. Never freed: another thread may be using
-/// it.
+/// The functions that were found, and the number of unloaded libraries at that time. Never freed, because
+/// another thread may be using them.
 static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
-/// The library of its first function, and when that was seen. A library from before the program's start is
-/// complete.
+/// The address of the first function, and when it was seen. A library that was loaded before the program's
+/// start is complete.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 static SEEN_AT: AtomicU64 = AtomicU64::new(0);
 
-/// A library that is being loaded is visible before its relocations are done. That takes milliseconds.
+/// A library is visible while its relocations are still in progress; they take milliseconds. After this time,
+/// in nanoseconds, they are done.
 const LOADED_IN: u64 = 2_000_000_000;
 
-/// When the hook is loaded, after everything that the program is linked with.
+/// Called when the hook is loaded, after all libraries that the program is linked with.
 pub(crate) fn look_for_python() {
     SEEN.store(symbol::find_anywhere(c"Py_IsInitialized").addr(), Relaxed);
 }
 
-// SAFETY: functions, and None, which lives as long as the process.
+// SAFETY: these are functions, and None, which lives as long as the process.
 unsafe impl Send for Python {}
 // SAFETY: as above.
 unsafe impl Sync for Python {}
 
 impl Python {
-    /// `None` if there is none, or not `CPython`. It may be loaded later.
+    /// `None` if the process has no `CPython`, which may still be loaded later.
     pub(crate) fn find() -> Option<&'static Self> {
         let unloaded = symbol::generation();
         if KNOWN.load(Acquire) == unloaded {
@@ -202,7 +203,8 @@ impl Python {
         Some(found)
     }
 
-    /// Called by any thread, without the interpreter's lock.
+    /// Whether this Python is supported and running. Any thread may call this, without the interpreter's
+    /// lock.
     pub(crate) fn is_supported(&self) -> Result<(), &'static str> {
         // SAFETY: both only read a word.
         let (initialized, finalizing) =
@@ -224,13 +226,14 @@ impl Python {
         Ok(())
     }
 
-    /// Makes the main thread call it between two instructions. `false` if the queue is full.
+    /// Makes the main thread call `what` between two instructions. `false` if the queue is full.
     pub(crate) fn call_soon(&self, what: Pending) -> bool {
-        // SAFETY: Python runs, as was just seen; any thread may call this, and it waits for no lock of Python's but that of a list.
+        // SAFETY: Python is running, as was just checked. Any thread may call this; the only lock of Python's
+        // that it waits for is that of a list.
         unsafe { (self.Py_AddPendingCall)(what, std::ptr::null_mut()) == 0 }
     }
 
-    /// Runs `body` hidden from debuggers and profilers, if Python can do that.
+    /// Runs `body`, hidden from debuggers and profilers if Python can do that.
     ///
     /// # Safety
     /// The calling thread holds the interpreter's lock.
@@ -246,14 +249,15 @@ impl Python {
         }
     }
 
-    /// Runs a source of the hook's, which finds the functions and values that are given beside Python's built-in ones. The namespace that
-    /// it made lives as long as the process. Null if there is no room for it now; `None` if an exception is the program's: the source
-    /// defines functions, and fails only where a signal's handler does.
+    /// Runs a source file of the hook. The file sees `given` in addition to Python's built-in names. Returns
+    /// its namespace, which lives as long as the process. Null if there is no stack or memory for it now.
+    /// `None` if an exception belongs to the program: the source only defines functions, so it fails only if
+    /// a signal handler raises.
     ///
     /// # Safety
-    /// As [`Self::untraced`]; what is given are objects, or null where none could be made, and stay referenced.
+    /// As [`Self::untraced`]; `given` has objects that stay referenced, or null where none could be made.
     pub(crate) unsafe fn run(&self, source: &CStr, given: &[(&CStr, Object)]) -> Option<Object> {
-        // SAFETY: the caller's promise; every object is looked at before it is used.
+        // SAFETY: the caller's promise; every object is checked before it is used.
         unsafe {
             let code = (self.Py_CompileString)(source.as_ptr(), c"<xpu-top>".as_ptr(), FILE_INPUT);
             let names = (self.PyDict_New)();
@@ -275,13 +279,13 @@ impl Python {
         }
     }
 
-    /// Whether the hook's source raised because the program has used up its stack or memory. That exception
-    /// does not belong to the program: it is cleared.
+    /// Whether the hook's source raised because the stack or the memory is used up. Such an exception does
+    /// not belong to the program, and is cleared.
     ///
     /// # Safety
     /// As [`Self::untraced`].
     pub(crate) unsafe fn had_no_room(&self) -> bool {
-        // SAFETY: the caller's promise; Python has set both variables before it ran any code.
+        // SAFETY: the caller's promise; Python sets both variables before it runs any code.
         unsafe {
             let had_none = self.no_room.iter().any(|&kind| (self.PyErr_ExceptionMatches)(*kind) != 0);
             if had_none {
@@ -291,7 +295,7 @@ impl Python {
         }
     }
 
-    /// A function of the hook's, for Python.
+    /// Makes a function of the hook into a Python object.
     ///
     /// # Safety
     /// As [`Self::untraced`].
@@ -300,7 +304,7 @@ impl Python {
         unsafe { (self.PyCFunction_NewEx)(method, std::ptr::null_mut(), std::ptr::null_mut()) }
     }
 
-    /// `None`, as a function's result.
+    /// Python's `None`, as a function's result.
     ///
     /// # Safety
     /// As [`Self::untraced`].
@@ -311,7 +315,7 @@ impl Python {
     }
 }
 
-/// A function that Python calls must not unwind into it.
+/// Catches panics, because a function that Python calls must not unwind into Python.
 pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|_payload| crate::process::switch::panicked()).ok()
 }
@@ -319,7 +323,7 @@ pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
 /// `name` ends with NUL.
 fn look(name: &str) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
-    // Not by dlsym, which allocates from the C library to report a failure.
+    // `dlsym` is not used, because it allocates from the C library to report a failure.
     let at = symbol::find_anywhere(name);
     (!at.is_null()).then_some(at)
 }

@@ -1,16 +1,16 @@
-//! Function numbers by code object: a table that is read for every event.
+//! The numbers of watched functions by code object, in a table that is read at every event.
 //!
-//! Written and read under the interpreter's lock.
+//! The table is written and read under the interpreter's lock.
 
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
 
 use xpu_wire::functions::FUNCTIONS;
 
-/// A power of two, and a quarter full at most.
+/// Size of the table: a power of two. At most a quarter is used.
 const PLACES: usize = 4096;
 const _: () = assert!(4 * (FUNCTIONS + super::BUILT_IN.len()) <= PLACES + 4 && PLACES.is_power_of_two());
 
-/// By their addresses; 0 where there is none.
+/// The addresses of the code objects; 0 for an empty place.
 static CODES: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 static NUMBERS: [AtomicU16; PLACES] = [const { AtomicU16::new(0) }; PLACES];
 
@@ -19,7 +19,7 @@ fn places(code: usize) -> impl Iterator<Item = usize> {
     (first..first + PLACES).map(|place| place % PLACES)
 }
 
-/// If functions share a code object, the first gives it its number.
+/// Adds a code object. If functions share one, it has the number of the first.
 pub(super) fn watch(code: usize, number: u16) {
     for place in places(code) {
         let there = CODES[place].load(Relaxed);
@@ -33,7 +33,7 @@ pub(super) fn watch(code: usize, number: u16) {
     }
 }
 
-/// No code object is there. A test looks it up for a panic in a callback.
+/// An address without a code object. A test looks it up to cause a panic in a callback.
 #[cfg(test)]
 pub(super) const BROKEN: usize = usize::MAX;
 

@@ -15,22 +15,22 @@ use crate::{
     process::clock::monotonic,
 };
 
-/// Nested calls of watched functions in one thread; deeper ones are counted as dropped.
+/// Maximum number of nested calls of watched functions in one thread; deeper ones are counted as dropped.
 const DEEPEST: usize = 32;
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Only of the recording `begun`: earlier open calls are unknown.
+/// The open calls of the recording `begun`. Calls that were opened before are unknown.
 struct Open {
     begun: u32,
     depth: usize,
     calls: [(u16, u64); DEEPEST],
-    /// When a garbage collection began; 0 if none runs.
+    /// When the running garbage collection began; 0 if none runs.
     collection: u64,
 }
 
 thread_local! {
-    /// Without a destructor, as all of the hook's.
+    /// Without a destructor, like all thread-local data of the hook.
     static OPEN: RefCell<Open> =
         const { RefCell::new(Open { begun: 0, depth: 0, calls: [(0, 0); DEEPEST], collection: 0 }) };
 }
@@ -43,7 +43,7 @@ pub(super) fn forget_dropped() {
     DROPPED.store(0, Relaxed);
 }
 
-/// This thread's, if anything is recorded.
+/// This thread's open calls, if anything is recorded.
 #[inline]
 fn with<T>(body: impl FnOnce(&mut Open) -> Option<T>) -> Option<T> {
     let begun = on()?;
@@ -66,7 +66,7 @@ pub(super) fn enter(number: u16) {
     });
 }
 
-/// A call that returned unseen, should that ever happen, is dropped with the one around it.
+/// A watched function returns. An inner call whose return was not seen is dropped.
 pub(super) fn leave(number: u16) {
     let Some(at) = with(|open| {
         if open.depth > DEEPEST {

@@ -1,5 +1,5 @@
-//! The work that Python's main thread does here, with the interpreter's lock, between two instructions of the
-//! program.
+//! The work that Python's main thread does for the hook, with the interpreter's lock, between two
+//! instructions of the program.
 
 use std::{
     ffi::{CStr, c_int, c_long, c_void},
@@ -23,7 +23,7 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("watc
     Err(_) => panic!("a source has no NUL"),
 };
 
-/// Names for the source beside its own.
+/// The hook's functions in the namespace of the source.
 static METHODS: [(&CStr, Method); 6] = [
     method(c"enter", enter),
     method(c"leave", leave),
@@ -45,27 +45,27 @@ const fn method(name: &'static CStr, call: FastCall) -> (&'static CStr, Method) 
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) begun: u32,
-    /// When, in monotonic nanoseconds.
+    /// When the request was handled, in monotonic nanoseconds.
     pub(super) at: u64,
-    /// Why functions are not watched; empty if they are.
+    /// Why no functions are watched; empty if they are.
     pub(super) refused: String,
     /// Unwatched functions, each with the reason.
     pub(super) missing: Vec<String>,
 }
 
-/// The namespace of the source, once it has run; its `enter`; and the attached recording. Only under the
-/// interpreter's lock.
+/// The namespace of the source, once it has run; its `enter`; and the attached recording. They are used only
+/// under the interpreter's lock.
 static NAMESPACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static MARK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 pub(super) static ATTACHED: AtomicU32 = AtomicU32::new(0);
-/// Since when, in monotonic nanoseconds.
+/// Since when functions are attached, in monotonic nanoseconds.
 static SINCE: AtomicU64 = AtomicU64::new(0);
 
-/// Instead of a recording's number.
+/// Stands for a recording's number while functions are being attached.
 const HALF: u32 = u32::MAX;
 
-/// The pending call. Returns -1 with an exception set only if a signal handler raised it: the program gets
-/// it.
+/// The pending call. Returns -1 with an exception set only if a signal handler raised the exception; the
+/// program gets it.
 pub(super) extern "C" fn serve(_: *mut c_void) -> c_int {
     QUEUED.store(false, Release);
     let Some(python) = Python::find() else { return 0 };
@@ -111,15 +111,15 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
         if wanted == 0 {
             return Some(());
         }
-        // If a signal handler interrupts it, a half-attached state must be detached, and attaching must start
-        // again.
+        // If a signal handler interrupts this, functions are half attached: they must be detached and
+        // attached again.
         ATTACHED.store(HALF, Relaxed);
         let lines = call(python, namespace, c"begin")?;
         ATTACHED.store(wanted, Relaxed);
         SINCE.store(monotonic(), Relaxed);
         ON.store(wanted, Release);
         if WANTED.load(Relaxed) != wanted {
-            // It is no longer wanted; the call that ends it is on its way.
+            // The recording is no longer wanted; the request that ends it follows.
             ON.store(0, Relaxed);
         }
         report(wanted, SINCE.load(Relaxed), &lines);
@@ -127,12 +127,12 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
     Some(())
 }
 
-/// Also watches functions imported since it was attached.
+/// Also watches functions that were imported since functions were attached.
 ///
 /// # Safety
 /// As for [`attach_or_detach`].
 unsafe fn look_again(python: &Python, begun: u32) -> Option<()> {
-    // SAFETY: the caller's promise; what is attached has run the source.
+    // SAFETY: the caller's promise; functions are attached, so the source has run.
     let lines = unsafe {
         let namespace = namespace(python)?;
         call(python, namespace, c"begin")?
@@ -141,39 +141,42 @@ unsafe fn look_again(python: &Python, begun: u32) -> Option<()> {
     Some(())
 }
 
-/// Nothing is attached, and nothing will be.
+/// Reports that no functions can be attached.
 fn refuse(wanted: u32, why: &str) {
-    // It may be no longer wanted, or wanted again.
+    // The request may have been withdrawn or replaced meanwhile.
     let _ = WANTED.compare_exchange(wanted, 0, Relaxed, Relaxed);
     report(wanted, monotonic(), why);
 }
 
-/// `lines`: why functions are not watched, or empty; then the unwatched ones.
+/// Reports the outcome. The first of `lines` says why functions are not watched, or is empty; the others are
+/// the unwatched functions.
 fn report(begun: u32, at: u64, lines: &str) {
     let (refused, missing) = lines.split_once('\n').unwrap_or((lines, ""));
     let missing = missing.lines().map(str::to_owned).collect();
     let said = Box::new(Said { begun, at, refused: refused.to_owned(), missing });
     let before = SAID.swap(Box::into_raw(said), AcqRel);
     if !before.is_null() {
-        // SAFETY: made by `Box::into_raw` here, and the swap made it this thread's alone.
+        // SAFETY: this function made the pointer by `Box::into_raw`, and after the swap only this thread has
+        // it.
         drop(unsafe { Box::from_raw(before) });
     }
 }
 
-/// The namespace of the source, run once; null if there is no memory for it.
+/// The namespace of the source, which runs once; null if there is no memory for it.
 unsafe fn namespace(python: &Python) -> Option<Object> {
     let known = NAMESPACE.load(Relaxed);
     if !known.is_null() {
         return Some(known);
     }
-    // SAFETY: the lock is held; the methods are static. References to all that is given last as long as the namespace, which is for ever.
+    // SAFETY: the lock is held, and the methods are static. The given objects stay referenced as long as the
+    // namespace exists, which is for ever.
     let made = unsafe {
         let all = forms().collect::<Vec<_>>().join("\n");
         let all = (python.PyUnicode_FromStringAndSize)(all.as_ptr().cast(), all.len() as isize);
         let mut given =
             vec![(c"BUILT_IN", (python.PyLong_FromLong)(BUILT_IN.len() as c_long)), (c"FORMS", all)];
         given.extend(METHODS.iter().map(|(name, method)| (*name, python.function(method))));
-        // It marks profile functions as the hook's.
+        // This object marks profile functions of the hook.
         let enter = given
             .iter()
             .find(|(name, _)| *name == c"enter")
@@ -185,7 +188,8 @@ unsafe fn namespace(python: &Python) -> Option<Object> {
     Some(made)
 }
 
-/// Calls a function of the source, and returns its text. `None` if it raised: that belongs to the program.
+/// Calls a function of the source, and returns the text that it returns. `None` if it raised; the exception
+/// belongs to the program.
 unsafe fn call(python: &Python, namespace: Object, name: &CStr) -> Option<String> {
     // SAFETY: the lock is held, and the source has this function.
     unsafe {
@@ -215,7 +219,7 @@ unsafe fn text(python: &Python, object: Object) -> Option<String> {
     }
 }
 
-/// The first arguments of a call, and Python, if there are enough.
+/// The first arguments of a call, if there are enough.
 unsafe fn taken<const N: usize>(arguments: *const Object, count: isize) -> Option<[Object; N]> {
     if arguments.is_null() || (count as usize) < N {
         return None;
@@ -229,7 +233,7 @@ fn none() -> Object {
     Python::find().map_or(ptr::null_mut(), |python| unsafe { python.new_none() })
 }
 
-/// `enter(code, ...)`: it begins to run.
+/// `enter(code, ...)`: the code begins to run.
 unsafe extern "C" fn enter(_: Object, arguments: *const Object, count: isize) -> Object {
     caught(|| {
         // SAFETY: as Python calls it.
@@ -242,7 +246,7 @@ unsafe extern "C" fn enter(_: Object, arguments: *const Object, count: isize) ->
     none()
 }
 
-/// `leave(code, ...)`: it does not run any more.
+/// `leave(code, ...)`: the code no longer runs.
 unsafe extern "C" fn leave(_: Object, arguments: *const Object, count: isize) -> Object {
     caught(|| {
         // SAFETY: as Python calls it.
@@ -255,7 +259,7 @@ unsafe extern "C" fn leave(_: Object, arguments: *const Object, count: isize) ->
     none()
 }
 
-/// `collected(phase, info)`, of `gc.callbacks`.
+/// `collected(phase, info)`, which is in `gc.callbacks`.
 unsafe extern "C" fn collected(_: Object, arguments: *const Object, count: isize) -> Object {
     caught(|| {
         // SAFETY: as Python calls it.
@@ -305,8 +309,8 @@ unsafe extern "C" fn forget(_: Object, _: *const Object, _: isize) -> Object {
     none()
 }
 
-/// `profile(on)`: sets a profile function on all threads there are, or takes it away where it is still the hook's. Answers with
-/// why it could not, or nothing.
+/// `profile(on)`: sets the hook's profile function on all threads that have none, or removes it again.
+/// Returns the reason if it failed, else an empty text.
 unsafe extern "C" fn profile(_: Object, arguments: *const Object, count: isize) -> Object {
     let set = || {
         let Some(python) = Python::find() else { return ptr::null_mut() };
@@ -347,7 +351,7 @@ unsafe extern "C" fn profile(_: Object, arguments: *const Object, count: isize) 
     caught(set).unwrap_or_else(none)
 }
 
-/// The profile function, for all that a thread runs.
+/// The profile function, which Python calls for all code that a thread runs.
 unsafe extern "C" fn profiled(mark: Object, frame: Object, what: c_int, _: Object) -> c_int {
     caught(|| {
         if what != CALL && what != RETURN {
@@ -357,7 +361,7 @@ unsafe extern "C" fn profiled(mark: Object, frame: Object, what: c_int, _: Objec
         // SAFETY: Python calls this with its lock held and a frame that runs; the code outlives its frame.
         unsafe {
             if WANTED.load(Relaxed) == 0 {
-                // Nobody has taken it away yet, or this is a child that was forked meanwhile.
+                // The function was not removed yet, or this is a child that was forked meanwhile.
                 if mark == MARK.load(Relaxed) {
                     (python.PyEval_SetProfile)(None, ptr::null_mut());
                 }
@@ -387,9 +391,9 @@ mod tests {
         let code: Object = ptr::without_provenance_mut(codes::BROKEN);
         for callback in [enter, leave] {
             assert!(!switch::is_broken());
-            // SAFETY: one argument is there; it is not read through.
+            // SAFETY: there is one argument, and it is not dereferenced.
             let answer = unsafe { callback(ptr::null_mut(), &raw const code, 1) };
-            // There is no Python here, and so no None.
+            // There is no Python here, so there is no None.
             assert!(answer.is_null() && switch::is_broken());
             switch::mend();
         }

@@ -1,4 +1,4 @@
-//! Counts of garbage collections and waits for batches, if these are recorded all the time.
+//! Counts garbage collections and waits for batches, if these are recorded all the time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ use super::{are_always_recorded, kind};
 static COLLECTIONS: Calls = Calls::new();
 static BATCHES: Calls = Calls::new();
 
-/// Completed calls, and their time in nanoseconds.
+/// The number of completed calls, and their time in nanoseconds.
 struct Calls {
     count: AtomicU64,
     time: AtomicU64,
@@ -34,7 +34,7 @@ pub(super) fn count(number: u16, time: u64) {
     calls.time.fetch_add(time, Relaxed);
 }
 
-/// `None` if only captures record them: a part would look like the total.
+/// The totals. `None` if only captures record calls, because a part would look like the total.
 pub(crate) fn totals() -> Option<PythonTotals> {
     are_always_recorded().then(|| PythonTotals {
         collections: COLLECTIONS.count.load(Relaxed),
@@ -44,7 +44,7 @@ pub(crate) fn totals() -> Option<PythonTotals> {
     })
 }
 
-/// In a forked child.
+/// Called in a forked child.
 pub(super) fn forget() {
     for calls in [&COLLECTIONS, &BATCHES] {
         calls.count.store(0, Relaxed);

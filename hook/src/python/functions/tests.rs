@@ -38,7 +38,7 @@ fn a_process_without_python_says_so_and_calls_that_were_not_left_are_forgotten()
     let Tracing::Refused { why } = mine.outcome(0, 0, 0) else { panic!("there is no Python here") };
     assert!(why.contains("no CPython"), "{why}");
 
-    // As if it were attached.
+    // Behaves as if functions were attached.
     ON.store(1, Relaxed);
     let lane = || crate::observe::lane::Lane::mine().expect("this thread has one");
     let numbers = || {
@@ -69,7 +69,7 @@ fn a_process_without_python_says_so_and_calls_that_were_not_left_are_forgotten()
     open::collection_begins();
     open::collection_ends(7);
     assert_eq!(numbers(), [GENERATION + 2]);
-    // Calls open before do not belong to this recording.
+    // Calls that were opened before do not belong to this recording.
     open::enter(4);
     ON.store(2, Relaxed);
     open::leave(4);

@@ -1,10 +1,10 @@
-"""Watches functions of the program, and its garbage collector.
+"""Watches functions of the program, and Python's garbage collector.
 
-The hook runs this on the main thread, between two of its instructions, in a namespace of its own that holds what the
-hook does for it. FORMS are the functions, of which the first BUILT_IN are watched always; `enter` and
-`leave` record, `collected` gets garbage collections, `watch(code, number)` and `forget()` set which code counts,
-and `profile(on)` is for Pythons without `sys.monitoring`. Attributes are looked up where they are kept: no code of the
-program runs for it.
+The hook runs this file on the main thread, between two instructions, in a separate namespace that has these names from
+the hook: FORMS lists the functions, and the first BUILT_IN of them are always watched. `enter` and `leave` record
+calls, and `collected` records garbage collections. `watch(code, number)` and `forget()` set which code is watched.
+`profile(on)` is for Pythons without `sys.monitoring`. Attributes are read from the dictionaries of objects, so no code
+of the program runs.
 """
 
 # ruff: noqa: F821
@@ -14,7 +14,7 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 
 OWN_FILE = "<xpu-top>"
-# The standard ones are for debuggers, coverage, profilers and optimizers.
+# The other numbers are reserved for debuggers, coverage, profilers and optimizers.
 FREE_TOOLS = (4, 3)
 # Largest number of decorators around a function.
 LAYERS = 32
@@ -25,7 +25,7 @@ tool = None
 
 
 def begin():
-    """Lines: why functions are not watched, or empty; then the unwatched ones. Called again, it finds later imports."""
+    """Returns why nothing is watched, or an empty line; then the unwatched functions. A later call finds later ones."""
     try:
         missing = watch_all(FORMS.splitlines())
         if collected not in gc.callbacks:
@@ -40,7 +40,7 @@ def begin():
 
 
 def end():
-    """Restores everything. A second call completes an interrupted one."""
+    """Ends watching. A second call completes an interrupted one."""
     global tool
     gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not collected]
     if tool is not None:
@@ -53,7 +53,7 @@ def end():
 
 
 def is_own(error):
-    """Whether it was raised here, and not by a signal handler that ran meanwhile."""
+    """Whether the error was raised in this file, and not by a signal handler that ran meanwhile."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -67,14 +67,14 @@ def watch_all(forms):
         if not isinstance(code, str):
             held[number] = code
             watch(code, number)
-        # The first are built in; an unused library is not reported.
+        # For the built-in functions, a library that is not imported is not reported.
         elif number >= BUILT_IN or form.split("@")[0] in sys.modules:
             missing.append(f"{form}: {code}")
     return missing
 
 
 def code_of(form):
-    """The code of `module@Class@function`, or why there is none."""
+    """The code of `module@Class@function`, or a text that says why there is none."""
     place, *names = form.split("@")
     found = sys.modules.get(place)
     if found is None:
@@ -123,7 +123,7 @@ def kept_in(of):
 
 
 def attach():
-    """Why functions cannot be watched, or nothing."""
+    """Begins watching. Returns the reason if that is impossible, else an empty text."""
     global tool
     if not hasattr(sys, "monitoring"):
         return profile(True)
@@ -142,7 +142,7 @@ def attach():
         monitoring.register_callback(tool, event, leave)
     for code in held.values():
         monitoring.set_local_events(tool, code, events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD)
-    # These two events cover all code or none. Only exceptions arrive this way.
+    # These two events cannot be enabled for single code objects. Python reports them only for exceptions.
     monitoring.set_events(tool, events.PY_THROW | events.PY_UNWIND)
     return ""
 

@@ -1,4 +1,4 @@
-//! Registers with PyTorch for the steps of its optimizers, as soon as PyTorch is loaded.
+//! Registers with PyTorch for the steps of optimizers, as soon as PyTorch is loaded.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -33,23 +33,23 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("opti
 static STEPPED: Method = Method::new(c"stepped", stepped);
 static ENDED: Method = Method::new(c"ended", ended);
 
-/// Finished for this process and its forked children, or impossible.
+/// Whether registration is finished for this process and its forked children, or impossible.
 static DONE: AtomicBool = AtomicBool::new(false);
-/// The main thread has a request that it has not handled yet.
+/// Whether the main thread has a request that it has not handled yet.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// This PyTorch has no hook for the steps of all optimizers.
+/// Whether this PyTorch lacks a hook for the steps of all optimizers.
 static IS_TOO_OLD: AtomicBool = AtomicBool::new(false);
 
 /// Number of attempts.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
-/// Attempts are made at every turn for about the first minute, in which programs import their modules; then
-/// at one turn in this many.
+/// For about the first minute, in which programs import their modules, an attempt is made at every turn;
+/// later at one turn in this many.
 const OFTEN: u32 = 2_000;
 const THEN_ONE_IN: u32 = 64;
 
-/// At every turn of the hook's thread: makes Python's main thread check whether PyTorch is there, without
-/// waiting.
+/// Called at every turn of the hook's thread: makes Python's main thread check whether PyTorch is loaded,
+/// without waiting.
 pub(crate) fn attach_if_late() {
     if DONE.load(Relaxed) || !steps::counts(StepSource::Optimizer) {
         return;
@@ -65,19 +65,19 @@ pub(crate) fn attach_if_late() {
     }
 }
 
-/// Why no optimizer's steps are seen, if there is an optimizer.
+/// The reason why steps of optimizers cannot be seen, if there is one.
 pub(crate) fn complaint() -> Option<&'static str> {
     const TOO_OLD: &str =
         "this PyTorch has no hook for the steps of all optimizers (2.1 has): steps are detected";
     IS_TOO_OLD.load(Relaxed).then_some(TOO_OLD)
 }
 
-/// No further attempt is needed.
+/// Whether no further attempt is needed.
 pub(super) fn is_over() -> bool {
     DONE.load(Relaxed)
 }
 
-/// In a forked child: an attached hook is inherited; a pending request is repeated.
+/// Called in a forked child: a registration is inherited; a pending request is repeated.
 pub(super) fn forget() {
     ASKED.store(false, Relaxed);
 }
@@ -92,7 +92,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     // SAFETY: Python calls pending calls with its lock held and no exception set.
     match unsafe { python.untraced(|| catch_unwind(|| run(python))) } {
         Ok(true) => 0,
-        // A signal handler raised the exception meanwhile: it is left for the program.
+        // A signal handler raised an exception meanwhile; it is left for the program.
         Ok(false) => -1,
         Err(payload) => {
             std::mem::forget(payload);
@@ -143,7 +143,7 @@ unsafe fn run(python: &Python) -> bool {
     true
 }
 
-/// Whether the module's import has begun. It costs two lookups; no Python code runs.
+/// Whether the import of the module has begun. The check costs two lookups, and runs no Python code.
 unsafe fn is_imported(python: &Python) -> bool {
     // SAFETY: the caller holds the interpreter's lock; both references are borrowed.
     unsafe {
@@ -153,8 +153,8 @@ unsafe fn is_imported(python: &Python) -> bool {
     }
 }
 
-/// `stepped(optimizer, parameter, name, counted, rank, size)`: addresses, the optimizer's name, Kineto's count, and this
-/// process's place in the job.
+/// `stepped(optimizer, parameter, name, counted, rank, size)`: two addresses, the optimizer's name, Kineto's
+/// count, and this process's place in the job.
 unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) -> Object {
     let Some(python) = Python::find() else { return ptr::null_mut() };
     caught(|| {
@@ -189,7 +189,7 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
     unsafe { python.new_none() }
 }
 
-/// `ended(optimizer)`: the address of one that the program has dropped.
+/// `ended(optimizer)`: the address of an optimizer that the program has dropped.
 unsafe extern "C" fn ended(_: Object, arguments: *const Object, count: isize) -> Object {
     let Some(python) = Python::find() else { return ptr::null_mut() };
     caught(|| {

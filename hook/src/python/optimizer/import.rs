@@ -1,9 +1,9 @@
-//! Detects the import of PyTorch in a process that has not called CUDA: training on CPUs is observed by its
-//! steps.
+//! Detects the import of PyTorch in a process that has not called CUDA, so that the steps of training on CPUs
+//! are observed.
 //!
-//! Python looks up the entry point of PyTorch's extension module by `dlsym`. A thread of the hook's then waits
-//! until the optimizers are imported too, registers with them, and ends. The process becomes a rank when an
-//! optimizer steps: agents, data loaders and compilers' helpers import PyTorch as well, and never step.
+//! Python looks up the entry point of PyTorch's extension module by `dlsym`. A thread of the hook then waits
+//! until the optimizers are imported too, registers for their steps, and ends. The process becomes a rank
+//! when an optimizer steps: agents, data loaders and compilers' helpers also import PyTorch, but never step.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -21,15 +21,15 @@ use crate::{
     publish::publisher,
 };
 
-/// [`xpu_wire::endpoint::variable::STEPS`], as the C library wants it.
+/// [`xpu_wire::endpoint::variable::STEPS`] as a C string.
 const STEPS: &CStr = c"XPU_TOP_STEPS";
 
-/// The entry point of `torch._C`. Another package's module may have the same name: then the thread waits in
-/// vain.
+/// The entry point of `torch._C`. If a module of another package has the same name, the thread waits for
+/// nothing.
 const ENTRY: &CStr = c"PyInit__C";
 
-/// Interval between checks for as long as an import usually lasts, and after that: from a slow file system it
-/// takes minutes.
+/// Interval between checks while an import usually lasts, and after that time: an import from a slow file
+/// system takes minutes.
 const OFTEN: Duration = Duration::from_millis(20);
 const USUALLY: Duration = Duration::from_secs(20);
 const SELDOM: Duration = Duration::from_millis(200);
@@ -52,7 +52,7 @@ pub(crate) unsafe fn is_entry(name: *const c_char) -> bool {
     }
 }
 
-/// PyTorch's import has begun, on this thread of the program.
+/// The import of PyTorch has begun on this thread of the program.
 #[cold]
 pub(crate) fn begins() {
     if IS_AWAITED.swap(true, Relaxed) || switch::is_broken() || Observer::get().is_some() {
@@ -63,18 +63,18 @@ pub(crate) fn begins() {
     let wanted = unsafe { libc::getenv(STEPS.as_ptr()) };
     // SAFETY: an entry of the environment is a string.
     if wanted.is_null() || unsafe { CStr::from_ptr(wanted) } == c"optimizer" {
-        // A child that is forked meanwhile attaches by itself.
+        // A child that is forked meanwhile registers by itself.
         observer::register();
         thread::start(body);
     }
 }
 
-/// In a forked child, which does not have the thread.
+/// Called in a forked child, which does not have the thread.
 pub(crate) fn forget() {
     IS_AWAITED.store(false, Relaxed);
 }
 
-/// A panic in this thread ends the waiting, not the program.
+/// The thread. A panic in it ends the wait, not the program.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::name();
     std::panic::set_hook(Box::new(|_| {}));
@@ -87,7 +87,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// If there is an observer, its thread attaches.
+/// Makes Python's main thread register. If there is an observer, the hook's thread does this instead.
 fn attach() {
     let began = Instant::now();
     while began.elapsed() < LONGEST && !is_over() && Observer::get().is_none() {

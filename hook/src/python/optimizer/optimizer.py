@@ -1,9 +1,9 @@
 """Notes every step of PyTorch's optimizers, through PyTorch's own hook.
 
-The hook runs this on the main thread, between two of its instructions, in a namespace of its own in which `stepped`
-notes a step, and `ended` that an optimizer is gone. PyTorch calls the hook after a step that was made: not after one
-that raises, nor after one that a GradScaler skips. Fused optimizers skip such a step on the GPU: for these the hook is
-called.
+xpu-top runs this file on the main thread, between two instructions, in a separate namespace. There, `stepped` notes a
+step, and `ended` notes that an optimizer is gone. PyTorch calls its hook after each completed step: not after a step
+that raises, and not after a step that a GradScaler skips. A fused optimizer skips such a step on the GPU; PyTorch calls
+the hook for it.
 """
 
 # ruff: noqa: F821
@@ -12,20 +12,20 @@ import os
 import sys
 import weakref
 
-# Of each optimizer that has stepped, by its address.
+# A weak reference to each optimizer that has stepped, by its address.
 known = {}
-# The process group of the whole job by a weak reference, this process's rank in it, and its size.
+# A weak reference to the process group of the whole job, this process's rank in it, and its size.
 job = (lambda: None, 0, 0)
 
 
 def attach():
-    """Any text: nothing is left to do. Empty: try again."""
+    """Registers. Returns an empty text if another attempt is needed."""
     names = getattr(sys.modules.get("torch.optim.optimizer"), "__dict__", {})
     register = names.get("register_optimizer_step_post_hook")
     if register is None:
         return "" if is_being_imported("torch.optim.optimizer") else "no hook"
-    # Kineto registers as PyTorch is imported. Hooks run in the order of registration, and a step is noted with the
-    # count that includes it.
+    # Kineto registers during the import of PyTorch. Hooks run in the order of registration, and Kineto's
+    # count must include the step that is noted.
     if os.environ.get("KINETO_USE_DAEMON") and is_being_imported("torch"):
         return ""
     register(after_step)
@@ -37,7 +37,7 @@ def is_being_imported(name):
 
 
 def after_step(optimizer, args, kwargs):
-    # The program's own classes may raise anything here: its step must not fail by this.
+    # The program's classes may raise anything here, but its step must not fail because of that.
     try:
         watch(optimizer)
         name = type(optimizer).__name__
@@ -46,8 +46,8 @@ def after_step(optimizer, args, kwargs):
         pass
 
 
-# As by torch.compiler.disable, which is not there before PyTorch's compiler is loaded: the compiler would look into
-# the function where it compiles a step, and warn of `stepped`.
+# The effect of torch.compiler.disable, which does not exist before PyTorch's compiler is loaded. Without
+# this, the compiler would trace the function when it compiles a step, and warn about `stepped`.
 after_step._torchdynamo_disable = True
 
 
@@ -57,12 +57,12 @@ def watch(optimizer):
         try:
             known[address] = weakref.ref(optimizer, lambda _: forget(address))
         except TypeError:
-            # A class with __slots__.
+            # Classes with __slots__ allow no weak reference.
             known[address] = None
 
 
 def forget(address):
-    # Python would print an exception that is raised here.
+    # Python would print an exception that leaves this function.
     try:
         known.pop(address, None)
         ended(address)
@@ -71,11 +71,11 @@ def forget(address):
 
 
 def first_parameter(optimizer):
-    """DeepSpeed steps one optimizer for one parameter group after the other: the first parameter distinguishes them."""
+    """The address of the first parameter. It distinguishes parameter groups: DeepSpeed steps one after another."""
     try:
         for group in optimizer.param_groups:
             parameters = group["params"]
-            # Of a tensor, each first element would be another object.
+            # A tensor would return a new object as its first element each time.
             if not isinstance(parameters, (list, tuple)):
                 return id(parameters)
             if parameters:
@@ -86,7 +86,7 @@ def first_parameter(optimizer):
 
 
 def counted_by_kineto():
-    """Calls counted by PyTorch's profiler: its traces begin by that number. 0 if it counts none."""
+    """The number of calls that PyTorch's profiler has counted, by which its traces begin. 0 if it counts none."""
     try:
         return vars(sys.modules["torch.autograd.profiler"])["KinetoStepTracker"]._current_step
     except (AttributeError, KeyError, TypeError):
@@ -94,7 +94,7 @@ def counted_by_kineto():
 
 
 def rank_and_size():
-    """Of this process by torch.distributed; a size of 0 if the program does not use it."""
+    """This process's rank and the job's size by torch.distributed. The size is 0 if the program does not use it."""
     global job
     try:
         distributed = vars(sys.modules["torch.distributed"])

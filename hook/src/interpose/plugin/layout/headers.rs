@@ -5,7 +5,7 @@ use std::{env, fs, path::Path, process::Command};
 
 use super::{CollApi, Layout, PARENT, VERSIONS, layout};
 
-/// Fields and where this file says they are.
+/// Fields and their offsets in this file.
 fn fields(version: usize) -> Vec<(&'static str, usize)> {
     let Layout { coll, p2p, .. } = *layout(version);
     let mut fields = vec![
@@ -35,7 +35,7 @@ fn fields(version: usize) -> Vec<(&'static str, usize)> {
     fields
 }
 
-/// A program that says where the headers have them.
+/// A program that prints their offsets in the headers.
 fn program(versions: &[usize]) -> String {
     let mut lines = String::new();
     for &version in versions {

@@ -1,10 +1,10 @@
-//! The tables of an ELF object, as far as they are read.
+//! The tables of an ELF object that the hook reads.
 
 /// `Elf64_Rela`
 #[repr(C)]
 pub(super) struct Relocation {
     pub(super) offset: usize,
-    /// The symbol's index, above its kind.
+    /// The upper half is the symbol's index, the lower half the relocation's kind.
     pub(super) info: u64,
     pub(super) addend: isize,
 }
@@ -52,16 +52,16 @@ pub(super) const VERSIONS: usize = 0x6fff_fff0;
 pub(super) const NEEDED: usize = 0x6fff_fffe;
 pub(super) const RELOCATIONS: usize = 7;
 pub(super) const RELOCATIONS_LENGTH: usize = 8;
-/// The number of those without a symbol, which come first.
+/// The number of relocations without a symbol, which come first.
 pub(super) const RELATIVE: usize = 0x6fff_fff9;
 pub(super) const STUBS: usize = 23;
 pub(super) const STUBS_LENGTH: usize = 2;
 
-/// `R_*_GLOB_DAT` and `R_*_JUMP_SLOT`: the place gets the address of the symbol.
+/// `R_*_GLOB_DAT` and `R_*_JUMP_SLOT`: the loader writes the symbol's address to the place.
 pub(super) const ADDRESSES: [u32; 2] = if cfg!(target_arch = "aarch64") { [1025, 1026] } else { [6, 7] };
 
 /// A version's index in `.gnu.version`; the bit above marks a non-default version.
 pub(super) const INDEX: u16 = 0x7fff;
 pub(super) const NOT_DEFAULT: u16 = 0x8000;
-/// `VER_NDX_GLOBAL`: defined for others, in no version.
+/// `VER_NDX_GLOBAL`: exported without a version.
 pub(super) const GLOBAL: u16 = 1;

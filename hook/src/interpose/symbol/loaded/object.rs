@@ -1,4 +1,4 @@
-//! A loaded object: its name, its functions, and those of others that it calls.
+//! A loaded object: its name, its functions, and the functions of other objects that it calls.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -28,32 +28,33 @@ pub(crate) struct Object {
     hash: *const u32,
     versions: *const u16,
     needed: *const Needed,
-    /// Those of data, then those of the procedure linkage table.
+    /// The relocations of data, then those of the procedure linkage table.
     relocations: [Relocations; 2],
 }
 
-/// A table: its address, its length in bytes.
+/// A table: its address, and its length in bytes.
 type Relocations = (*const Relocation, usize);
 
 /// A function of another object that an object calls.
 pub(in crate::interpose::symbol) struct Reference<'a> {
     pub(in crate::interpose::symbol) name: &'a CStr,
-    /// The index of the version that it requires; 0 where there are none.
+    /// The index of the required version; 0 if there are no versions.
     pub(in crate::interpose::symbol) version: u16,
     /// The current target of a call: before the first call, often the object's own stub.
     pub(in crate::interpose::symbol) to: usize,
 }
 
 impl Object {
-    /// `None` if nothing can be looked up in it.
+    /// `None` if the object has no symbol table.
     ///
     /// # Safety
-    /// `info` is what `dl_iterate_phdr` gives, during its callback, or the same of an object that stays.
+    /// `info` is that of `dl_iterate_phdr`, during its callback, or is the same of an object that stays
+    /// loaded.
     pub(super) unsafe fn of(info: &libc::dl_phdr_info) -> Option<Self> {
         let base = info.dlpi_addr as usize;
         let (mut from, mut to, mut dynamic) = (usize::MAX, 0, 0);
         for place in 0..usize::from(info.dlpi_phnum) {
-            // SAFETY: the loader says how many there are.
+            // SAFETY: the loader reports this many headers.
             let part = unsafe { &*info.dlpi_phdr.add(place) };
             let start = base.wrapping_add(part.p_vaddr as usize);
             match part.p_type {
@@ -85,7 +86,7 @@ impl Object {
         loop {
             // SAFETY: the dynamic section is mapped, and ends with an entry of tag 0.
             let [tag, value] = unsafe { *entry };
-            // The loader turns them into addresses, except the vDSO's.
+            // The loader converts the offsets to addresses, except those of the vDSO.
             let at = if value < base { base.wrapping_add(value) } else { value };
             match tag {
                 0 => break,
@@ -113,31 +114,33 @@ impl Object {
 
     /// The last part of its path.
     pub(crate) fn file_name(&self) -> &[u8] {
-        // SAFETY: the loader's paths are NUL-terminated, and stay while `each` looks at the object.
+        // SAFETY: the loader's paths are NUL-terminated, and stay valid while `each` visits the object.
         let path = if self.path.is_null() { c"" } else { unsafe { CStr::from_ptr(self.path) } };
         path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
-    /// The file offset of an address within it, as its symbols count.
+    /// The offset of an address in the object, in the units of its symbols.
     pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
         self.span.contains(address).then(|| address.wrapping_sub(self.base))
     }
 
-    /// The address of the function or variable of this name that it exports in its default version.
+    /// The address of the function or variable of this name that the object exports as its default version.
     pub(crate) fn find(&self, name: &Name<'_>) -> Option<usize> {
-        // SAFETY: the index is of a symbol.
+        // SAFETY: this is the index of a symbol.
         self.index_of(name).map(|index| unsafe { self.base.wrapping_add((*self.symbols.add(index)).value) })
     }
 
-    /// Whether its definition has no version: the loader accepts it for any requested version.
+    /// Whether its definition of this name has no version: the loader accepts such a definition for any
+    /// requested version.
     pub(crate) fn is_for_any_version(&self, name: &Name<'_>) -> bool {
         let Some(index) = self.index_of(name) else { return false };
-        // SAFETY: where there are versions there is one for each symbol.
+        // SAFETY: if there are versions, there is one for each symbol.
         self.versions.is_null() || unsafe { *self.versions.add(index) } & INDEX <= GLOBAL
     }
 
     fn index_of(&self, name: &Name<'_>) -> Option<usize> {
-        // SAFETY: the tables are mapped while `each` looks at the object, and laid out as the ELF specification says.
+        // SAFETY: the tables are mapped while `each` visits the object, and have the layout of the ELF
+        // specification.
         unsafe {
             if !self.gnu_hash.is_null() {
                 return self.index_by_gnu_hash(name);
@@ -145,7 +148,7 @@ impl Object {
             if self.hash.is_null() {
                 return None;
             }
-            // `nbucket`, `nchain`: the second is the number of symbols.
+            // `nbucket`, then `nchain`, which is the number of symbols.
             let count = *self.hash.add(1) as usize;
             (1..count).find(|&index| self.defines(index, name))
         }
@@ -159,7 +162,7 @@ impl Object {
             if buckets == 0 || words == 0 {
                 return None;
             }
-            // The filter is aligned for its words, as the table is.
+            // The table is aligned for the words of the filter, and so is the filter.
             let filter = self.gnu_hash.add(4).cast::<c_void>().cast::<usize>();
             let word = *filter.add((name.hash / BITS % words) as usize);
             let mask = 1_usize << (name.hash % BITS) | 1_usize << ((name.hash >> shift) % BITS);
@@ -200,14 +203,15 @@ impl Object {
         }
     }
 
-    /// The functions of others that this object calls, until `look` returns `true`.
+    /// Visits the functions of other objects that this object calls, until `look` returns `true`.
     pub(in crate::interpose::symbol) fn references<'a>(
         &'a self,
         mut look: impl FnMut(Reference<'a>) -> bool,
     ) {
         for (table, length) in self.relocations {
             for place in 0..length / size_of::<Relocation>() {
-                // SAFETY: the tables are mapped while `each` looks at the object, and laid out as the ELF specification says.
+                // SAFETY: the tables are mapped while `each` visits the object, and have the layout of the
+                // ELF specification.
                 unsafe {
                     let Relocation { offset, info, .. } = &*table.add(place);
                     let (index, slot) = ((info >> 32) as usize, self.base.wrapping_add(*offset));
@@ -220,7 +224,7 @@ impl Object {
                     }
                     let name = CStr::from_ptr(self.strings.add((*self.symbols.add(index)).name as usize));
                     let version = if self.versions.is_null() { 0 } else { *self.versions.add(index) & INDEX };
-                    // The loader may write it meanwhile.
+                    // The loader may write the slot meanwhile.
                     let to = AtomicUsize::from_ptr(ptr::with_exposed_provenance_mut(slot)).load(Relaxed);
                     if look(Reference { name, version, to }) {
                         return;
@@ -230,7 +234,8 @@ impl Object {
         }
     }
 
-    /// The version of the function that this object requires; NULL if it requires none, or does not use it.
+    /// The version of this function that the object requires; NULL if it requires none, or does not use the
+    /// function.
     pub(crate) fn version_wanted(&self, name: &Name<'_>) -> *const c_char {
         let Some(index) = self.version_index(name).filter(|_| !self.needed.is_null()) else {
             return ptr::null();
@@ -259,7 +264,7 @@ impl Object {
         if self.versions.is_null() || self.gnu_hash.is_null() {
             return None;
         }
-        // SAFETY: as in `find`. What is not defined comes before all that is hashed.
+        // SAFETY: as in `find`. Undefined symbols come before all hashed ones.
         unsafe {
             let count = *self.gnu_hash.add(1) as usize;
             let wanted = (1..count).find(|&index| {

@@ -1,8 +1,8 @@
 //! The C library's own `dl_iterate_phdr`.
 //!
-//! The program may have one of its own. Some of those may not be called yet: `ThreadSanitizer` finds its
-//! functions by `dlsym`, and `dlsym` walks the loaded objects; so does a program that keeps the list and asks
-//! for the next one.
+//! The program may define its own. Calling that one too early may fail: `ThreadSanitizer` finds the C
+//! library's function by `dlsym`, and the hook's `dlsym` walks the loaded objects. The same holds for a
+//! program that keeps its own list and looks up the next definition.
 
 use std::{
     ffi::{c_int, c_void},
@@ -15,7 +15,7 @@ use super::{Name, Object};
 type Walk = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
 type Callback = Option<unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int>;
 
-/// Number of pages before a function of the C library that are searched for its file's header. The library
+/// Number of pages before a function of the C library that are searched for the library's header. The library
 /// has about 500 pages.
 const PAGES: usize = 1024;
 /// The smallest page size.
@@ -23,7 +23,7 @@ const PAGE: usize = 4096;
 
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
-/// As `dl_iterate_phdr(3)`.
+/// Like `dl_iterate_phdr(3)`.
 ///
 /// # Safety
 /// The callback may be called with `data`.
@@ -39,7 +39,7 @@ pub(crate) unsafe fn walk(callback: Callback, data: *mut c_void) -> c_int {
 #[cold]
 fn find() -> usize {
     let own = header_before(libc::gnu_get_libc_version as *const () as usize).and_then(|header| {
-        // SAFETY: an object is loaded there, and the C library stays.
+        // SAFETY: the C library is loaded there, and stays loaded.
         unsafe { object_at(header) }?.find(&Name::new(c"dl_iterate_phdr"))
     });
     let at = own.unwrap_or(libc::dl_iterate_phdr as *const () as usize);
@@ -47,7 +47,7 @@ fn find() -> usize {
     at
 }
 
-/// The header of the object that has this function.
+/// The address of the header of the object that contains this function.
 fn header_before(function: usize) -> Option<usize> {
     let page = function & !(PAGE - 1);
     (0..PAGES).map(|count| page.wrapping_sub(count * PAGE)).find(|&at| {
@@ -59,7 +59,8 @@ fn header_before(function: usize) -> Option<usize> {
 /// # Safety
 /// An object is loaded there, from its header on.
 unsafe fn object_at(header: usize) -> Option<Object> {
-    // SAFETY: the caller's promise; the header says where the parts are listed, which is in the first pages.
+    // SAFETY: the caller's promise; the header has the place of the list of parts, which is in the first
+    // pages.
     unsafe {
         let elf = &*std::ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(header);
         let parts = std::ptr::with_exposed_provenance::<libc::Elf64_Phdr>(header + elf.e_phoff as usize);

@@ -1,12 +1,12 @@
-//! Unmarked steps. First the period is searched for among all launches; then one launch of the period is
-//! counted.
+//! Detects steps that the program does not mark. First the period is searched for in all launches; then one
+//! launch of the period is counted.
 //!
 //! If a step has NCCL operations, the counted launch is an operation of the widest communicator, and the step
-//! number comes from its total since the start. That total is the same on all ranks, so they number steps
-//! alike, whenever each found the period.
+//! number comes from the operation's total since the start. That total is the same on all ranks. So all ranks
+//! use the same step numbers, although they find the period at different times.
 //!
-//! A process with several GPUs may have a thread for each, all with the same steps (JAX). Their launches mix
-//! in any order: then the period of one thread is searched for.
+//! A process with several GPUs may have a thread for each, and all have the same steps (JAX). Their launches
+//! mix in any order, so the period of a single thread is searched for.
 
 mod choice;
 mod thread;
@@ -28,34 +28,34 @@ use crate::{
     process::clock::cpu_time,
 };
 
-/// Launches of several threads that wait to be sorted by time.
+/// Maximum number of launches of several threads that wait to be sorted by time.
 const WAITING: usize = 65_536;
 
-/// Names whose launches are counted from the start.
+/// Maximum number of names whose launches are counted from the start.
 const COUNTED: usize = 8192;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A search without an answer ends after this many launches, or this much time.
+/// A search without a result ends after this many launches, or after this much time.
 const LAUNCHES: u64 = 1_000_000;
 const SEARCHED: u64 = 600 * SECOND;
 
-/// The pause after a search without an answer; it doubles each time. It is at least 50 us for each reported
-/// launch: reporting takes a thread 50 ns per launch, so it takes at most a thousandth of the time.
+/// The pause after a search without a result; it doubles each time. It is at least 50 us for each reported
+/// launch. To report a launch takes a thread 50 ns, so reporting takes at most a thousandth of the time.
 const REST: u64 = 30 * SECOND;
 const REST_FOR_EACH: u64 = 50_000;
 const LONGEST_REST: u64 = 600 * SECOND;
 
-/// When a known period is searched for again, to check it; the interval quadruples each time.
+/// The time until a known period is searched for again, to check it; the interval quadruples each time.
 const FIRST_CHECK: u64 = 15 * SECOND;
 
-/// The interval between two searches of the log, which is also at least this multiple of the CPU time that
-/// one takes.
+/// The interval between two searches of the log. It is also at least this multiple of the CPU time of one
+/// search.
 const LOOK_AFTER: u64 = 2 * SECOND;
 const LOOKS_ONE_IN: u64 = 50;
 
 /// Another period replaces a known one only after this many repetitions, because for a while a part of a step
-/// may seem to repeat as well as the whole.
+/// may seem to repeat as regularly as the step.
 const TO_REPLACE: usize = 40;
 
 /// A period is dropped after this many consecutive searches that do not find it.
@@ -63,33 +63,33 @@ const DOUBTS: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Detector {
-    /// Launches since the last [`Self::settle`], each with its thread, and not in order.
+    /// Launches since the last [`Self::settle`], each with its thread; they are not in order.
     waiting: Vec<(usize, Launch)>,
     logs: Logs,
     threads: Threads,
-    /// One of several threads with the same steps, and its own launches.
+    /// One of several threads with the same steps, and the launches of that thread.
     alone: Option<(usize, Logs)>,
     counts: HashMap<u32, Counted>,
     phase: Phase,
     tracked: Option<Tracked>,
-    /// Names of the period's GEMMs, and the count of each in it.
+    /// The names of the period's GEMMs, each with its count in the period.
     gemms: Vec<(u32, u32)>,
-    /// The same for their forms, which remain when sizes change.
+    /// The same for their forms, which stay the same when sizes change.
     forms: Vec<(u32, u32)>,
     doubts: u32,
-    /// Only a forward pass repeats.
+    /// Whether only a forward pass repeats.
     only_answers: bool,
-    /// The clock that measures searches, in nanoseconds: CPU time, so that searches do not become rarer on a
-    /// busy machine.
+    /// The clock that measures searches, in nanoseconds. It shows CPU time, so that searches do not become
+    /// rarer on a busy machine.
     clock: fn() -> u64,
 }
 
-/// Launches by name with sizes, and without.
+/// The log by names with sizes, and the log by names without.
 #[derive(Debug, Default)]
 struct Logs([Log; 2]);
 
 impl Logs {
-    /// Logs that begin after the first launches.
+    /// Logs that do not have the first launches.
     fn cut() -> Self {
         Self([Log::cut(), Log::cut()])
     }
@@ -102,7 +102,7 @@ impl Logs {
         }
     }
 
-    /// The period, and whether it is one of forms.
+    /// The period, and whether its names are forms.
     fn find(&self) -> Option<(Period, bool)> {
         let [strict, loose] = &self.0;
         let found = period::find(strict).map(|period| (period, false));
@@ -118,19 +118,19 @@ impl Logs {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     launches: u64,
-    /// Ranks of a collective's communicator; 0 for a GEMM.
+    /// The size of a collective's communicator; 0 for a GEMM.
     size: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Launches `reported` since the search began, at the first of them; a pause of `rest` follows.
+    /// Searching since the first launch; `reported` launches so far. A pause of `rest` follows.
     Searching { since: Option<u64>, reported: u64, look_at: u64, rest: u64 },
     /// The pause after this one is `next`.
     Resting { until: u64, next: u64 },
 }
 
-/// A step that ended: steps completed, and when.
+/// A step that ended: the number of completed steps, and when it ended.
 pub(super) type Ended = (u64, u64);
 
 impl Default for Detector {
@@ -154,7 +154,7 @@ impl Default for Detector {
 }
 
 impl Detector {
-    /// Any launch of a thread, during a search.
+    /// A launch of a thread, during a search.
     pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
         if self.waiting.len() < WAITING && self.waiting.try_reserve(1).is_ok() {
             self.waiting.push((thread, launch));
@@ -165,7 +165,7 @@ impl Detector {
         self.count(&Launch::gemm(shape), 0);
     }
 
-    /// An NCCL operation on a communicator of `size` ranks. Returns the step that it ends.
+    /// An NCCL operation was launched on a communicator of `size` ranks. Returns the step that it ends.
     pub(super) fn collective(&mut self, launch: &Launch, size: u32) -> Option<Ended> {
         self.count(launch, size);
         let tracked = self.tracked.filter(|tracked| tracked.by == By::Total)?;
@@ -178,25 +178,25 @@ impl Detector {
         ends.then(|| (tracked.base + total / u64::from(count), launch.at))
     }
 
-    /// `steps` steps began since their first launch was chosen. Returns the step that ended.
+    /// `steps` steps have begun since the counted launch was chosen. Returns the step that ended.
     pub(super) fn begun(&mut self, steps: u64, at: u64) -> Option<Ended> {
         let tracked = self.tracked.filter(|tracked| tracked.by == By::Launches)?;
         if steps > 1 {
             return Some((tracked.base + steps - 1, at));
         }
-        // The first launch begins a step and ends none, because the program continued during the search that
-        // found the period.
+        // The first counted launch begins a step but ends none, because the program continued during the
+        // search.
         let base = self.steps_before().unwrap_or(0).max(tracked.base);
         self.tracked = Some(Tracked { base, ..tracked });
         None
     }
 
-    /// Whether what repeats is a forward pass alone, as in a server: there are no steps.
+    /// Whether only a forward pass repeats, as in a server: then there are no steps.
     pub(super) fn only_answers(&self) -> bool {
         self.only_answers
     }
 
-    /// Whether there may have been more steps than were counted.
+    /// Whether the program may have made more steps than were counted.
     pub(super) fn is_late(&self) -> bool {
         self.tracked.is_some_and(|tracked| tracked.is_late)
     }
@@ -210,14 +210,14 @@ impl Detector {
         }
     }
 
-    /// Everything launched before `until` is known; `pace` is the time of a step. `true` if the way of counting steps
-    /// changed, or stopped.
+    /// Everything launched before `until` is known; `pace` is the duration of a step. `true` if steps are now
+    /// counted in another way, or no longer.
     pub(super) fn settle(&mut self, until: u64, pace: Option<u64>) -> bool {
         let changed = self.counts_too_much(pace) && self.count_launches();
         self.search(until) || changed
     }
 
-    /// Counts launches in place of the total. `true`: the number of steps changed.
+    /// Counts launches instead of using the total. `true` if the number of steps changed.
     fn count_launches(&mut self) -> bool {
         let Some((tracked, marker)) = self.tracked.and_then(|tracked| Some((tracked, tracked.instead?)))
         else {
@@ -252,7 +252,7 @@ impl Detector {
                 }
                 let mut look_at = look_at;
                 if launches::were_lost() {
-                    // A gap would look like an irregular step.
+                    // A gap in the log would look like an irregular step.
                     self.forget();
                     look_at = until + LOOK_AFTER;
                 }
@@ -332,13 +332,13 @@ impl Detector {
         self.tracked.take().is_some()
     }
 
-    /// Counts steps by this period, of one thread if it is one thread's. `false` if it is in use already.
+    /// Counts steps by this period, of one thread if `thread` is set. `false` if this period is already used.
     fn follow(&mut self, period: &Period, is_form: bool, thread: Option<usize>) -> bool {
         let Period { launches, names, .. } = *period;
         if self.tracked.is_some_and(|tracked| tracked.is(period, is_form)) {
             return false;
         }
-        // Totals are of all threads.
+        // The totals include all threads.
         let gemms =
             || period.members.iter().filter(|member| member.launch.kind == Kind::Gemm && thread.is_none());
         self.gemms = gemms().map(|member| (member.launch.name, member.count)).collect();
@@ -361,11 +361,11 @@ impl Detector {
         else {
             return self.lose();
         };
-        // The total counts from the start.
+        // The total includes all launches since the start.
         let base = if by == By::Total { 0 } else { period.seen as u64 };
-        // Whether the totals of operations and GEMMs cover the steps from the start. If not, earlier launches
-        // may include steps: JAX's first steps launch single kernels, later ones graphs. If the two totals
-        // differ, the GEMMs show fewer.
+        // Whether the totals of operations and GEMMs cover all steps since the start. If not, earlier
+        // launches may include steps: JAX's first steps launch single kernels, and later steps launch graphs.
+        // If the two totals differ, that of the GEMMs shows fewer steps.
         let is_counted = by == By::Total || !(self.gemms.is_empty() || surplus);
         let hides_none = period.before.is_some_and(|before| before < launches);
         let is_late = !is_counted && !hides_none;
@@ -384,7 +384,7 @@ impl Detector {
         true
     }
 
-    /// Bytes held, about.
+    /// Approximate number of bytes held.
     pub(super) fn memory(&self) -> usize {
         self.waiting.capacity() * size_of::<(usize, Launch)>()
             + self.logs.memory()

@@ -1,8 +1,8 @@
-//! The launches of a process in order, in which the period of its steps is searched for.
+//! The launches of a process in order. The period of the process's steps is searched for in this log.
 //!
-//! Every launch enters running sums, so that any two segments of the log can be compared at the price of a
-//! subtraction. For rare names, single launches are kept; for frequent ones (a kernel that every layer
-//! launches), only the first after a pause.
+//! Every launch is added to running sums, so that a subtraction suffices to compare two segments of the log.
+//! For rare names, single launches are kept; for frequent ones (a kernel that every layer launches), only the
+//! first launch after a pause.
 
 use std::collections::{HashMap, VecDeque, hash_map::Entry};
 
@@ -10,26 +10,26 @@ use xpu_wire::sampling::priority;
 
 use crate::observe::launches::{Kind, Launch};
 
-/// Launches kept one by one: 0.6 MiB.
+/// Maximum number of launches kept one by one: 0.6 MiB.
 const KEPT: usize = 8192;
 
-/// The latest launches without copies: 0.3 MiB.
+/// Number of latest launches kept, without copies: 0.3 MiB.
 const RECENT: usize = 8192;
 
-/// A rarer name does not repeat anything yet.
+/// A name with fewer launches shows no repetition yet.
 const FEW: usize = 8;
 
-/// A gap between two launches of one name is a pause if it is this many times the median gap.
+/// A gap between two launches of a name is a pause if it is more than this many times the median gap.
 const PAUSE: u32 = 8;
 
 /// Running sums over the launches before a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Sums {
-    /// Launches.
+    /// Number of launches.
     pub(super) count: u32,
-    /// The sum of the hashes of their names, wrapping.
+    /// The wrapping sum of their names, which are hashes.
     pub(super) names: u64,
-    /// GEMMs among the launches.
+    /// Number of GEMMs among the launches.
     pub(super) gemms: u32,
 }
 
@@ -43,7 +43,7 @@ impl Sums {
         }
     }
 
-    /// Whether these are a multiple of others.
+    /// Whether these sums are a multiple of others.
     pub(super) fn is_several(self, of: Self) -> bool {
         let times = self.count / of.count.max(1);
         times > 1 && self.count == of.count * times && self.names == of.names.wrapping_mul(times.into())
@@ -54,24 +54,24 @@ impl Sums {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) launch: Launch,
-    /// Its name at launch: a frequent one is kept under another name.
+    /// Its name at launch; a launch of a frequent name is kept under another name.
     pub(super) original: u32,
     /// Sums over all launches before it.
     pub(super) before: Sums,
-    /// Threads of all kernels before it.
+    /// Number of threads of all kernels before it.
     pub(super) threads: f64,
 }
 
 /// A frequent name.
 #[derive(Clone, Copy, Debug)]
 struct Frequent {
-    /// Usual number of launches from one to the next.
+    /// The usual number of launches from one to the next.
     apart: u32,
     last: u32,
 }
 
 impl Frequent {
-    /// Whether this one follows a pause.
+    /// Whether a launch at `now` follows a pause.
     fn begins(&mut self, now: u32) -> bool {
         let gap = now.wrapping_sub(self.last);
         self.last = now;
@@ -86,17 +86,17 @@ pub(super) struct Log {
     frequent: HashMap<u32, Frequent>,
     sums: Sums,
     threads: f64,
-    /// There were launches before the first one pushed.
+    /// Whether there were launches before the first one pushed.
     is_cut: bool,
 }
 
 impl Log {
-    /// A log that begins later than the launches do.
+    /// A log that does not have the first launches.
     pub(super) fn cut() -> Self {
         Self { is_cut: true, ..Self::default() }
     }
 
-    /// The next launch. `false` if there is no memory for it.
+    /// Adds the next launch. `false` if there is no memory for it.
     pub(super) fn push(&mut self, launch: Launch) -> bool {
         if self.events.len() == KEPT {
             self.thin();
@@ -129,8 +129,8 @@ impl Log {
         true
     }
 
-    /// The name under which a launch is kept, if it is. Copies after a pause do not count, because their
-    /// loader caused the pause.
+    /// The name under which a launch is kept; `None` if it is not kept. A copy after a pause does not count,
+    /// because the data loader caused the pause.
     fn kept_as(&mut self, mut name: u32, kind: Kind) -> Option<u32> {
         while let Some(frequent) = self.frequent.get_mut(&name) {
             if kind == Kind::Copy || !frequent.begins(self.sums.count) {
@@ -171,7 +171,7 @@ impl Log {
             self.events.push(event);
         }
         if self.events.len() > KEPT * 3 / 4 {
-            // Nothing repeats: kernels are being chosen, weights loaded.
+            // Nothing repeats: for example, kernels are being tuned, or weights are being loaded.
             *self = Self::cut();
         }
     }
@@ -192,17 +192,17 @@ impl Log {
         !self.frequent.is_empty()
     }
 
-    /// Whether there were launches before it began.
+    /// Whether there were launches before the log began.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Over all launches so far.
+    /// The sums over all launches so far.
     pub(super) fn sums(&self) -> Sums {
         self.sums
     }
 
-    /// Bytes held, about.
+    /// Approximate number of bytes held.
     pub(super) fn memory(&self) -> usize {
         self.events.capacity() * size_of::<Event>()
             + self.recent.capacity() * size_of::<Launch>()
@@ -210,7 +210,7 @@ impl Log {
     }
 }
 
-/// The name of the first launch of a frequent name after a pause.
+/// The name under which the first launch of a frequent name after a pause is kept.
 fn after_a_pause(name: u32) -> u32 {
     name.rotate_left(7) ^ 0x5bd1_e995
 }

@@ -1,10 +1,12 @@
-//! The period of a program's launches: the shortest one that includes everything, even what happens once.
+//! Finds the period of a program's launches: the shortest one that includes everything, even launches that
+//! occur once in a step.
 //!
-//! A name that occurs `count` times in every step has a property to search for: the launches from any of its
-//! occurrences to the `count`th after it are always the same multiset. Parts of a step (layers, buckets,
-//! micro-batches) have it too, except in the segment with the unique launches. So each period found is judged
-//! by what it does *not* contain: an optimizer's kernels after every fourth micro-batch show that it is a
-//! part of a step, the copy of a figure for the log does not. If both are possible, the step is unknown.
+//! If a name occurs `count` times in every step, the launches from any of its occurrences to the `count`th
+//! one after it are always the same multiset. Parts of a step (layers, buckets, micro-batches) have this
+//! property too, except in the segment with the unique launches. So each period that is found is judged by
+//! the launches that it does *not* contain: an optimizer's kernels after every fourth micro-batch show that
+//! the period is a part of a step; the copy of a figure for the log does not. If both are possible, the step
+//! is unknown.
 
 mod beside;
 mod forward;
@@ -16,62 +18,63 @@ use beside::{Beside, beside};
 use super::log::{Event, Log, Sums};
 use crate::observe::launches::{Kind, Launch};
 
-/// Names with fewer launches are not considered.
+/// A name with fewer launches is not considered.
 const FEWEST: usize = 8;
 
-/// Only the latest launches of one name are considered. A name that is more frequent within a step shows no
-/// period.
+/// Maximum number of launches of one name that are considered, the latest ones. A name that occurs more often
+/// in a step shows no period.
 const LOOKED_AT: usize = 2048;
 const IN_A_STEP: usize = 64;
 
-/// Names considered, two of each frequency.
+/// Maximum number of names considered, two of each frequency.
 const NAMES: usize = 48;
 
-/// Segments of a period that must be alike.
+/// Fraction of a period's segments that must be alike.
 const ALIKE: f64 = 0.7;
 
-/// Repetitions must make up at least this part of all launches, and this part of them must follow directly on one another.
+/// Repetitions must make up at least this fraction of all launches, and this fraction of the repetitions must
+/// follow directly on one another.
 const COVERED: f64 = 0.5;
 
-/// A copy to the device moves batches if it comes at least this often at regular intervals.
+/// A copy to the device counts as a copy of batches if it occurs at least this often at regular intervals.
 const BATCHES: usize = 4;
-/// Relative error of a mean.
+/// Largest relative difference of a mean from the exact number.
 const SAME_NUMBER: f64 = 0.005;
 /// A collective of fewer bytes carries a figure, not gradients.
 pub(super) const FIGURE: f32 = 4096.0;
 
-/// A log entry that reads whole tensors may have this few kernels; an update has one for each parameter,
-/// unless it is fused.
+/// A log entry that reads whole tensors may have at most this many kernels; an update has one for each
+/// parameter, unless it is fused.
 const FEW: usize = 4;
-/// Launches of a step that are compared one by one.
+/// Maximum number of launches of a step that are compared one by one.
 const COMPARED: usize = 2048;
-/// Common numbers of micro-batches in a step. Launches after every fifth, tenth or hundredth repetition may
-/// be a log entry. If one micro-batch has other launches, the number of equal ones plus one is a common
-/// number.
+/// Common numbers of micro-batches in a step. Numbers like five, ten or a hundred are not included, because
+/// launches after that many repetitions may be a log entry. If one micro-batch has other launches, the number
+/// of equal ones plus one is a common number.
 const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
-/// A period is accepted after at least this many repetitions over at least this many seconds; one of these is
-/// enough.
+/// A period is accepted after at least this many repetitions over at least this many seconds; one of these
+/// pairs suffices.
 const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
-/// Number of repetitions whose GEMMs are compared.
+/// Maximum number of repetitions whose GEMMs are compared.
 const REPETITIONS: usize = 16;
 
 /// The contents of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Period {
-    /// Launches in a step, and the sum of their names.
+    /// Number of launches in a step, and the sum of their names.
     pub(super) launches: u32,
     pub(super) names: u64,
-    /// Repetitions seen.
+    /// Number of repetitions seen.
     pub(super) seen: usize,
-    /// Nanoseconds of the last one.
+    /// Duration of the last repetition in nanoseconds.
     pub(super) took: u64,
-    /// Launches before the first repetition; `None` if the log begins later than they do.
+    /// Number of launches before the first repetition; `None` if the log does not have the first launches.
     pub(super) before: Option<u32>,
-    /// The launches, in the order of the first of each; for a very long step the rarer ones.
+    /// The launches, in order of first occurrence; for a very long step, only the rarer ones.
     pub(super) members: Vec<Member>,
-    /// Whether anything trains in it; `None` if its GEMMs do not say.
+    /// Whether its GEMMs train; `None` if they do not show this.
     pub(super) trains: Option<bool>,
 }
 
@@ -80,7 +83,7 @@ pub(super) struct Period {
 pub(super) struct Member {
     pub(super) launch: Launch,
     pub(super) count: u32,
-    /// Launches of the step before the first of it.
+    /// Number of launches of the step before its first occurrence.
     pub(super) offset: u32,
 }
 
@@ -88,7 +91,7 @@ pub(super) struct Member {
 #[derive(Debug)]
 struct Candidate {
     sums: Sums,
-    /// Begin and end of repetitions that do not overlap: positions in the log.
+    /// Begin and end of the repetitions, as positions in the log. They do not overlap.
     segments: Vec<(usize, usize)>,
 }
 
@@ -96,21 +99,21 @@ struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Judgement {
     Step,
-    /// It may be the step, or a part of one.
+    /// The period may be the step, or a part of one.
     Ambiguous,
-    /// Other work occurs too often beside it, and it makes up most launches.
+    /// Other work occurs too often between repetitions, but the period makes up most launches.
     MicroBatch,
-    /// The same, and one of several contains other launches.
+    /// The same, and one of several micro-batches has other launches.
     VariedMicroBatch,
-    /// Other work occurs too often beside it.
+    /// Other work occurs too often between repetitions.
     Part,
-    /// It does not contain a whole number of batches, though several of it may.
+    /// The period does not contain a whole number of batches, though several periods together may.
     OfABatch,
-    /// A small share of the launches.
+    /// The period makes up only a small share of the launches.
     Minor,
 }
 
-/// `None` while more launches are needed.
+/// Finds the period. `None` while more launches are needed.
 pub(super) fn find(log: &Log) -> Option<Period> {
     let mut judged: HashMap<Sums, (Judgement, Candidate)> = HashMap::new();
     for positions in worth_looking_at(log) {
@@ -121,15 +124,14 @@ pub(super) fn find(log: &Log) -> Option<Period> {
     let mut judged: Vec<_> = judged.into_values().collect();
     judged.retain(|(judgement, _)| *judgement != Judgement::Minor);
     judged.sort_by_key(|(_, candidate)| candidate.sums.count);
-    // A multiple of a part of a step is no step.
+    // A multiple of a part of a step is not a step.
     let parts: Vec<_> = judged
         .iter()
         .filter(|(judgement, _)| *judgement != Judgement::OfABatch)
         .map(|(_, candidate)| candidate.sums)
         .collect();
     judged.retain(|(_, candidate)| !parts.iter().any(|&part| candidate.sums.is_several(part)));
-    // Launches of a micro-batch, and how many micro-batches that are not quite equal a step may have beside
-    // it.
+    // The launches of a micro-batch, and how many further micro-batches with differences a step may have.
     let mut part: Option<(u32, u32)> = None;
     for (judgement, candidate) in &judged {
         let launches = candidate.sums.count;
@@ -175,8 +177,8 @@ fn worth_looking_at(log: &Log) -> Vec<Vec<usize>> {
     taken
 }
 
-/// Distances, in launches of a name, at which the same launches follow more often than at one more or one
-/// less; the shortest first.
+/// Candidates for the count of a name in a period: at that distance, in launches of the name, equal segments
+/// are more frequent than at one more or one less. The shortest come first.
 fn candidates(log: &Log, positions: &[usize]) -> impl Iterator<Item = Candidate> {
     let events = log.events();
     let pairs = |count: usize| positions.iter().copied().zip(positions[count..].iter().copied());
@@ -208,7 +210,7 @@ fn candidates(log: &Log, positions: &[usize]) -> impl Iterator<Item = Candidate>
     })
 }
 
-/// Boyer and Moore's majority vote: the value of more than half of all, if there is one.
+/// The value of more than half of all, if there is one (majority vote of Boyer and Moore).
 fn majority<T: PartialEq>(all: impl Iterator<Item = T>) -> Option<T> {
     let mut leader = None;
     let mut votes = 0_usize;
@@ -248,14 +250,14 @@ fn judge(log: &Log, candidate: &Candidate) -> Judgement {
     let kept = beside(log, candidate, &inside, |from, to| {
         Some(events[from..to].iter().map(|event| (event.launch, event.original)))
     });
-    // The recent launches include names that are not kept.
+    // The recent launches also include names that are not kept.
     let whole = if log.is_thinned() { &recent } else { &kept };
     let (is_plain, unlike) =
         whole.as_ref().map_or((false, false), |beside| (is_plain(&beside.inside), beside.unlike));
     let updates = whole.as_ref().filter(|beside| beside.occasions() > 0).map(|beside| beside.updates);
     let has_graphs = whole.as_ref().is_some_and(Beside::has_graphs);
     if candidate.sums.gemms == 0 && !has_graphs && log.sums().gemms as usize >= FEWEST {
-        // An optimizer that updates one parameter after another.
+        // It may be an optimizer that updates one parameter after another.
         return Judgement::Part;
     }
     if whole.as_ref().is_some_and(Beside::lacks_forward) {
@@ -272,8 +274,8 @@ fn judge(log: &Log, candidate: &Candidate) -> Judgement {
     kept.map(judge).max(recent.map(judge)).unwrap_or(Judgement::Minor)
 }
 
-/// Whether a period is a mere alternation, in which a step of eight equal parts would look like eight steps.
-/// A graph launch is no part.
+/// Whether a period only alternates between few names. A step of eight equal parts would then look like eight
+/// steps. A graph launch is never such a part.
 fn is_plain(inside: &HashMap<u32, (Kind, usize)>) -> bool {
     let has = |wanted: Kind| inside.values().any(|&(kind, _)| kind == wanted);
     let mut counts = inside.values().map(|&(_, count)| count);
@@ -281,7 +283,8 @@ fn is_plain(inside: &HashMap<u32, (Kind, usize)>) -> bool {
     inside.len() <= 2 && !has(Kind::Graph) && !has(Kind::Copy) && counts.all(|count| Some(count) == first)
 }
 
-/// Copies to the device that are as regular as batches: launches from one to the next, mean and usual.
+/// Copies to the device that are as regular as batches: for each, the mean and the usual number of launches
+/// from one copy to the next.
 fn batches(events: &[Event]) -> Vec<[f64; 2]> {
     let mut copies: HashMap<u32, Vec<u32>> = HashMap::new();
     for event in events.iter().filter(|event| event.launch.kind == Kind::Copy) {
@@ -303,8 +306,8 @@ fn divides(launches: u32, apart: f64) -> bool {
     batches >= 0.5 && (batches / batches.round() - 1.0).abs() <= SAME_NUMBER
 }
 
-/// Whether it repeats one unit, followed by a few kernels: equal layers and their loss, or steps and a log
-/// entry. Single launches of frequent names are known only for the recent past.
+/// Whether a candidate repeats one unit, followed by a few kernels: equal layers and their loss, or steps and
+/// a log entry. Single launches of frequent names are known only for the recent past.
 fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
     let (from, to) = candidate.segments[candidate.segments.len() - 1];
     let Some(launches) = log.recent(log.events()[from].before, log.events()[to].before) else { return false };
@@ -314,10 +317,12 @@ fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
         return false;
     }
     (1..=length / 2).any(|period| {
-        // Launches without an equal launch a period later, where the end continues at the beginning.
+        // Launches without an equal launch one period later. After the end, the comparison continues at the
+        // beginning.
         let unlike = |place: &usize| launches[*place].name != launches[(*place + period) % length].name;
         let unlike: Vec<usize> = (0..length).filter(unlike).collect();
-        // In n repetitions and their tail, only the last repetition and the tail have no equal launch.
+        // If there are n repetitions and a tail, only launches of the last repetition and of the tail are
+        // unequal.
         let (Some(&first), Some(&last)) = (unlike.first(), unlike.last()) else { return false };
         let around = unlike.windows(2).map(|pair| (pair[1] - pair[0], pair[0])).max();
         let (gap, before) = around.unwrap_or_default();
@@ -340,8 +345,9 @@ fn is_believed(log: &Log, candidate: &Candidate) -> bool {
     BELIEVED.iter().any(|&(times, seconds)| segments.len() >= times && lasted >= seconds)
 }
 
-/// Whether anything trains in it. If a forward pass has as many tokens as the model has features, its GEMMs
-/// look like those of training; other repetitions have other numbers of tokens.
+/// Whether the candidate's GEMMs train. If a forward pass has as many tokens as the model has features, its
+/// GEMMs look like those of training; so several repetitions are considered, which may have other numbers of
+/// tokens.
 fn trains(log: &Log, candidate: &Candidate) -> Option<bool> {
     let last = candidate.segments.iter().rev().take(REPETITIONS);
     let verdicts = last.filter_map(|&(from, to)| {

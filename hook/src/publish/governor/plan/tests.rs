@@ -1,4 +1,4 @@
-//! A simulated process under the plan: its spending, and its fluctuations.
+//! Simulates a process under the plan, and checks the spent time and the stability of the rates.
 
 use super::*;
 
@@ -11,7 +11,8 @@ const GEMM: Subject = Subject::Class(Class::Gemm);
 const GRAPH: Subject = Subject::Class(Class::Graph);
 const ALL_RANKS: Subject = Subject::Communicator(0);
 
-/// A process with a number of operations a second for each subject, each timed if its number is selected.
+/// A process with a number of operations a second for each subject. An operation is timed if its number is
+/// selected.
 struct Load {
     plan: Plan,
     now: u64,
@@ -29,8 +30,8 @@ impl Load {
         self.plan.claims.get(&subject).map_or(FIRST, |claim| claim.rate)
     }
 
-    /// Returns the share of wall time that was spent. `wavering` is how much each visit's number differs from
-    /// the mean.
+    /// Runs the process, and returns the share of wall time that was spent. `wavering` is by how much the
+    /// number of operations differs from the mean at each visit.
     fn run(&mut self, seconds: f64, loads: &[(Subject, f64)], counting: f64, wavering: f64) -> f64 {
         let (begun, until) = (self.now, self.now + (seconds * SECOND as f64) as u64);
         let before = self.spent();
@@ -99,7 +100,7 @@ fn a_tenfold_jump_is_answered_within_two_seconds() {
     assert!(share <= BUDGET, "{share}");
 }
 
-/// A process that was idle, and timed everything, stays within budget when load follows.
+/// A process that was idle and timed everything stays within the budget when load follows.
 #[test]
 fn a_burst_after_silence_is_noticed_at_once() {
     let mut load = Load::new();
@@ -173,7 +174,7 @@ fn water_finds_its_level() {
     assert_eq!(level(&mut [], 4.0), f64::INFINITY);
 }
 
-/// A thousand a second, a step's dozens one after the other; and none at all.
+/// A thousand waits a second, in which those of a step follow one another; and no waits.
 #[test]
 fn waits_are_timed_in_rounds_within_their_part_of_the_budget() {
     let mut load = Load::new();

@@ -1,5 +1,5 @@
-//! The launches of real programs on two GPUs (tests/launches), and the steps that each counted itself: what is
-//! detected is equal, or unknown.
+//! Replays the launches of real programs on two GPUs (tests/launches). The detected steps must equal those
+//! that each program counted, or be unknown.
 
 use std::{cell::Cell, fs::File, io::Read, path::PathBuf};
 
@@ -7,17 +7,17 @@ use flate2::read::GzDecoder;
 
 use super::*;
 
-/// Times in the files are in this many nanoseconds. They are also replayed faster and slower, because the
-/// time decides what is known.
+/// The unit of the times in the files, in nanoseconds. The launches are also replayed faster and slower,
+/// because the result depends on time.
 const UNIT: u64 = 50_000;
 const UNITS: [u64; 4] = [UNIT, UNIT / 3, 2 * UNIT, 10 * UNIT];
 
-/// Each look takes a random time up to this, which decides when the next one comes. With the second, a part of a pipeline's
-/// step was once taken for the step.
+/// Each search takes a random time up to one of these, which determines when the next search begins. With the
+/// second value, a part of a pipeline's step was once mistaken for the step.
 const LOOKS: [u64; 3] = [0, 80_000_000, SECOND];
 
 thread_local! {
-    /// The time now, and the most that passes at a reading.
+    /// The time now, and the most time that passes at each reading.
     static CLOCK: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
@@ -35,7 +35,7 @@ fn clock() -> u64 {
     now
 }
 
-/// The publisher settles this often.
+/// The interval at which the publisher calls `settle`.
 const TURN: u64 = SECOND / 20;
 
 struct Program {
@@ -78,7 +78,7 @@ fn read(name: &str, unit: u64) -> Program {
     });
     let launches = launches.collect();
     let steps = words(take(4))[0] as usize;
-    // The first ones may be before the first launch.
+    // The first steps may be before the first launch.
     let at = words(take(4 * steps))
         .into_iter()
         .map(|at| SECOND.saturating_add_signed(i64::from(at as i32) * unit as i64));
@@ -87,7 +87,7 @@ fn read(name: &str, unit: u64) -> Program {
     Program { launches, own }
 }
 
-/// Detected steps of a program: each ended step, and whether its number is a lower bound.
+/// The detected steps of a program: each ended step, and whether its number is a lower bound.
 fn detect(program: &Program) -> Vec<(Ended, bool)> {
     let mut detector = Detector { clock, ..Detector::default() };
     let (mut ended, mut turn, mut pace) = (Vec::<(Ended, bool)>::new(), 0, None);
@@ -120,25 +120,25 @@ fn detect(program: &Program) -> Vec<(Ended, bool)> {
     ended
 }
 
-/// How many of the shown step numbers are off by more than one; how many steps were shown after the first;
-/// and how many the program completed from then to the end.
+/// Number of shown step numbers that are wrong by more than one; number of steps shown after the first; and
+/// number of steps that the program completed from then to the end.
 fn errors(program: &Program, unit: u64, shown: &[(Ended, bool)]) -> (usize, u64, u64) {
     let own_at = |at: u64| {
         let before = program.own.iter().take_while(|&&(own, _)| own <= at);
         before.last().map_or(0, |&(_, number)| number)
     };
-    // A program says that a step is completed a moment after its last launch.
+    // A program reports a step as completed shortly after the step's last launch.
     let moment = 200 * unit;
     let is_off = |&&((number, at), is_lower_bound): &&(Ended, bool)| {
         let (least, most) = (own_at(at), own_at(at + moment));
         number > most + 1 || (!is_lower_bound && number + 1 < least)
     };
-    // The first number may be of several steps that were made during the search.
+    // The first number may stand for several steps that the program made during the search.
     let ((from, since), _) = shown[shown.len().min(2) - 1];
     let ((to, until), is_lower_bound) = shown[shown.len() - 1];
     let end = program.launches.last().map_or(0, |(_, launch)| launch.at);
     let (steps, own) = (to.saturating_sub(from), own_at(end).saturating_sub(own_at(since)));
-    // A lower bound may miss some steps where the period is found again, but it counts to the end.
+    // A lower bound may miss some steps when the period is found again, but it must count up to the end.
     let is_missed = is_lower_bound && steps < own && 2 * steps > own && own_at(end) - own_at(until) <= 2;
     (shown.iter().filter(is_off).count(), if is_missed { own } else { steps }, own)
 }
@@ -152,11 +152,11 @@ fn all() -> Vec<String> {
     names
 }
 
-/// The lengths of a step's parts differ on every rank and step, a repetition was not seen often enough, or
-/// the period may be several steps with the work after them.
+/// Programs without a known step: the lengths of a step's parts differ on every rank and step, there are too
+/// few repetitions, or the period may be several steps and the work after them.
 const UNKNOWN: [&str; 4] = ["DDP-uneven-PowerSGD", "PPO", "inference-server", "local-SGD"];
 
-/// Four updates follow each rollout: the shortest period that contains everything is the whole iteration.
+/// Four updates follow each rollout, so the shortest period that contains everything is the whole iteration.
 const SEVERAL: (&str, u64) = ("rollouts-and-updates", 4);
 
 #[test]

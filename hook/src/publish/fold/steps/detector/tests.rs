@@ -20,13 +20,13 @@ fn a_search_ends_also_where_no_launch_comes_twice() {
     assert!(until >= reported * REST_FOR_EACH, "a thousandth of the time");
 }
 
-/// Steps of 20 ms on each of two threads, whose launches mix as they come.
+/// Runs steps of 20 ms on each of two threads, whose launches mix.
 fn two_threads(detector: &mut Detector, launches: impl Fn(usize, u64) -> Vec<Launch>) {
     let (mut chance, mut launched) = (1_u64, [0_u64; 2]);
     for step in 0..2_000 {
         let from = step * 20_000_000;
         for (thread, launched) in launched.iter_mut().enumerate() {
-            // The second is behind, more or less.
+            // The second thread is behind by a varying time.
             let mut at =
                 (*launched).max(from + thread as u64 * (xpu_wire::sampling::priority(step / 3) % 40_000_000));
             for launch in launches(thread, step) {
@@ -40,8 +40,8 @@ fn two_threads(detector: &mut Detector, launches: impl Fn(usize, u64) -> Vec<Lau
     }
 }
 
-/// Eight layers forward and backward, and an update of each. GEMMs have the same names on all GPUs,
-/// kernels do not.
+/// Eight layers forward and backward, and an update of each. GEMMs have the same names on all GPUs; kernels
+/// have different ones.
 fn of_one_gpu(thread: usize) -> Vec<Launch> {
     let kernel = |which| Launch::kernel(100 * (thread + 1) + which, [1024, 1, 1], [256, 1, 1]);
     let gemm = |which| Launch { kind: Kind::Gemm, ..Launch::kernel(which, [1; 3], [1; 3]) };
@@ -64,7 +64,8 @@ fn threads_of_several_gpus_with_the_same_steps_count_those_of_one() {
 fn threads_with_other_work_are_not_one_of_several() {
     let mut detector = Detector::default();
     two_threads(&mut detector, |thread, step| {
-        // The second does a fourth of a step in each of these, and an update of random size in the first.
+        // The second thread does a quarter of a step in each of these, and an update of random size in the
+        // first.
         let update =
             (thread == 0 && step % 4 == 0).then(|| Launch::kernel(900 + step as usize, [1; 3], [64, 1, 1]));
         let times = if thread == 0 { 1 } else { 2 };
@@ -85,7 +86,7 @@ fn gemm(transposed: bool) -> GemmShape {
 struct Loop {
     detector: Detector,
     now: u64,
-    /// The last step that an NCCL operation ended.
+    /// The number of the last step that an NCCL operation ended.
     number: Option<u64>,
 }
 
@@ -115,7 +116,7 @@ impl Loop {
         self.detector.launched(1, Launch { at: self.now, ..launch });
     }
 
-    /// The hook's thread reads all.
+    /// The hook's thread reads all launches.
     fn waits(&mut self) {
         self.now += 20 * MS;
         if self.detector.settle(self.now, Some(30 * MS)) {
@@ -127,7 +128,7 @@ impl Loop {
         self.detector.tracked.map(|tracked| tracked.by)
     }
 
-    /// Repeats a step until steps are counted, and ten times more: the number of all.
+    /// Repeats a step until steps are counted, and then ten times more. Returns the number of all steps.
     fn repeats(&mut self, step: impl Fn(&mut Self, u64)) -> u64 {
         let (mut number, mut last) = (0, u64::MAX);
         while number < last {
@@ -155,7 +156,7 @@ fn a_figure_that_a_log_entry_reduces_too_counts_no_steps() {
             program.gemm(false);
             program.all_reduce(1 << 20);
         }
-        // The norm of the gradients; now and then the loss.
+        // The norm of the gradients, and sometimes the loss.
         program.all_reduce(4);
         program.kernel(2);
         if step.is_multiple_of(10) {
@@ -166,7 +167,7 @@ fn a_figure_that_a_log_entry_reduces_too_counts_no_steps() {
     launches::count_steps_by(None);
 }
 
-/// In a tensor-parallel model every batch has the operations of the forward pass, those of evaluations too.
+/// In a tensor-parallel model, every batch has the operations of the forward pass, even in evaluations.
 fn tensor_parallel(program: &mut Loop, backward: bool) {
     for _ in 0..4 {
         program.gemm(true);
@@ -200,13 +201,13 @@ fn where_an_evaluation_has_the_same_operation_its_total_counts_no_steps() {
         program.waits();
     }
     assert_eq!(program.by(), Some(By::Launches));
-    // The launch that begins a step comes once more: all steps so far are known by the GEMMs.
+    // The launch that begins a step occurs once more; the GEMMs show all steps so far.
     assert_eq!(program.detector.begun(1, program.now), None);
     assert_eq!(program.detector.begun(2, program.now), Some((steps + 4, program.now)));
     launches::count_steps_by(None);
 }
 
-/// A thread that is read late looks like an evaluation, for one turn.
+/// For one turn, a thread that is read late looks like an evaluation.
 #[test]
 fn a_thread_that_is_read_late_changes_nothing() {
     let mut program = Loop::new();

@@ -1,26 +1,26 @@
-//! Which threads launch, and whether they do the same.
+//! Which threads launch work, and whether they do the same work.
 
 use std::collections::HashMap;
 
 use crate::observe::launches::Kind;
 
-/// Threads are alike if their numbers of launches of each kind differ by no more than this part.
+/// Threads are alike if their numbers of launches of each kind differ by at most this fraction.
 const DIFFERENT: f64 = 0.05;
 
-/// Launches of a kind may differ by at most this part of all launches of a thread.
+/// The numbers of launches of a kind may also differ by this fraction of all launches of a thread.
 const FEW: f64 = 0.005;
 
-/// With fewer launches, nothing is known about a thread.
+/// If the busiest thread has fewer launches, threads are not compared.
 const ENOUGH: u64 = 500;
 
-/// Threads that are alike must make this part of all launches; otherwise the launches of the other threads
-/// may end the steps.
+/// Threads that are alike must make at least this fraction of all launches; otherwise the launches of other
+/// threads might end the steps.
 const MOST: f64 = 0.9;
 
-/// Threads that are counted: more than a host has GPUs.
+/// Maximum number of threads that are counted: more than a host has GPUs.
 const COUNTED: usize = 64;
 
-/// Launches of each thread, by kind.
+/// The number of launches of each thread, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Threads(HashMap<usize, [u64; 5]>);
 
@@ -31,7 +31,8 @@ impl Threads {
         }
     }
 
-    /// The first of the threads that launch the same, if there are several, and they launch almost everything.
+    /// The first of the threads that launch the same work, if there are several such threads and they make
+    /// almost all launches.
     pub(super) fn one_of_several_alike(&self) -> Option<usize> {
         let launches = |kinds: &[u64; 5]| kinds.iter().sum::<u64>();
         let (_, busiest) = self.0.iter().max_by_key(|(_, kinds)| launches(kinds))?;

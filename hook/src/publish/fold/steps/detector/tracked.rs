@@ -3,7 +3,7 @@
 use super::super::period::Period;
 use crate::observe::launches::Marker;
 
-/// Two periods of this many launches are not multiples of each other by chance.
+/// Periods of at least this many launches are not multiples of each other by chance.
 const LONG: u32 = 64;
 
 /// A period by which steps are counted.
@@ -13,21 +13,21 @@ pub(super) struct Tracked {
     pub names: u64,
     pub marker: Marker,
     pub by: By,
-    /// The launch to count if the total turns out to count more than steps.
+    /// The launch to count if the total also counts work outside of steps.
     pub instead: Option<Marker>,
-    /// Steps by the GEMMs, and by the total, when the GEMMs last showed one more.
+    /// The number of steps by the GEMMs, and by the total, when the number by the GEMMs last increased.
     pub compared: Option<(u64, u64)>,
-    /// Then the total showed too many.
+    /// Whether the total then showed too many steps.
     pub is_suspect: bool,
-    /// Steps before the count.
+    /// Number of steps before the count.
     pub base: u64,
-    /// There may have been more steps before.
+    /// Whether the program may have made more steps before.
     pub is_late: bool,
 }
 
 impl Tracked {
-    /// Whether this period is the known one. A check may find twice the known period, if that already repeats
-    /// often enough while the known one, with exact sizes, does not yet.
+    /// Whether this period is the known one, or a multiple of it. A check may find a multiple that already
+    /// has enough repetitions, while the known period, with exact sizes, has not.
     pub(super) fn is(&self, period: &Period, is_form: bool) -> bool {
         let times = period.launches / self.launches.max(1);
         let is_multiple = period.launches == times * self.launches;
@@ -39,8 +39,8 @@ impl Tracked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// The total of an operation that other ranks share.
+    /// By the total of an operation that other ranks share.
     Total,
-    /// Its launches since the period was found.
+    /// By launches since the period was found.
     Launches,
 }

@@ -1,23 +1,26 @@
-//! The launches beside a period, which distinguish a step from a part of one.
+//! The launches outside of a period's repetitions. They distinguish a step from a part of a step.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Candidate, FEW, FIGURE, Judgement, Log, forward};
 use crate::observe::launches::{Kind, Launch};
 
-/// Repetitions that make up more than this, with other GEMMs now and then, may be training with evaluations.
+/// Repetitions that make up more than this fraction of all launches, with other GEMMs at times, may be
+/// training with evaluations.
 const MOSTLY: f64 = 0.8;
 
-/// Kernels with fewer threads, or with a smaller share of a period's threads, belong to a log entry, not to an optimizer.
+/// Kernels with fewer threads, or with a smaller fraction of a period's threads, belong to a log entry, not
+/// to an optimizer.
 const LIGHT: f64 = 4096.0;
 const LIGHT_SHARE: f64 = 0.0002;
 
-/// Launches rarer than once in this many repetitions are no part of the step: without GEMMs, and with GEMMs.
+/// Launches that occur less than once in this many repetitions are not a part of the step: launches without
+/// GEMMs, and with GEMMs.
 const SELDOM: f64 = 256.0;
 const SELDOM_WITH_GEMMS: f64 = 32.0;
 
-/// The launches beside a period, from those between two positions in the log: each with its name at launch.
-/// `known` are such names within the period.
+/// Sums up the launches outside of a period, between two positions in the log. Each launch comes with its
+/// name at launch; `known` are the names within the period.
 pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
     log: &Log,
     Candidate { sums, segments }: &Candidate,
@@ -44,7 +47,8 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
         let Some(launches) = look(from, to) else { continue };
         let mut known_counts: HashMap<u32, usize> = HashMap::new();
         let mut strangers = Vec::new();
-        // GEMMs so far, and before the last collective; whether there were some between two.
+        // GEMMs so far, GEMMs before the last collective, and whether there were GEMMs between two
+        // collectives.
         let (mut gemms, mut summed_at, mut in_turn) = (0, None, false);
         for (launch, original) in launches {
             match launch.kind {
@@ -65,7 +69,8 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
             |(name, &(_, count)): (&u32, &(Kind, usize))| known_counts.get(name).unwrap_or(&0) / count;
         let whole = inside.iter().map(times).min().unwrap_or(0) as u32;
         let varied = varied(&inside, &known_counts, whole as usize);
-        // If known GEMMs occur beside it, as in an evaluation, most kernels belong to the evaluation.
+        // If GEMMs of the period also occur outside of it, as in an evaluation, most kernels belong to the
+        // evaluation.
         let evaluates = events[to].before.since(events[from].before).gemms > whole * sums.gemms;
         found.evaluations += usize::from(evaluates);
         let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
@@ -90,8 +95,8 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
                 Kind::Kernel | Kind::Copy => {}
             }
         }
-        // Gradients are summed while others are computed. Sums in direct succession, each with a kernel that
-        // divides it, may average weights now and then.
+        // Gradients are summed while other gradients are computed. Sums in direct succession, each with a
+        // kernel that divides it, may also be an occasional average of the weights.
         found.updates |= in_turn || kernels > FEW + collectives;
         if varied && heavy > FEW && !found.with_gemms.contains(&occasion) {
             found.variants.insert(occasion);
@@ -102,8 +107,8 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
     Some(found)
 }
 
-/// Whether the GEMMs beside `whole` repetitions are exactly those of further repetitions. An evaluation lacks
-/// the GEMMs of the backward pass, a second backward pass those of the forward pass.
+/// Whether the GEMMs outside of `whole` repetitions are exactly those of further repetitions. An evaluation
+/// lacks the GEMMs of the backward pass, and a second backward pass lacks those of the forward pass.
 fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, whole: usize) -> bool {
     let gemms = inside.iter().filter(|(_, (kind, _))| *kind == Kind::Gemm);
     let mut others = gemms.map(|(name, &(_, count))| {
@@ -114,22 +119,23 @@ fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, 
     first > 0 && others.all(|other| other == Some(first))
 }
 
-/// After how many repetitions something more than a log entry occurs beside a period.
+/// The occasions on which launches outside of a period are more than a log entry. Each occasion is the index
+/// of a gap between repetitions.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     repetitions: usize,
     with_gemms: BTreeSet<usize>,
     without: BTreeSet<usize>,
-    /// Occasions with a repetition that lacks some launches but none of its GEMMs, and with other launches as
-    /// large as an update: the first of several micro-batches, which adds no gradients to earlier ones.
+    /// Occasions with a repetition that lacks some launches but no GEMMs, and has other launches as large as
+    /// an update. This is the first of several micro-batches, which has no earlier gradients to add to.
     variants: BTreeSet<usize>,
-    /// Occasions with more of the period's GEMMs.
+    /// Number of occurrences with more of the period's GEMMs.
     evaluations: usize,
-    /// The period is a part of a backward pass.
+    /// Whether the period is a part of a backward pass.
     is_backward: bool,
-    /// Some of the launches without GEMMs are more than a log entry.
+    /// Whether some of the launches without GEMMs are more than a log entry.
     pub(super) updates: bool,
-    /// Some of those GEMMs have forms that are absent from the period.
+    /// Whether some GEMMs outside of the period have forms that are absent from it.
     pub(super) unlike: bool,
     /// The contents of the period, with counts.
     pub(super) inside: HashMap<u32, (Kind, usize)>,
@@ -149,18 +155,18 @@ impl Beside {
         self.repetitions as f64 / self.variants.len() as f64 <= SELDOM_WITH_GEMMS
     }
 
-    /// Whether what looks like evaluations is the forward pass of each step.
+    /// Whether launches that look like evaluations are the forward pass of each step.
     pub(super) fn lacks_forward(&self) -> bool {
         self.is_backward && self.repetitions as f64 / self.evaluations as f64 <= SELDOM_WITH_GEMMS
     }
 
-    /// `covered` is the share of the repetitions in all launches.
+    /// The verdict. `covered` is the fraction of all launches that the repetitions make up.
     pub(super) fn judge(self, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
         let apart = |occasions: &BTreeSet<usize>| self.repetitions as f64 / occasions.len() as f64;
         let often = apart(&self.without) <= SELDOM;
         let often_with_gemms = apart(&self.with_gemms) <= SELDOM_WITH_GEMMS;
         if often && self.with_gemms.is_empty() && !is_plain {
-            // Micro-batches and a fused update, or steps and a log entry.
+            // Either micro-batches and a fused update, or steps and a log entry.
             if self.updates { Judgement::MicroBatch } else { Judgement::Ambiguous }
         } else if often || (often_with_gemms && covered < MOSTLY && unlike) {
             Judgement::Part

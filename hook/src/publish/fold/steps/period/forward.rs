@@ -1,18 +1,18 @@
-//! Whether a period's GEMMs are only a forward pass, as in an inference server: then the period is a token or
-//! a batch, not a training step.
+//! Decides whether a period's GEMMs are only a forward pass, as in an inference server. Then the period is a
+//! token or a batch, not a training step.
 //!
 //! A forward pass multiplies weights by activations: the tokens of a batch are an outer extent of each GEMM,
-//! and no GEMM sums over them. For the gradients of weights, training does sum over them: both outer extents
-//! of such a GEMM are features, over which other GEMMs sum.
+//! and no GEMM sums over the tokens. Training does sum over the tokens, for the gradients of weights: both
+//! outer extents of such a GEMM are features, over which other GEMMs sum.
 
 use std::collections::HashSet;
 
 use crate::observe::launches::{Kind, Launch};
 
-/// With fewer different GEMMs, nothing is called a forward pass.
+/// Fewer different GEMMs than this are never called a forward pass.
 const FEWEST: usize = 3;
 
-/// Whether these launches train; `None` if their GEMMs do not say.
+/// Whether these launches train; `None` if their GEMMs do not show this.
 pub(super) fn trains<'a>(launches: impl Iterator<Item = &'a Launch>) -> Option<bool> {
     let gemms: HashSet<[u32; 3]> = launches
         .filter(|launch| launch.kind == Kind::Gemm && launch.extents != Launch::UNKNOWN)
@@ -23,16 +23,16 @@ pub(super) fn trains<'a>(launches: impl Iterator<Item = &'a Launch>) -> Option<b
     (trains && gemms.len() > 1 || gemms.len() >= FEWEST).then_some(trains)
 }
 
-/// Whether these launches are only parts of a backward pass: they sum over the tokens for gradients of
-/// weights, and none of these weights is multiplied in both orientations, as it is in a forward and a
-/// backward pass.
+/// Whether these launches are only parts of a backward pass. Then they sum over the tokens for gradients of
+/// weights, and none of these weights is multiplied in both orientations. With a forward and a backward pass,
+/// each weight is.
 pub(super) fn is_backward_alone<'a>(launches: impl Iterator<Item = &'a Launch>) -> bool {
     let gemms: HashSet<([u32; 3], u32)> = launches
         .filter(|launch| launch.kind == Kind::Gemm && launch.extents != Launch::UNKNOWN)
         .map(|launch| (launch.extents, launch.form))
         .collect();
-    // The GEMM of one side of a weight and the tokens, over the weight's other side; transposed for one pass
-    // and not for the other.
+    // The GEMM with one side of a weight and the tokens as outer extents, and the weight's other side as the
+    // inner one. It is transposed in one pass and not in the other.
     let forms = |side: u32, other: u32, tokens: u32| {
         let is_pass = move |[m, n, k]: [u32; 3]| k == other && [[m, n], [n, m]].contains(&[side, tokens]);
         gemms.iter().filter(move |(extents, _)| is_pass(*extents)).map(|(_, form)| *form)
@@ -59,7 +59,7 @@ mod tests {
         trains(launches.iter())
     }
 
-    /// Weights of a transformer, (out, in).
+    /// Weights of a transformer as (out, in).
     const WEIGHTS: [[u32; 2]; 4] = [[2304, 768], [768, 768], [3072, 768], [768, 3072]];
 
     #[test]
@@ -70,7 +70,7 @@ mod tests {
             let weights = WEIGHTS.map(|[out, inner]| [inner, out, tokens]);
             assert_eq!(trains_with(&forward), Some(false));
             assert_eq!(trains_with(&[forward, activations, weights].concat()), Some(true));
-            // Only the last token of a prompt is multiplied by the vocabulary.
+            // Only the last token of each prompt is multiplied by the vocabulary.
             assert_eq!(trains_with(&[&forward[..], &[[50_257, 3, 768]]].concat()), Some(false));
         }
     }

@@ -1,10 +1,10 @@
-//! Programs as sequences of launches, for each kind of training loop.
+//! Tests with programs as sequences of launches, one for each kind of training loop.
 
 use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// The difference between the names of launches of other sizes.
+/// The difference between the names of two launches that differ only in size.
 const OTHER_SIZES: u32 = 10_000;
 
 /// A launch without its time.
@@ -36,7 +36,7 @@ fn graph(name: u32) -> Op {
     Op(5000 + name, Kind::Graph, 0.0)
 }
 
-/// Blocks of the same two GEMMs, forward; backward twice as many.
+/// The forward pass of blocks with the same two GEMMs; the backward pass has twice as many.
 fn forward(blocks: u32) -> Vec<Op> {
     (0..blocks).flat_map(|_| [gemm(1), kernel(1, 1e6), gemm(2), kernel(2, 1e6)]).collect()
 }
@@ -46,17 +46,18 @@ fn backward(blocks: u32, bucket: Option<u32>) -> Vec<Op> {
     (0..blocks).flat_map(|_| block.into_iter().chain(bucket.map(reduce))).collect()
 }
 
-/// The loss, and its gradient.
+/// The loss and its gradient.
 fn loss() -> Vec<Op> {
     vec![kernel(10, 1e5), kernel(11, 1e5)]
 }
 
-/// One kernel for each parameter, all alike.
+/// One kernel for each parameter; all kernels are equal.
 fn optimizer(parameters: u32) -> Vec<Op> {
     (0..parameters).map(|_| kernel(20, 1e5)).collect()
 }
 
-/// The GEMMs of two layers forward, and backward for activations and weights; other sizes have more tokens.
+/// The extents of a GEMM of two layers: forward, and backward for activations and weights. Other sizes have
+/// more tokens.
 fn extents(name: u32) -> [u32; 3] {
     let tokens = 64 + name / OTHER_SIZES;
     match name % OTHER_SIZES {
@@ -68,12 +69,12 @@ fn extents(name: u32) -> [u32; 3] {
     }
 }
 
-/// Steps of 50 ms each, whatever their contents; `step` gets the step number. Returns the log.
+/// Runs steps of 50 ms each, whatever their contents. `step` gets the step number. Returns the log.
 fn play(steps: usize, step: impl FnMut(usize) -> Vec<Op>) -> Log {
     play_at(50 * MS, steps, step)
 }
 
-/// The same with steps that take `took` nanoseconds.
+/// Like `play`, with steps that take `took` nanoseconds.
 fn play_at(took: u64, steps: usize, mut step: impl FnMut(usize) -> Vec<Op>) -> Log {
     let mut log = Log::default();
     for number in 0..steps {
@@ -98,7 +99,7 @@ fn launches(log: &Log) -> Option<u32> {
     find(log).map(|period| period.launches)
 }
 
-/// Launches that count.
+/// The number of launches without copies.
 fn hard(ops: &[Op]) -> u32 {
     ops.iter().filter(|op| op.1 != Kind::Copy).count() as u32
 }
@@ -124,7 +125,7 @@ fn equal_blocks_and_equal_buckets_are_no_steps() {
     assert_eq!(every_step(200, &ten), Some(hard(&ten)));
 }
 
-/// Gradient descent without layers: every twentieth time the largest value of the fit is read.
+/// Gradient descent without layers. Every twentieth step reads the largest value of the fit.
 #[test]
 fn a_figure_of_a_whole_tensor_now_and_then_makes_no_longer_step() {
     let step = [gemm(1), kernel(1, 5e5), gemm(2), kernel(2, 2.6e5), kernel(3, 2.6e5)];
@@ -199,7 +200,7 @@ fn what_may_be_an_optimizer_or_a_statistic_is_not_answered() {
     }
 }
 
-/// A GEMM of a prompt of 512 tokens looks like that for a weight of 256 by 512.
+/// A GEMM of a prompt of 512 tokens looks like the one for a weight of 256 by 512.
 #[test]
 fn a_prompt_as_long_as_a_layer_is_wide_does_not_train() {
     let mut log = Log::default();
@@ -220,7 +221,7 @@ fn a_prompt_as_long_as_a_layer_is_wide_does_not_train() {
     assert_eq!(find(&log).map(|period| period.trains), Some(Some(false)));
 }
 
-/// With kernels of their own, and batches like those of training.
+/// Evaluations with other kernels, and batches like those of training.
 #[test]
 fn evaluations_with_kernels_of_their_own_are_no_micro_batches() {
     let own: Vec<Op> = (60..66).map(|name| kernel(name, 1e6)).collect();
@@ -239,7 +240,7 @@ fn evaluations_with_kernels_of_their_own_are_no_micro_batches() {
     }
 }
 
-/// For a penalty on gradients: twice backward.
+/// Two backward passes, for a penalty on gradients.
 #[test]
 fn a_second_backward_pass_now_and_then_makes_no_longer_step() {
     let step: Vec<Op> = [forward(6), loss(), backward(6, None), optimizer(12)].concat();
@@ -327,7 +328,7 @@ fn sequences_of_different_length_are_found_without_their_sizes() {
     assert_eq!(launches(&play(400, |number| step(number, true))), Some(hard(&step(0, true))));
 }
 
-/// A plausible program, generated from a number: its step, and its other work.
+/// Generates plausible programs from numbers: a step, and other work.
 #[test]
 fn whatever_the_program_the_answer_is_right_or_there_is_none() {
     let (mut right, mut unknown) = (0, 0);
