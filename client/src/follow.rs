@@ -266,6 +266,7 @@ impl Following {
         };
         status.coverage.hosts_unreachable = self.unreachable().collect();
         if let Some((_, chronicle)) = self.chronicle.as_deref().filter(|(job, _)| *job == status.job) {
+            chronicle.extend(&mut status.findings, now);
             status.came_and_went = chronicle.gone(&status.findings);
         }
         status

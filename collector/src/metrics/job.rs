@@ -38,9 +38,10 @@ pub(super) fn expose(
     exposition.gauge(all::JOB_STEP_MEDIAN, &labels, over_ranks(RankView::step_p50));
     exposition.gauge(all::JOB_JOINED, &labels, job.joined());
     exposition.gauge(all::JOB_TURNED_AWAY, &labels, f64::from(job.turned_away()));
-    let lost = Cost::sum(findings);
-    let is_known = findings.is_empty() || lost.is_some();
-    exposition.gauge(all::JOB_LOST, &labels, is_known.then(|| lost.map_or(0.0, |cost| cost.pct / 100.0)));
+    // A collector that sees some of the ranks, or a job that hangs elsewhere, may lose time without findings here.
+    let is_whole = !is_stuck && seen >= job.world_size() as usize;
+    let lost = Cost::sum(findings).map(|cost| cost.pct / 100.0);
+    exposition.gauge(all::JOB_LOST, &labels, lost.or((findings.is_empty() && is_whole).then_some(0.0)));
     expose_findings(exposition, &labels, findings);
 }
 

@@ -284,16 +284,17 @@ impl Cost {
     }
 }
 
-/// `19.0 ms a step (15.7 %, 14.9 to 16.5), 0.30 GPU-hours so far`
+/// `19.0 ms a step (15.7 %, 14.9 to 16.5 %), 0.30 GPU-hours so far`
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pct, pct_error, gpu_hours, .. } = *self;
         let (least, most) = ((pct - pct_error).max(0.0), (pct + pct_error).min(100.0));
-        let between = if most - least < 0.05 { String::new() } else { format!(", {least:.1} to {most:.1}") };
+        let between =
+            if most - least < 0.05 { String::new() } else { format!(", {least:.1} to {most:.1} %") };
         match self.ms_per_step {
             Some(ms) => write!(f, "{ms:.1} ms a step ({pct:.1} %{between})")?,
             None if between.is_empty() => write!(f, "{pct:.1} % of the time")?,
-            None => write!(f, "{pct:.1} % of the time ({least:.1} to {most:.1})")?,
+            None => write!(f, "{pct:.1} % of the time ({least:.1} to {most:.1} %)")?,
         }
         let money = self.money.map_or_else(String::new, |money| format!(" ({money})"));
         write!(f, ", {gpu_hours:.2} GPU-hours{money} so far")

@@ -33,6 +33,14 @@ impl Chronicle {
         }
     }
 
+    /// Adds the time since each was first found: a rule may know less of the past.
+    pub fn extend(&self, present: &mut [Finding], now: Moment) {
+        for finding in present {
+            let first = self.log.since(finding).map_or(0.0, |first| now.since(first).as_secs_f64());
+            finding.since_s = finding.since_s.max(first);
+        }
+    }
+
     /// Findings that have ended, newest first.
     pub fn gone(&self, present: &[Finding]) -> Vec<Episode> {
         let is_there = |gone: &Episode| {

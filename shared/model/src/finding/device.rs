@@ -45,9 +45,11 @@ fn clock(view: &RankView) -> Option<f64> {
     median(readings(view).filter_map(|reading| reading.sm_clock.map(f64::from)).collect())
 }
 
-/// The median clock of the ranks.
+/// The median clock of the ranks; of two, the higher one, because one of them may be held down.
 pub(super) fn usual_clock<'a>(ranks: impl Iterator<Item = &'a RankView>) -> Option<f64> {
-    median(ranks.filter_map(clock).collect())
+    let mut clocks: Vec<f64> = ranks.filter_map(clock).collect();
+    clocks.sort_unstable_by(f64::total_cmp);
+    clocks.get(clocks.len() / 2).copied()
 }
 
 /// A rank's clocks compared with others', by the driver.

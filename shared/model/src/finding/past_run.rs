@@ -75,13 +75,10 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
     let gpu = if run.gpu.name.is_empty() { String::new() } else { format!(" on {}", run.gpu.name) };
     let evidence =
         Evidence::PastRun(PastRun { step_ms: now, past_step_ms: then, day: run.day(), gpu, when, why });
-    let cost = Cost::of(
-        (lost - explained).max(0.0),
-        2.0 * spread,
-        Some(Nanoseconds((now * 1e6) as u64)),
-        job.ranks().len(),
-        since_s,
-    );
+    // Without a cost of its own if others' findings account for it.
+    let step = Some(Nanoseconds((now * 1e6) as u64));
+    let left = Some(lost - explained).filter(|left| *left > 0.0);
+    let cost = left.map(|left| Cost::of(left, 2.0 * spread, step, job.ranks().len(), since_s));
     Some(Finding {
         kind: Kind::Regression,
         class: Class::PastRun,
@@ -92,7 +89,7 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
         evidence,
         advice: "look at what changed between the runs: code, data, library and driver versions, the hosts, their clocks and power limits".to_owned(),
         collective: None,
-        cost: Some(cost),
+        cost,
     })
 }
 

@@ -31,10 +31,11 @@ pub struct Bound {
     /// The three parts of the GEMM share, which add up to it.
     #[serde(flatten)]
     pub gemms: Option<GemmTime>,
-    /// Exposed communication, without waiting for other ranks.
+    /// Exposed communication, without waiting for other ranks if that is known.
     pub transfers_pct: f64,
-    /// Exposed communication in which the rank waited for other ranks.
-    pub waiting_pct: f64,
+    /// Exposed communication in which the rank waited for other ranks; `null` while none of its timed
+    /// collectives has matched, as for a viewer that sees one host of several.
+    pub waiting_pct: Option<f64>,
     /// Everything else: other kernels, copies, and an idle GPU.
     pub other_pct: f64,
     /// The parts of that share, which add up to it.
@@ -94,6 +95,7 @@ impl Bound {
         let gemms = one.gemms.filter(|share| *share > 0.0)?.min(1.0);
         let exposed = one.exposed.or_else(|| is_alone.then_some(0.0))?.min(1.0 - gemms);
         let waited = one.waiting.zip(one.collectives).filter(|(_, all)| *all > 0.0);
+        let is_known = waited.is_some() || exposed == 0.0;
         let waiting = exposed * waited.map_or(0.0, |(waiting, all)| (waiting / all).min(1.0));
         let (transfers, rest) = (exposed - waiting, 1.0 - gemms - exposed);
         let other = OtherTime::of(one, rest);
@@ -116,7 +118,7 @@ impl Bound {
             gemms_pct: 100.0 * gemms,
             gemms: GemmTime::of(one, gemms),
             transfers_pct: 100.0 * transfers,
-            waiting_pct: 100.0 * waiting,
+            waiting_pct: is_known.then_some(100.0 * waiting),
             other_pct: 100.0 * rest,
             other,
             host_waits_pct: one.blocked.map(|blocked| 100.0 * blocked),
@@ -145,12 +147,15 @@ impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { gemms_pct, transfers_pct, waiting_pct, other, .. } = self;
         let made_of = self.gemms.as_ref().map_or_else(String::new, |gemms| format!(" ({gemms})"));
-        write!(
-            f,
-            "bound by {}: GEMMs {gemms_pct:.0} %{made_of}, exposed communication {transfers_pct:.0} %, ",
-            self.by.name()
-        )?;
-        write!(f, "waiting for other ranks {waiting_pct:.0} %, {other} of the time")?;
+        write!(f, "bound by {}: GEMMs {gemms_pct:.0} %{made_of}, ", self.by.name())?;
+        match waiting_pct {
+            Some(waiting) => write!(
+                f,
+                "exposed communication {transfers_pct:.0} %, waiting for other ranks {waiting:.0} %, "
+            )?,
+            None => write!(f, "exposed communication with waiting for other ranks {transfers_pct:.0} %, ")?,
+        }
+        write!(f, "{other} of the time")?;
         match &self.main_thread {
             Some(seen) => write!(f, "; {seen}"),
             None => Ok(()),
