@@ -41,7 +41,11 @@ pub(super) fn expose(
     // A collector that sees some of the ranks, or a job that hangs elsewhere, may lose time without findings here.
     let is_whole = !is_stuck && seen >= job.world_size() as usize;
     let lost = Cost::sum(findings).map(|cost| cost.pct / 100.0);
-    exposition.gauge(all::JOB_LOST, &labels, lost.or((findings.is_empty() && is_whole).then_some(0.0)));
+    exposition.gauge(
+        all::JOB_LOST,
+        &labels,
+        lost.or_else(|| (findings.is_empty() && is_whole).then_some(0.0)),
+    );
     expose_findings(exposition, &labels, findings);
 }
 
