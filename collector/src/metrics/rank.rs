@@ -163,9 +163,7 @@ fn expose_tally(exposition: &mut Exposition, labels: &[Label], rank: Rank, tally
         {
             exposition.counter(all::NCCL_CALLS, &with(labels, &[("by", by)]), count as f64);
         }
-        let seen = calls.counted.saturating_add(calls.uncounted);
-        let counted = (seen > 0).then(|| calls.counted as f64 / seen as f64);
-        exposition.gauge(all::NCCL_COUNTED, labels, counted);
+        exposition.gauge(all::NCCL_COUNTED, labels, calls.counted_pct / 100.0);
     }
     if let Some(python) = tally.python() {
         exposition.counter(all::COLLECTIONS, labels, python.collections as f64);

@@ -45,7 +45,7 @@ fn clock(view: &RankView) -> Option<f64> {
     median(readings(view).filter_map(|reading| reading.sm_clock.map(f64::from)).collect())
 }
 
-/// The median clock of the ranks; of two, the higher one, because one of them may be held down.
+/// The median clock of the ranks; of an even number, the higher middle one: one of two may be held down.
 pub(super) fn usual_clock<'a>(ranks: impl Iterator<Item = &'a RankView>) -> Option<f64> {
     let mut clocks: Vec<f64> = ranks.filter_map(clock).collect();
     clocks.sort_unstable_by(f64::total_cmp);
