@@ -27,7 +27,7 @@ help:
 	@echo "make test-programs  Slurm, munge, sshd, jemalloc, tcmalloc and Open MPI from Debian, for the tests that run real ones (root or sudo)"
 	@echo "make browser      Chromium from npm for the test of the web page (300 MB, x86-64; node and npm), likewise"
 	@echo "make torch        PyTorch, accelerate, DeepSpeed and HTA (5 GB), likewise"
-	@echo "make lint         formatting, clippy, licences, Python style, private words"
+	@echo "make lint         formatting, clippy, licences, Python style, private words, pages, arrows between crates"
 	@echo "make deny         licences, sources and known vulnerabilities of dependencies"
 	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
 	@echo "make scenarios    simulated jobs with and without faults: precision, recall, time to detection"
@@ -98,6 +98,7 @@ lint: $(BIN)/ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/words.py
+	$(BIN)/python tests/pages.py
 	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 
 # cargo-deny is built without optimization, which takes a third of the time; it runs for three seconds. The
