@@ -6,6 +6,7 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,11 +27,13 @@ def prose(text):
 
 
 def anchors(page):
-    """The anchors of a page's headings, as GitHub makes them."""
+    """The anchors of a page's headings, as GitHub makes them: equal ones are numbered."""
+    seen = Counter()
     for _, line in prose(page.read_text(encoding="utf-8")):
         if re.match("#+ ", line):
-            heading = line.lstrip("#").strip().lower().replace("`", "")
-            yield re.sub(r"[^\w\- ]", "", heading).replace(" ", "-")
+            anchor = re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+            yield f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor
+            seen[anchor] += 1
 
 
 def faults(page):

@@ -25,7 +25,7 @@ impl Limits {
     pub(super) fn of(kind: Kind, name: &str, power_limit_w: Option<f64>) -> Self {
         let limits = |peak, neighbours, past| Self { peak, neighbours, past };
         match kind {
-            // GEMMs of 8192 reach 65 to 73 % of the data sheet on an H200 (docs/measurements.md); half of the
+            // GEMMs of 8192 reach 65 to 73 % of the data sheet on an H200 (docs/measurements-log.md); half of the
             // data sheet is the allowance for other models, and a quarter for boards whose power limit is too
             // low. Under the same power limit, boards of one model differ because voltage and cooling differ,
             // and one GPU varies with its temperature: a tenth is the allowance for both.
@@ -47,7 +47,7 @@ impl Limits {
             // boards of four GPUs without a switch, a third of the links connects each pair. A pair that goes
             // through PCIe reaches a tenth.
             Kind::Peer => limits(Some(0.25), Some(0.85), Some(0.85)),
-            // Two H200s reach 67 % (docs/measurements.md), two GPUs of a board of four a third, and a pair
+            // Two H200s reach 67 % (docs/measurements-log.md), two GPUs of a board of four a third, and a pair
             // through PCIe a tenth. Between hosts, other users of the network also affect the rate.
             Kind::AllReduce => limits(Some(0.25), Some(0.8), Some(0.8)),
         }
