@@ -244,8 +244,8 @@ fn fill(
             setting.until = 75.0;
             None
         }
-        // As on two H100s (docs/measurements-log.md): kernels are small, few GEMMs are timed, and the rates of
-        // timed GEMMs vary by a third.
+        // As on two H100s (docs/measurements-log.md): kernels are small, few GEMMs are timed, and the rates
+        // of timed GEMMs vary by a third.
         "healthy: bound by its hosts" => {
             if ranks > 64 {
                 return Err(NotPlayed);

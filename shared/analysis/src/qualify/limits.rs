@@ -25,10 +25,10 @@ impl Limits {
     pub(super) fn of(kind: Kind, name: &str, power_limit_w: Option<f64>) -> Self {
         let limits = |peak, neighbours, past| Self { peak, neighbours, past };
         match kind {
-            // GEMMs of 8192 reach 65 to 73 % of the data sheet on an H200 (docs/measurements-log.md); half of the
-            // data sheet is the allowance for other models, and a quarter for boards whose power limit is too
-            // low. Under the same power limit, boards of one model differ because voltage and cooling differ,
-            // and one GPU varies with its temperature: a tenth is the allowance for both.
+            // GEMMs of 8192 reach 65 to 73 % of the data sheet on an H200 (docs/measurements-log.md); half of
+            // the data sheet is the allowance for other models, and a quarter for boards whose power limit is
+            // too low. Under the same power limit, boards of one model differ because voltage and cooling
+            // differ, and one GPU varies with its temperature: a tenth is the allowance for both.
             Kind::Gemm if name.ends_with(SMALLEST) => limits(None, Some(0.7), Some(0.7)),
             Kind::Gemm => {
                 let small = power_limit_w.is_some_and(|watts| watts < SMALL_BOARD_W);
