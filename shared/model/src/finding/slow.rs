@@ -60,9 +60,11 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     let others: Vec<Rank> = others.collect();
     late.retain(|suspect| !others.contains(&suspect.member.rank));
     // A rank that waits for the slow one in one communicator is late in the next: only the latest is the
-    // cause.
+    // cause. A rank whose own host is late does not wait.
     let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
-    late.retain(|suspect| suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst));
+    late.retain(|suspect| {
+        suspect.waits_less || suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst)
+    });
     let all = cohorts.iter().flatten().map(|member| member.view);
     let usual = if slow.is_empty() { None } else { device::usual_clock(all) };
     for suspect in &mut slow {
@@ -102,6 +104,9 @@ struct Suspect<'a> {
     since_s: f64,
     /// The state of its clocks.
     clocks: Clocks,
+    /// Whether its threads are known to wait for its GPU less than the others' threads, by most of its arrival
+    /// skew.
+    waits_less: bool,
 }
 
 /// Whether others have just become slow too. Slow ranks are reported together, but after some seconds in any

@@ -59,6 +59,7 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
             confidence,
             since_s,
             clocks: Clocks::Unknown,
+            waits_less: false,
         })
     });
     slow.collect()
@@ -111,6 +112,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
         confidence: Confidence::Likely,
         since_s: low_since(member, SLOW * usual),
         clocks: Clocks::Unknown,
+        waits_less: false,
     };
     new.map(suspect).collect()
 }

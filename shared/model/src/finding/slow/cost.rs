@@ -122,9 +122,20 @@ fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
 fn bounded(Lost { share: sum, error }: Lost, member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     // Overlapping collectives, such as gradients in the backward pass, wait for the same delay several times,
     // so the loss is at most the time that the others' GEMMs waited.
-    let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
+    let exposed = exposed_wait(member, others).map(|wait| {
+        // Without this rank, they would still wait for the rank that entered before it.
+        let waited = others.iter().filter_map(|other| Some(other.delay?.waited)).collect();
+        wait * usual_of_others(waited).filter(|waited| *waited > sum).map_or(1.0, |waited| sum / waited)
+    });
     let share = sum.min(exposed.unwrap_or(member.late_pooled)).min(held_up(others).unwrap_or(1.0));
     (share > 0.0).then(|| Lost { share, error: error * share / sum })
+}
+
+/// The others' exposed communication without its transfers, which are exposed on the late rank too.
+fn exposed_wait(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
+    let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect())?;
+    let waited = member.delay.map_or(0.0, |delay| delay.waited);
+    Some(exposed - member.exposed.map_or(0.0, |own| (own - waited).max(0.0)))
 }
 
 /// Upper bound of the time that these ranks lose, regardless of the late rank: the time for which their

@@ -15,7 +15,7 @@ pub(super) fn finding(
     suspects.sort_by_key(|suspect| suspect.member.rank);
     let worst = suspects.iter().max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
     let ranks: Vec<Rank> = suspects.iter().map(|suspect| suspect.member.rank).collect();
-    let Suspect { member, rate, usual, cohort, late, confidence, since_s, clocks } = worst;
+    let Suspect { member, rate, usual, cohort, late, confidence, since_s, clocks, .. } = worst;
     let (cost, since_s) = cost::of(&ranks, *since_s, cohorts, growth);
     let who = named(&ranks, member);
     let rates =

@@ -132,6 +132,7 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             confidence: if member.sends && !is_known { Confidence::Guess } else { Confidence::Likely },
             since_s: since_s.max(digests),
             clocks: Clocks::Unknown,
+            waits_less: is_known,
         })
     };
     part.iter().filter_map(suspect).collect()

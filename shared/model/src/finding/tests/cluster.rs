@@ -70,13 +70,17 @@ pub(super) struct Cluster {
     faults: Vec<Fault>,
     /// The second in which the faults begin.
     pub from: u64,
-    /// Share of the time that GEMMs wait for communication; by default that of the simulation.
+    /// Share of the time that the GEMMs of a rank that is never late wait for the last rank to enter; by
+    /// default GEMMs wait for transfers alone, as those of the simulation do.
     pub exposed: Option<f64>,
+    /// Share of the time, in addition, that the GEMMs of each rank wait for transfers.
+    pub transfers: f64,
     /// Hosts that report.
     pub hosts: usize,
     is_stuck: Option<(u64, Standing)>,
     timed: Vec<(f64, f64)>,
     blocked: Vec<f64>,
+    waited: Vec<f64>,
     calls: Vec<u64>,
     jobs: Jobs,
     pub second: u64,
@@ -93,10 +97,12 @@ impl Cluster {
             faults: faults.to_vec(),
             from: 0,
             exposed: None,
+            transfers: 0.0,
             hosts: usize::MAX,
             is_stuck: None,
             timed: vec![(0.0, 0.0); ranks as usize],
             blocked: vec![0.0; ranks as usize],
+            waited: vec![0.0; ranks as usize],
             calls: vec![0; ranks as usize],
             jobs: Jobs::default(),
             second: 0,
@@ -181,7 +187,8 @@ impl Cluster {
         self.blocked[rank as usize] += self.waits(rank);
         digest.blocked_for = Nanoseconds((self.blocked[rank as usize] * 1e9) as u64);
         if let Some(share) = self.exposed {
-            digest.exposed_for = Some(Nanoseconds((share * self.second as f64 * 1e9) as u64));
+            self.waited[rank as usize] += self.transfers + share * self.waits_for_the_last(rank);
+            digest.exposed_for = Some(Nanoseconds((self.waited[rank as usize] * 1e9) as u64));
         }
         self.calls[rank as usize] += 9 * self.waiting_calls(rank);
         digest.blocked_calls = self.calls[rank as usize];
@@ -251,6 +258,13 @@ impl Cluster {
             _ => 0.0,
         });
         waits.sum()
+    }
+
+    /// How long it waits for the last rank to enter, as a share of the longest possible wait.
+    fn waits_for_the_last(&self, rank: u32) -> f64 {
+        let late = |rank| self.lateness(rank, self.second, false);
+        let last = (0..self.simulation.world_size()).map(late).fold(0.0, f64::max);
+        1.0 - late(rank) / last
     }
 
     /// Calls of a step that wait for the GPU, if observed.

@@ -85,10 +85,24 @@ fn two_faults_are_two_findings() {
     assert_eq!(named, [(Class::Host, only(2)), (Class::Compute, only(5))]);
 }
 
+/// The slow GPU hides what the slow host costs, but the host's threads wait less for their GPU.
+#[test]
+fn a_slow_host_is_named_beside_a_slower_gpu() {
+    let faults = [
+        Fault::Compute { rank: 5, factor: 2.0 },
+        Fault::Host { rank: 2, ms: 8.0 },
+        Fault::Waits { rank: 2, less: 0.07 },
+    ];
+    let found = Cluster::new(1, 16, Layout::Data, &faults).run(30).findings();
+    let named: Vec<_> = found.iter().map(|finding| (finding.class, finding.ranks.clone())).collect();
+    assert_eq!(named, [(Class::Compute, only(5)), (Class::Host, only(2))], "{found:#?}");
+}
+
 #[test]
 fn a_slow_rank_comes_with_its_figures() {
-    let faults = [Fault::Compute { rank: 5, factor: 1.5 }];
-    let found = Cluster::new(1, 8, Layout::Data, &faults).run(12).findings().remove(0);
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Compute { rank: 5, factor: 1.5 }]);
+    cluster.exposed = Some(0.3);
+    let found = cluster.run(12).findings().remove(0);
     assert_eq!(found.confidence, Confidence::Certain);
     for figure in ["rank 5", "TFLOPS", "33 % below", "8 ranks", "100 % of its collectives", "which costs"] {
         assert!(found.evidence.to_string().contains(figure), "{figure}: {}", found.evidence);
@@ -229,17 +243,18 @@ fn who_was_slow_before_a_stall_is_named_all_through_it() {
 /// sum.
 #[test]
 fn lateness_is_reported_by_the_step() {
-    let reported = |exposed: f64| {
+    let reported = |exposed: f64, transfers: f64| {
         let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]);
-        cluster.exposed = Some(exposed);
+        (cluster.exposed, cluster.transfers) = (Some(exposed), transfers);
         let found = cluster.run(15).findings().remove(0);
         let cost = found.cost.unwrap();
         let figures = format!("costs {:.1} ms of a 111.1 ms step", cost.ms_per_step.unwrap());
         assert!(found.evidence.to_string().contains(&figures), "one figure: {figures}: {}", found.evidence);
         cost.ms_per_step.unwrap()
     };
-    assert!((reported(0.36) - 40.0).abs() < 0.1, "no more than GEMMs wait for");
-    assert!(reported(1.0) > 40.0);
+    assert!((reported(0.36, 0.0) - 40.0).abs() < 0.1, "no more than GEMMs wait for");
+    assert!((reported(0.36, 0.2) - 40.0).abs() < 0.1, "transfers are exposed on the late rank too");
+    assert!(reported(1.0, 0.0) > 40.0);
 }
 
 /// Two ranks: one's GEMM rate falls, as on a shared GPU, without delaying the other.
