@@ -28,6 +28,10 @@ impl Job {
     /// All ranks do the same, except that from step [`FROM`] on the last one runs `fault` before each of its
     /// steps.
     fn start(world: usize, fault: &str) -> Self {
+        Self::start_with(world, FROM, fault)
+    }
+
+    fn start_with(world: usize, from: u64, fault: &str) -> Self {
         let host = Host::with_visible_gpus();
         let script = format!(
             "
@@ -36,7 +40,7 @@ number = 0
 def load():
     {fault}
 while True:
-    if RANK == {last} and number >= {FROM}: load()
+    if RANK == {last} and number >= {from}: load()
     ok(gemm_ex(1024, 1024, 1024))
     ok(all_reduce(comm, 1000))
     sync()
@@ -46,7 +50,8 @@ while True:
 ",
             last = world - 1,
         );
-        let ranks = (0..world).map(|rank| host.rank_of(rank, world, &script)).collect();
+        let devices = [("SIMGPU_DEVICES", "16")];
+        let ranks = (0..world).map(|rank| host.rank_of_where((rank, world), &devices, &script)).collect();
         Self { host, ranks }
     }
 
@@ -119,6 +124,60 @@ fn of_two_who_saves_checkpoints_is_named() {
     job.runs_for(5 * FROM);
     let status = job.host.status();
     assert_eq!(status["findings"][0]["ranks"], serde_json::json!([1]), "{status:#}");
+}
+
+/// 2 GiB over PCIe take 38 ms.
+#[test]
+fn of_two_who_copies_much_is_named() {
+    let job = Job::start(2, "ok(process.cudaMemcpy(memory, memory, c_size_t(2 << 30), 1))");
+    let found = job
+        .runs_for(2 * FROM)
+        .named(|found| found["cost_ms_per_step"].as_f64().is_some_and(|cost| (30.0..55.0).contains(&cost)));
+    assert_eq!(found["class"], "host", "{found:#}");
+    assert!(
+        found["evidence"]
+            .as_str()
+            .is_some_and(|text| text.contains("; copies that its host waits for take ")),
+        "{found:#}"
+    );
+}
+
+#[test]
+fn of_two_who_collects_garbage_is_named() {
+    let job = Job::start(
+        2,
+        "
+        import gc
+        if 'kept' not in globals(): globals()['kept'] = [[] for _ in range(1_000_000)]
+        gc.collect()",
+    );
+    let found = job.runs_for(2 * FROM).named(|found| found["main_thread"].is_object());
+    assert_eq!(found["class"], "host", "{found:#}");
+    assert_eq!(found["main_thread"]["function"], "load", "{found:#}");
+}
+
+/// It is compared with its own past.
+#[test]
+fn of_one_that_loads_its_data_slowly_the_longer_steps_are_reported() {
+    // Its past must be known first.
+    let from = 1200;
+    let job = Job::start_with(1, from, "time.sleep(0.06)");
+    job.runs_for(from + FROM);
+    let found = until("the longer steps to be reported", || {
+        let status = job.host.status();
+        let [found] = &status["findings"].as_array()?[..] else { return None };
+        let cost = found["cost_ms_per_step"].as_f64()?;
+        ((50.0..75.0).contains(&cost) && found["main_thread"].is_object()).then(|| found.clone())
+    });
+    assert_eq!((&found["kind"], &found["class"]), (&"regression".into(), &"step".into()), "{found:#}");
+    assert_eq!(found["main_thread"]["function"], "load", "{found:#}");
+}
+
+#[test]
+fn of_sixteen_who_loads_its_data_slowly_is_named() {
+    let job = Job::start(16, "time.sleep(0.2)");
+    let found = job.runs_for(FROM + 30).named(|found| found["cost_ms_per_step"].is_number());
+    assert_eq!(found["class"], "host", "{found:#}");
 }
 
 #[test]

@@ -194,14 +194,12 @@ pub(super) async fn findings(
 ) -> Answer {
     let name = query(which)?.job;
     let found = seen(&app, move |known| {
-        let now = known.there(Moment::now());
-        let job = find(known, name.as_deref())?;
-        let mut findings = finding::examine(job, now);
-        if let Some(price) = known.pages().price {
-            price.apply(&mut findings);
-        }
-        let gone = known.gone(job.name(), &findings);
-        Ok(json!({ "job": job.name(), "findings": findings, "came_and_went": gone }))
+        let Status { job, world_size, coverage, findings, came_and_went, .. } =
+            &status(known, name.as_deref())?;
+        Ok(json!({
+            "job": job, "world_size": world_size, "ranks_seen": coverage.ranks_seen, "findings": findings,
+            "came_and_went": came_and_went,
+        }))
     });
     Ok(Json(found.await?))
 }

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use xpu_wire::id::{HostName, Rank};
+use xpu_wire::{
+    frame::RankTimes,
+    id::{HostName, Rank},
+};
 
 use super::{
     super::{Class, device::Clocks},
@@ -56,7 +59,74 @@ pub enum Cause {
         per_step: f64,
         usual_per_step: f64,
     },
+    /// Its host does this for longer than the others' hosts: shares of the time, in percent.
+    HostWork {
+        work: HostWork,
+        pct: f64,
+        usual_pct: f64,
+    },
     Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostWork {
+    DataLoading,
+    GarbageCollection,
+    /// Copies that are not asynchronous.
+    Copies,
+}
+
+impl HostWork {
+    pub(in crate::finding) const ALL: [Self; 3] = [Self::DataLoading, Self::GarbageCollection, Self::Copies];
+
+    /// Of a rank's time.
+    pub(in crate::finding) fn share(self, times: &RankTimes) -> Option<f64> {
+        let took = match self {
+            Self::DataLoading => times.loading?,
+            Self::GarbageCollection => times.collecting?,
+            Self::Copies => times.copying,
+        };
+        (times.interval.0 > 0).then(|| took.seconds() / times.interval.seconds())
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::DataLoading => "waits for its data loader",
+            Self::GarbageCollection => "garbage collection",
+            Self::Copies => "waits for copies",
+        }
+    }
+
+    /// The subject of a sentence, with its verb.
+    fn phrase(self) -> &'static str {
+        match self {
+            Self::DataLoading => "waiting for its data loader takes",
+            Self::GarbageCollection => "Python's garbage collections take",
+            Self::Copies => "copies that its host waits for take",
+        }
+    }
+
+    fn figure(self) -> (&'static str, &'static str) {
+        match self {
+            Self::DataLoading => ("data_loading_pct", "usual_data_loading_pct"),
+            Self::GarbageCollection => ("garbage_collection_pct", "usual_garbage_collection_pct"),
+            Self::Copies => ("copies_pct", "usual_copies_pct"),
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            Self::DataLoading => {
+                "look at its data loader: too few workers, a slow file system, larger samples (xpu-top stacks)"
+            }
+            Self::GarbageCollection => {
+                "call gc.freeze() after the model is made, and gc.collect() rarely and in the same step on all ranks"
+            }
+            Self::Copies => {
+                "copy less, or from pinned memory with non_blocking=True (xpu-top capture --steps 5 --kernels shows the copies)"
+            }
+        }
+    }
 }
 
 impl Cause {
@@ -64,7 +134,9 @@ impl Cause {
         match self {
             Self::SlowGemms { clocks: Clocks::Held(_), .. } => Class::Clocks,
             Self::SlowGemms { .. } | Self::MoreWork { .. } => Class::Compute,
-            Self::WaitsLess { .. } | Self::MoreWaits { .. } | Self::LacksCpu(_) => Class::Host,
+            Self::WaitsLess { .. } | Self::MoreWaits { .. } | Self::LacksCpu(_) | Self::HostWork { .. } => {
+                Class::Host
+            }
             Self::Unknown => Class::Step,
         }
     }
@@ -80,6 +152,7 @@ impl Cause {
             Self::MoreWaits { .. } => {
                 "look for code that waits for the GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }
+            Self::HostWork { work, .. } => work.advice(),
             Self::Unknown => {
                 "capture some steps (xpu-top capture --steps 5 --kernels) and look at what this rank does before its collectives: copies, kernels other than GEMMs, its host"
             }
@@ -144,6 +217,9 @@ impl fmt::Display for Cause {
                 f,
                 "its threads wait for the GPU {per_step:.0} times a step, the others' {usual_per_step:.0} times"
             ),
+            Self::HostWork { work, pct, usual_pct } => {
+                write!(f, "{} {pct:.0} % of its time, {usual_pct:.0} % of the others'", work.phrase())
+            }
             Self::Unknown => f.write_str("the cause is unknown"),
         }
     }
@@ -172,6 +248,11 @@ impl WithFigures for Straggler {
                 to.put("waits_per_step", *per_step);
                 to.put("usual_waits_per_step", *usual_per_step);
             }
+            Cause::HostWork { work, pct, usual_pct } => {
+                let (own, usual) = work.figure();
+                to.put(own, *pct);
+                to.put(usual, *usual_pct);
+            }
             Cause::Unknown => {}
         }
         to.put("gemm_tflops", self.tflops.map(|(own, _)| own));
@@ -191,6 +272,7 @@ mod tests {
             Cause::MoreWork { times: 2.0 },
             Cause::WaitsLess { pct: 1.0, usual_pct: 30.0 },
             Cause::MoreWaits { per_step: 20.0, usual_per_step: 1.0 },
+            Cause::HostWork { work: HostWork::Copies, pct: 40.0, usual_pct: 1.0 },
             Cause::Unknown,
         ];
         for cause in causes {

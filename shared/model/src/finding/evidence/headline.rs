@@ -238,6 +238,7 @@ fn straggler(of: &Straggler) -> String {
             format!("waits for its GPU {per_step:.0} times a step"),
             format!(" (others {usual_per_step:.0})"),
         ),
+        Cause::HostWork { work, pct, .. } => (work.name().to_owned(), format!(" {pct:.0} % of its time")),
         Cause::Unknown => ("is last, cause unknown".to_owned(), String::new()),
     };
     with_cost(&format!("{who}: {what}"), &figures, &cost)

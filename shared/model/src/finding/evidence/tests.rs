@@ -12,7 +12,7 @@ use xpu_wire::{
 };
 
 use super::{
-    cost::{Cause, Straggler},
+    cost::{Cause, HostWork, Straggler},
     device::{FullMemory, GrowingMemory, XidErrors},
     exit::Exited,
     hang::*,
@@ -191,6 +191,18 @@ fn all() -> Vec<Case> {
         (
             straggler(Cause::MoreWaits { per_step: 21.0, usual_per_step: 1.0 }),
             vec![("waits_per_step", "21 times a step"), ("usual_waits_per_step", "others' 1 times")],
+        ),
+        (
+            straggler(Cause::HostWork { work: HostWork::DataLoading, pct: 40.0, usual_pct: 2.0 }),
+            vec![("data_loading_pct", "takes 40 % of its"), ("usual_data_loading_pct", "2 % of the others'")],
+        ),
+        (
+            straggler(Cause::HostWork { work: HostWork::GarbageCollection, pct: 30.0, usual_pct: 3.0 }),
+            vec![("garbage_collection_pct", "take 30 %"), ("usual_garbage_collection_pct", "3 % of")],
+        ),
+        (
+            straggler(Cause::HostWork { work: HostWork::Copies, pct: 50.0, usual_pct: 1.0 }),
+            vec![("copies_pct", "for take 50 %"), ("usual_copies_pct", "1 % of the")],
         ),
         (
             Evidence::Pauses(Pauses {

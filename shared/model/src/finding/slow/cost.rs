@@ -11,7 +11,7 @@ use super::{
         cohort::{LONG, Member, RECENT, WIDTH, usual_of_all, usual_of_others},
         cpu_wait,
         device::{self, EXPLAINS},
-        evidence::cost::{Cause, Straggler},
+        evidence::cost::{Cause, HostWork, Straggler},
         pace::{self, Growth},
     },
     SLOW,
@@ -241,7 +241,9 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     let share = growth.map_or(lost.share, |growth| lost.share.min(growth.share()));
     let cause = explained(member, &others, share).or_else(|| {
         // A small difference between two hosts is no fault.
-        (growth.is_some() || waits_less(member, held_up(&others))).then(|| guessed(member, &others, share))
+        let is_large = lost.share - lost.error > HOSTS_DIFFER;
+        (growth.is_some() || is_large || waits_less(member, held_up(&others)))
+            .then(|| guessed(member, &others, share))
     })?;
     let (class, advice) = (cause.class(), cause.advice());
     let since_s = member.view.heard().since(delay.since).as_secs_f64();
@@ -297,6 +299,14 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
         && explains((lacks.share_pct() - lacks.others_pct.unwrap_or(0.0)) / 100.0)
     {
         return Some(Cause::LacksCpu(lacks));
+    }
+    for work in HostWork::ALL {
+        let share = |member: &Member<'_>| work.share(member.view.times()?);
+        if let Some((own, usual)) = beside(member, others, share)
+            && explains(own - usual)
+        {
+            return Some(Cause::HostWork { work, pct: 100.0 * own, usual_pct: 100.0 * usual });
+        }
     }
     // Counts are more certain than rates, which may rest on few GEMMs.
     let waits = beside(member, others, |member| member.view.blocked_calls());
