@@ -46,7 +46,7 @@ fn every_key_of_every_view_is_reported_in_full() {
         let mut lab = Lab::new(Simulation::new(7, 1, 8));
         // High enough that nothing needs scrolling.
         let words = words(&lab.keys(&format!("{view}?")).screen(80, 240));
-        for binding in BINDINGS {
+        for binding in BINDINGS.iter() {
             let keys = binding.keys.iter().map(Key::to_string);
             let line: Vec<_> = keys.chain(binding.help.split_whitespace().map(str::to_owned)).collect();
             let is_shown =

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use xpu_client::arrival::Link;
 use xpu_tests::{Lab, Screen};
-use xpu_tui::{app::Page, palette::Depth};
+use xpu_tui::{page::Page, palette::Depth};
 use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::golden;

@@ -15,9 +15,10 @@ use xpu_wire::{
 };
 
 use crate::{
-    app::{Choosing, Metric, Page, Sort, ZoomAction},
+    app::{Choosing, Metric, Sort, ZoomAction},
     file_loader::{Listing, Order, Simulated, Summary},
     keymap::Key,
+    page::Page,
     palette::Theme,
     prompt::{self, Edit},
     recorder::Standing,

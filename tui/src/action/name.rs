@@ -2,7 +2,8 @@
 
 use super::{Action, Folding, Motion};
 use crate::{
-    app::{Choosing, Page, ZoomAction},
+    app::{Choosing, ZoomAction},
+    page::Page,
     prompt::{Edit, Kind},
     replay::Control,
 };
@@ -55,22 +56,6 @@ impl Action {
             Self::Quit => "quit",
             _ => return None,
         })
-    }
-}
-
-impl Page {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Overview => "overview",
-            Self::Rank => "rank",
-            Self::Gemms => "gemm",
-            Self::Collectives => "collectives",
-            Self::Steps => "steps",
-            Self::Stacks => "stacks",
-            Self::Findings => "findings",
-            Self::Captures => "captures",
-            Self::Hosts => "hosts",
-        }
     }
 }
 

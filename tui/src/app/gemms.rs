@@ -165,7 +165,7 @@ fn estimated_time(total: &GemmTotals) -> f64 {
 impl Gemms {
     /// Updates the list once a second, because this goes through every shape of every rank; and when a rank
     /// is first heard.
-    pub(super) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
+    pub(crate) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
         self.heard = watched.heard(job);
         let making = (now.0 / 1_000_000_000, watched.since, self.heard);
         if self.made != Some(making) {

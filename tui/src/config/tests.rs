@@ -54,12 +54,15 @@ fn keys_are_bound_anew_everywhere_or_in_one_view() {
             .keymap;
     let means = |text: &str, scope| format!("{:?}", keymap.lookup(key(text), scope));
     let pause = format!("{:?}", Some(Action::Control(Control::Pause)));
-    assert_eq!(means("Q", Scope::Overview), format!("{:?}", Some(Action::Quit)));
-    assert_eq!(means("q", Scope::Overview), "None");
+    assert_eq!(means("Q", Scope::Page(Page::Overview)), format!("{:?}", Some(Action::Quit)));
+    assert_eq!(means("q", Scope::Page(Page::Overview)), "None");
     // The program can always be quit.
-    assert_eq!(means("Ctrl-c", Scope::Overview), format!("{:?}", Some(Action::Quit)));
-    assert_eq!((means("z", Scope::Overview), means("P", Scope::Stacks)), (pause.clone(), pause));
-    assert_eq!(means("z", Scope::Stacks), "None");
+    assert_eq!(means("Ctrl-c", Scope::Page(Page::Overview)), format!("{:?}", Some(Action::Quit)));
+    assert_eq!(
+        (means("z", Scope::Page(Page::Overview)), means("P", Scope::Page(Page::Stacks))),
+        (pause.clone(), pause)
+    );
+    assert_eq!(means("z", Scope::Page(Page::Stacks)), "None");
 }
 
 #[test]
@@ -110,7 +113,7 @@ fn the_sample_is_a_file_that_changes_nothing() {
 
 #[test]
 fn a_key_is_read_as_it_is_written() {
-    for binding in crate::keymap::BINDINGS {
+    for binding in crate::keymap::BINDINGS.iter() {
         for key in binding.keys {
             assert_eq!(key.written().parse(), Ok(*key));
         }

@@ -84,7 +84,7 @@ fn meant() -> Vec<Action> {
     use Motion::{Down, First, Last, PageDown, PageUp, Up};
     let mut all: Vec<_> = [Up, Down, PageUp, PageDown, First, Last].map(Action::Move).into();
     all.extend([Folding::Turn, Folding::Open, Folding::Close].map(Action::Fold));
-    all.extend(Page::ALL.into_iter().filter(|page| *page != Page::Rank).map(Action::Go));
+    all.extend(Page::first().map(|(_, page)| Action::Go(page)));
     let controls = [
         Pause,
         Back,
@@ -181,7 +181,7 @@ fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
 fn no_scope_binds_a_key_twice() {
     let keymap = Keymap::default();
     assert_eq!(keymap.clash(), None);
-    for scope in Scope::ALL {
+    for scope in Scope::all() {
         let keys: Vec<_> = keymap.in_force(scope).flat_map(|(binding, _)| binding.keys).collect();
         for (index, key) in keys.iter().enumerate() {
             assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");

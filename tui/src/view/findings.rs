@@ -40,7 +40,7 @@ const SIGN: usize = 3;
 /// Lines of the list before the detail gets the space.
 const LISTED: usize = 8;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let findings = &app.job_view.findings;
     let frame = if breakpoint == Breakpoint::Wide { 2 } else { 1 };
     // If there is none, outliers and bottlenecks are shown instead.

@@ -30,7 +30,7 @@ const LONGEST: usize = 20;
 const DETAIL: [u16; 3] = [7, 9, 12];
 const TALLEST: u16 = 18;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let hosts = app.hosts.all();
     let lines =

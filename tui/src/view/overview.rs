@@ -8,8 +8,9 @@ use ratatui::{
 use super::{header, headline, heatmaps, notices, panel, ranks, steps};
 use crate::{
     action::Action,
-    app::{App, Page},
+    app::App,
     hits::{Hits, Target},
+    page::Page,
     width::Breakpoint,
 };
 
@@ -21,7 +22,7 @@ const STEPS: u16 = 58;
 const BETWEEN: u16 = 2;
 const TALL: u16 = 12;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let wide = breakpoint == Breakpoint::Wide;
     let most = match (wide, app.job_view.stall()) {
         (true, _) => 6,

@@ -7,6 +7,7 @@ use crate::{
     app::App,
     glyph,
     keymap::{Key, Scope},
+    page::Page,
     palette::{Palette, Role},
     widget::wrap::wrapped,
 };
@@ -83,20 +84,20 @@ pub(super) fn joined(keys: &[Key], between: &str) -> String {
 /// keys.
 pub(super) fn parts(app: &App) -> Vec<Part> {
     let all = [
-        Scope::Overview,
-        Scope::Stacks,
-        Scope::Findings,
-        Scope::Collectives,
-        Scope::Gemms,
-        Scope::Steps,
-        Scope::Captures,
-        Scope::Hosts,
+        Scope::Page(Page::Overview),
+        Scope::Page(Page::Stacks),
+        Scope::Page(Page::Findings),
+        Scope::Page(Page::Collectives),
+        Scope::Page(Page::Gemms),
+        Scope::Page(Page::Steps),
+        Scope::Page(Page::Captures),
+        Scope::Page(Page::Hosts),
         Scope::Prompt,
-        Scope::Rank,
+        Scope::Page(Page::Rank),
         Scope::Help,
         Scope::Picker,
     ];
-    let here = app.page.scope();
+    let here = Scope::Page(app.page);
     let others = all.into_iter().filter(|scope| *scope != here);
     let scopes = [here, Scope::Anywhere, Scope::List, Scope::Time].into_iter().chain(others);
     let keys = scopes.map(|scope| {
