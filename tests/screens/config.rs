@@ -34,7 +34,7 @@ fn sentences_name_keys_as_they_are_bound() {
     lab.app().configure(&Config::read(config).expect("it is fine"));
     lab.screen(200, 60).shows("F5 shows why").hides("f shows why");
     lab.keys("8").screen(200, 60).shows("F6 records from now on");
-    assert_eq!(xpu_tui::keymap::Keymap::default().key(Scope::Page(Page::Stacks), "read-stacks"), "r");
+    assert_eq!(xpu_tui::keymap::Keymap::default().key(Scope::Page(Page::Stacks), "read-stacks"), "a");
 }
 
 #[test]

@@ -114,7 +114,8 @@ pub enum Action {
     Inspect,
     /// Show the evidence of the selected finding: stacks, or the rank.
     Explain,
-    Fold(Folding),
+    /// Open or close a branch of the stacks.
+    TurnBranch,
     /// Go to the next branch with few ranks.
     NextOutlier,
     NextThread,
@@ -152,14 +153,6 @@ pub enum Action {
     /// Redraw everything.
     Redraw,
     Quit,
-}
-
-/// The change to a branch of the stacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Folding {
-    Turn,
-    Open,
-    Close,
 }
 
 /// How the selection moves.

@@ -15,7 +15,7 @@ pub use map::{Clash, Keymap};
 pub use scope::Scope;
 
 use crate::{
-    action::{Action, Folding, Motion},
+    action::{Action, Motion},
     app::{Choosing, ZoomAction},
     page::Page,
     prompt::{Edit, Kind},
@@ -94,6 +94,7 @@ const OTHERS: &[Binding] = &[
         Some("help"),
     ),
     bind(Anywhere, &[char('J')], Action::Pick(Choosing::Job), "choose a job", Some("job")),
+    bind(Anywhere, &[code(KeyCode::Tab)], Action::NextJob, "next job", None),
     to(&[char('j'), code(KeyCode::Down)], Motion::Down, "next line"),
     to(&[char('k'), code(KeyCode::Up)], Motion::Up, "previous line"),
     to(&[code(KeyCode::PageDown)], Motion::PageDown, "ten lines down"),
@@ -147,7 +148,6 @@ const OTHERS: &[Binding] = &[
     bind(OVERVIEW, &[char('p')], Action::Pin, "pin the selected rank: others are compared with it", None),
     sort(OVERVIEW),
     bind(OVERVIEW, &[char('O')], Action::Reverse, "reverse the sort order", None),
-    bind(OVERVIEW, &[code(KeyCode::Tab)], Action::NextJob, "next job", None),
     bind(OVERVIEW, &[code(KeyCode::Esc)], Action::Close, "clear zoom, then selection, then filter", None),
     bind(
         RANK,
@@ -175,17 +175,9 @@ const OTHERS: &[Binding] = &[
         Some("back"),
     ),
     bind(Anywhere, &[char('y')], Action::Report, "copy a report as text, and save it here", Some("report")),
-    bind(
-        STACKS,
-        &[code(KeyCode::Enter), char(' ')],
-        Action::Fold(Folding::Turn),
-        "open or close a branch",
-        Some("open"),
-    ),
-    bind(STACKS, &[code(KeyCode::Right)], Action::Fold(Folding::Open), "open it", None),
-    bind(STACKS, &[code(KeyCode::Left)], Action::Fold(Folding::Close), "close it", None),
-    bind(STACKS, &[code(KeyCode::Tab)], Action::NextThread, "next thread", Some("threads")),
-    bind(STACKS, &[char('r')], Action::AskStacks, "read all stacks again", Some("read again")),
+    bind(STACKS, &[code(KeyCode::Enter)], Action::TurnBranch, "open or close a branch", Some("open")),
+    bind(STACKS, &[char('T')], Action::NextThread, "next thread", Some("threads")),
+    bind(STACKS, &[char('a')], Action::AskStacks, "read all stacks again", Some("read again")),
     bind(STACKS, &[char('U')], Action::AskGpus, "twice: name the kernels on the GPUs; ends the ranks", None),
     bind(
         STACKS,
@@ -256,9 +248,7 @@ const OTHERS: &[Binding] = &[
         "close without a change; a letter goes to the next line that begins with it",
         Some("back"),
     ),
-    bind(Time, &[char(' ')], Action::Control(Control::Pause), "pause, resume", None),
-    time(STACKS, &[char('p')], Control::Pause, "pause, resume"),
-    time(STACKS, &[char('R')], Control::Record, "start or stop a recording"),
+    time(Time, &[char(' ')], Control::Pause, "pause, resume"),
     time(Time, &[code(KeyCode::Left)], Control::Back, "go 10 s back; in a live job, into the last minutes"),
     time(Time, &[code(KeyCode::Right)], Control::Forward, "10 s on"),
     time(Anywhere, &[shifted(KeyCode::Left)], Control::FarBack, "1 min back"),

@@ -112,11 +112,6 @@ pub(crate) trait View {
         true
     }
 
-    /// Whether the keys that move time are active on it.
-    fn has_time_keys(&self) -> bool {
-        true
-    }
-
     /// Whether the footer offers the filter.
     fn offers_filter(&self) -> bool {
         false

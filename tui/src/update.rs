@@ -116,7 +116,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Go(page) => return go::to(app, page),
         Action::Inspect => return go::inspect(app),
         Action::Explain => return go::explain(app),
-        Action::Fold(_) | Action::NextOutlier | Action::NextThread => in_stacks(app, &action),
+        Action::TurnBranch | Action::NextOutlier | Action::NextThread => in_stacks(app, &action),
         Action::TurnNatives => app.stacks.turn_natives(),
         Action::AskStacks | Action::AskGpus => return watch::read(app, &action),
         Action::NoStacks(why) => app.stacks.refuse(why),
@@ -244,7 +244,7 @@ fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
 fn in_stacks(app: &mut App, action: &Action) {
     app.settle();
     match action {
-        Action::Fold(folding) => app.stacks.fold(*folding),
+        Action::TurnBranch => app.stacks.turn_branch(),
         Action::NextOutlier => app.stacks.next_outlier(),
         _ => app.stacks.next_thread(),
     }

@@ -1,6 +1,6 @@
 //! Names of the actions, for `:` and for binding keys in the settings.
 
-use super::{Action, Folding, Motion};
+use super::{Action, Motion};
 use crate::{
     app::{Choosing, ZoomAction},
     page::Page,
@@ -16,9 +16,7 @@ impl Action {
             Self::Inspect => Page::Rank.name(),
             Self::Help => "help",
             Self::Move(motion) => motion.name(),
-            Self::Fold(Folding::Turn) => "turn-branch",
-            Self::Fold(Folding::Open) => "open-branch",
-            Self::Fold(Folding::Close) => "close-branch",
+            Self::TurnBranch => "turn-branch",
             Self::Open(Kind::Filter) => "filter",
             Self::Open(Kind::Command) => "command",
             Self::Open(Kind::Time | Kind::Search) => return None,

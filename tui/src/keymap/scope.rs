@@ -8,7 +8,7 @@ pub enum Scope {
     Anywhere,
     /// In every view that lists something.
     List,
-    /// Where a replay's time can be moved: everywhere except on pages that need these keys.
+    /// On every page, but not in help and lists to choose from, where these keys scroll or choose.
     Time,
     Page(Page),
     Help,
@@ -61,6 +61,6 @@ impl Scope {
     }
 
     pub(super) fn has_time(self) -> bool {
-        matches!(self, Self::Page(page) if page.view().has_time_keys())
+        matches!(self, Self::Page(_))
     }
 }

@@ -4,7 +4,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 
 use super::{About, View};
 use crate::{
-    action::{Effect, Folding, Motion},
+    action::{Effect, Motion},
     app::App,
     hits::Hits,
     keymap::char,
@@ -31,10 +31,6 @@ impl View for Stacks {
 
     fn draw(&self, app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
         view::stacks::draw(app, breakpoint, area, buffer, hits);
-    }
-
-    fn has_time_keys(&self) -> bool {
-        false
     }
 
     fn offers_filter(&self) -> bool {
@@ -67,7 +63,7 @@ impl View for Stacks {
     }
 
     fn open(&self, app: &mut App) -> Option<Effect> {
-        app.stacks.fold(Folding::Turn);
+        app.stacks.turn_branch();
         None
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
             app.settle();
             unmoved(app)
         }
-        Action::Fold(_) | Action::NextOutlier | Action::NextThread | Action::TurnNatives => {
+        Action::TurnBranch | Action::NextOutlier | Action::NextThread | Action::TurnNatives => {
             app.settle();
             let key = app.key("read-stacks");
             no_job(app)

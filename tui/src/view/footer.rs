@@ -183,7 +183,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::Pin
         | Action::Reverse
         | Action::Report => app.standing() == Standing::Running,
-        Action::Fold(_)
+        Action::TurnBranch
         | Action::NextOutlier
         | Action::NextThread
         | Action::TurnNatives
