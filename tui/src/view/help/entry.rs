@@ -7,7 +7,6 @@ use crate::{
     app::App,
     glyph,
     keymap::{Key, Scope},
-    page::Page,
     palette::{Palette, Role},
     widget::wrap::wrapped,
 };
@@ -83,23 +82,9 @@ pub(super) fn joined(keys: &[Key], between: &str) -> String {
 /// The keys of the shown view come first, and the meaning of the signs last, so that a low terminal shows the
 /// keys.
 pub(super) fn parts(app: &App) -> Vec<Part> {
-    let all = [
-        Scope::Page(Page::Overview),
-        Scope::Page(Page::Stacks),
-        Scope::Page(Page::Findings),
-        Scope::Page(Page::Collectives),
-        Scope::Page(Page::Gemms),
-        Scope::Page(Page::Steps),
-        Scope::Page(Page::Captures),
-        Scope::Page(Page::Hosts),
-        Scope::Prompt,
-        Scope::Page(Page::Rank),
-        Scope::Help,
-        Scope::Picker,
-    ];
-    let here = Scope::Page(app.page);
-    let others = all.into_iter().filter(|scope| *scope != here);
-    let scopes = [here, Scope::Anywhere, Scope::List, Scope::Time].into_iter().chain(others);
+    let first = [Scope::Page(app.page), Scope::Anywhere, Scope::List, Scope::Time];
+    let others = Scope::all().filter(|scope| !first.contains(scope));
+    let scopes = first.into_iter().chain(others);
     let keys = scopes.map(|scope| {
         let bindings = app.keymap.all().filter(|(binding, _)| binding.scope == scope);
         let entries = bindings.map(|(binding, keys)| Entry {
