@@ -6,7 +6,7 @@ use xpu_wire::{
 
 use super::cluster::{Cluster, Fault, Layout, only, wait};
 use crate::{
-    finding::{Class, Confidence, Finding, Kind, examine},
+    finding::{Class, Confidence, Finding, Kind, Lost, examine},
     job::Jobs,
     status::{ExitCode, RankState, Status},
 };
@@ -83,6 +83,22 @@ fn two_faults_are_two_findings() {
     let named: Vec<_> = found.iter().map(|finding| (finding.class, finding.ranks.clone())).collect();
     // The costliest rank comes first.
     assert_eq!(named, [(Class::Host, only(2)), (Class::Compute, only(5))]);
+}
+
+/// A hang takes all of the time, so that a slow rank costs nothing more.
+#[test]
+fn what_is_lost_is_the_sum_of_the_costs_and_of_a_hang_the_hang_s_alone() {
+    let faults = [Fault::Compute { rank: 5, factor: 1.3 }, Fault::Host { rank: 2, ms: 60.0 }];
+    let mut found = Cluster::new(1, 16, Layout::Data, &faults).run(12).findings();
+    let (one, other) = (found[0].cost.unwrap(), found[1].cost.unwrap());
+    found[1].since_s = found[0].since_s + 30.0;
+    let lost = Lost::to(&found).unwrap();
+    assert_eq!(lost.cost.gpu_hours, one.gpu_hours + other.gpu_hours);
+    assert_eq!(lost.since_s, found[1].since_s);
+    assert_eq!(Lost::to(&found[..1]).map(|lost| lost.cost), Some(one));
+    found[0].kind = Kind::Hang;
+    let lost = Lost::to(&found).unwrap();
+    assert_eq!((lost.cost, lost.since_s), (one, found[0].since_s));
 }
 
 #[test]
