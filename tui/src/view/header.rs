@@ -83,7 +83,7 @@ pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: 
             let since = figure::age(lost.since());
             (format!("lost {} in {since}   ", lost_hours(&lost.cost)), Role::Warning)
         });
-        for (text, role) in [(overhead, Role::Muted)].into_iter().chain(lost) {
+        for (text, role) in lost.into_iter().chain([(overhead, Role::Muted)]) {
             let taken: usize = left.iter().chain(&right).map(Span::width).sum();
             if taken + text.width() < usize::from(area.width) {
                 right.insert(0, Span::styled(text, palette.of(role)));
@@ -258,7 +258,12 @@ fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) 
     // or there is too little room.
     let alike = area.width / widths.len().max(1) as u16;
     let even: Vec<u16> = widths.iter().map(|&width| width.max(alike)).collect();
-    let widths = if even.iter().sum::<u16>() > area.width + alike { widths } else { even };
+    let total = even.iter().sum::<u16>();
+    let is_apart = |(&even, &width): (&u16, &u16)| {
+        u32::from(even) * u32::from(area.width) >= u32::from(width - 1) * u32::from(total)
+    };
+    let fits = total <= area.width + alike && even.iter().zip(&widths).all(is_apart);
+    let widths = if fits { even } else { widths };
     let columns = Layout::horizontal(widths.into_iter().map(Constraint::Fill)).split(area);
     for (figure, column) in figures.iter().zip(columns.iter()) {
         let label = Line::styled(&*figure.label, palette.of(Role::Muted));
