@@ -288,7 +288,7 @@ fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
     assert!(done.stderr.contains("the job hangs: rank 6 "), "{done:?}");
     assert!(done.stdout.contains("8 of 8 ranks ended no step after "), "{done:?}");
     let report = demo.report(&file);
-    assert!(report["standstill"].as_str().is_some_and(|why| why.starts_with("rank 6 ")), "{report:#}");
+    assert!(report["hang"].as_str().is_some_and(|why| why.starts_with("rank 6 ")), "{report:#}");
     let ranks = report["ranks"].as_array().expect("ranks");
     assert_eq!(ranks.len(), 8, "{report:#}");
     for rank in ranks {

@@ -15,7 +15,7 @@ pub mod keygen;
 pub mod kineto;
 mod living;
 mod output;
-mod past;
+pub mod past;
 pub mod qualify;
 pub mod ras;
 pub mod record;

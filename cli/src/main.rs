@@ -4,11 +4,9 @@ use std::{io::Write as _, path::Path, process::ExitCode};
 
 use clap::Parser as _;
 use xpu_client::{
-    frame_cursor::FrameCursor,
     live,
     new_file::NotWritable,
     screen_capture::{Capturer, Targets},
-    time,
 };
 use xpu_model::status::ExitCode as Code;
 use xpu_top::{
@@ -77,15 +75,11 @@ fn main() -> ExitCode {
 
 /// Shows a recording on the screen.
 fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
-    let cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
+    let (cursor, at) = command::past::opened(path, line.at.as_deref())?;
     let config = line.config()?;
     let look = line.look.look(config.wishes)?;
-    let begin = match &line.at {
-        Some(text) => Some(time::moment_within(text, cursor.span()).map_err(UsageError::Value)?),
-        // The begin of a capture shows its captured steps; Space plays the minute before.
-        None if path.is_dir() || Label::is_capture(path) => Some(cursor.span().last),
-        None => None,
-    };
+    // The end of a capture shows its captured steps; Space plays the minute before.
+    let begin = (line.at.is_some() || path.is_dir() || Label::is_capture(path)).then_some(at);
     let (nobody, arrivals) = tokio::sync::mpsc::channel(1);
     drop(nobody);
     let options = WatchOptions {

@@ -21,10 +21,12 @@ export const findingsPage = {
     const none = coverage.ranks_seen < world
       ? h("p", { class: "warning" }, "◷ no findings, but not all ranks report: no data does not mean healthy")
       : h("p", { class: "good" }, `● no findings: ${coverage.ranks_seen} ranks`);
-    const together = all.length > 1 && state.status.lost ? `, together ${cost(state.status.lost)}` : "";
+    const { lost } = state.status;
+    const together = lost ? `, ${all.length > 1 ? "together " : ""}${cost(lost)}, in ${age(lost.since_s)}` : "";
+    const bound = all.some(stops) ? "" : h("p", { class: "muted" }, state.status.bound_sentence ?? "");
     root.replaceChildren(
       h("h2", {}, "Findings ", h("small", {}, `the worst first${together}`)),
-      ...(all.length === 0 ? [none, h("p", { class: "muted" }, state.status.bound_sentence ?? "")] : all.map((finding, index) => card(finding, index, go))),
+      ...(all.length === 0 ? [none] : all.map((finding, index) => card(finding, index, go))), bound,
       ...past());
   },
 

@@ -36,6 +36,7 @@ function tiles() {
     ["MFU", percent(status.mfu)],
     known(status.tokens_per_s) ? ["tokens/s", short(status.tokens_per_s)] : null,
     known(status.loss) ? ["loss", status.loss.toPrecision(4)] : null,
+    status.lost ? ["lost", `${status.lost.gpu_hours.toFixed(2)} GPU h in ${age(status.lost.since_s)}`] : null,
     ["ranks", `${count(coverage.ranks_seen)} of ${count(status.world_size)}`],
     ["hosts", count(new Set(ranks().map((rank) => rank.host)).size)],
     ["overhead", `${coverage.overhead_pct.toFixed(2)} %`],

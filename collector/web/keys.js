@@ -26,7 +26,7 @@ function press(key, pages, go) {
   const page = pages.find((one) => one.key === key) ?? pages.find((one) => one.name === ALSO[key]);
   if (state.status && page) go(page.name);
   else if (key === "?" || key === "h") help(pages);
-  else if (key === "t") window.switchTheme();
+  else if (key === "l") window.switchTheme();
   else if (key === "/" && state.status) filter(go);
   else return Boolean(state.status && current(pages).press?.(key, go));
   return true;
@@ -61,7 +61,7 @@ export function filter(go) {
 }
 
 function help(pages) {
-  const general = [["1 … 9", "pages"], ["/", "show only some ranks"], ["t", "light or dark"], ["?", "this list"]];
+  const general = [["1 … 9", "pages"], ["/", "show only some ranks"], ["l", "light or dark"], ["?", "this list"]];
   const here = current(pages).keys ?? [];
   const list = (rows) => table([["", (row) => h("kbd", {}, row[0])], ["", (row) => row[1]]], rows);
   show(h("h2", {}, "Keys of this page"), list(here), h("h2", {}, "Everywhere"), list(general),

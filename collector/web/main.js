@@ -70,7 +70,7 @@ function draw({ isAsked }) {
 }
 
 function drawFooter(page) {
-  const general = [["?", "help"], ["/", "filter"], ["t", "light or dark"]];
+  const general = [["?", "help"], ["/", "filter"], ["l", "light or dark"]];
   byId("footer").replaceChildren(...[...(page.keys ?? []), ...general].map(([key, what]) => h("span", {}, h("kbd", {}, key), ` ${what}`)));
 }
 

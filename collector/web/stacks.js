@@ -15,7 +15,7 @@ let thread = 0;
 
 export const stacksPage = {
   name: "stacks", key: "6", title: "stacks", help: "where every rank is in its code",
-  keys: [["r", "read all stacks again"], ["Tab", "next thread"], ["n", "next branch with few ranks"], ["Esc", "back"]],
+  keys: [["a", "read all stacks again"], ["T", "next thread"], ["n", "next branch with few ranks"], ["Esc", "back"]],
 
   enter(root, go) {
     // If the job hangs, its stacks have been read already.
@@ -27,7 +27,7 @@ export const stacksPage = {
   draw(root, go) {
     const { tree } = read;
     const title = h("h2", {}, "Stacks ", h("small", {}, tree ? `of ${tree.ranks ? `ranks ${tree.ranks}` : "no rank"}, read ${age((Date.now() - read.at) / 1000)} ago` : ""), " ",
-      h("button", { onclick: () => ask(go), disabled: isReading }, isReading ? "reading …" : "read again (r)"));
+      h("button", { onclick: () => ask(go), disabled: isReading }, isReading ? "reading …" : "read again (a)"));
     const said = error ? h("p", { class: "warning" }, `▲ ${error}`) : "";
     if (!tree) {
       root.replaceChildren(title, said, isReading ? h("p", { class: "muted" }, "reading the stacks of all ranks …") : "");
@@ -45,8 +45,8 @@ export const stacksPage = {
   },
 
   press(key, go) {
-    if (key === "r") ask(go);
-    else if (key === "Tab") { thread = (thread + 1) % Math.max(1, read.tree?.roots.length ?? 1); go("stacks"); }
+    if (key === "a") ask(go);
+    else if (key === "T") { thread = (thread + 1) % Math.max(1, read.tree?.roots.length ?? 1); go("stacks"); }
     else if (key === "n") nextFew();
     else if (key === "Escape") go("overview");
     else return false;

@@ -168,12 +168,12 @@ def test_light_and_dark(browser, slow_job):
         visit = Visit(browser, scheme).open(slow_job)
         visit.shows("8 of 8", "#header")
         assert visit.gives(ground) == colour
-        visit.press("t")
+        visit.press("l")
         assert visit.gives("document.documentElement.dataset.theme") == other
         visit.page.reload()
         visit.shows("8 of 8", "#header")
         assert visit.gives("document.documentElement.dataset.theme") == other, "it is kept"
-        visit.press("t")
+        visit.press("l")
         assert visit.gives(ground) == colour
         visit.is_clean()
 

@@ -2,7 +2,7 @@
 
 use xpu_client::capture::Wanted;
 use xpu_tests::Lab;
-use xpu_tui::{action::Effect, keymap::Scope};
+use xpu_tui::{action::Effect, keymap::Scope, page::Page};
 use xpu_wire::simulation::Simulation;
 
 use crate::{golden_at_both, one_slow};
@@ -16,9 +16,9 @@ fn what_keys_do_can_be_said() {
     lab.keys(":filter rank<3<Enter>").screen(132, 40).shows("Ranks / rank<3");
     lab.keys(":filter<Enter>").screen(132, 40).hides("rank<3");
     lab.keys(":stacks<Enter>");
-    assert_eq!(lab.app().scope(), Scope::Stacks);
+    assert_eq!(lab.app().scope(), Scope::Page(Page::Stacks));
     lab.keys(":rank 37<Enter>");
-    assert_eq!(lab.app().scope(), Scope::Rank);
+    assert_eq!(lab.app().scope(), Scope::Page(Page::Rank));
     lab.keys(":w here.svg<Enter>:capture 5<Enter>:q<Enter>");
     let last = &lab.effects()[lab.effects().len() - 3..];
     assert_eq!(

@@ -3,6 +3,7 @@
 use xpu_tui::{
     config::{Config, State},
     keymap::{BINDINGS, Scope},
+    page::Page,
 };
 
 use crate::one_slow;
@@ -15,7 +16,7 @@ fn help_lists_every_binding_as_it_is_bound() {
     let screen = lab.keys("?").screen(200, 300);
     // Long help texts continue on the next line.
     let words = crate::help::words(&screen).join(" ");
-    for binding in BINDINGS {
+    for binding in BINDINGS.iter() {
         assert!(words.contains(binding.help), "{} is not in {words}", binding.help);
     }
     screen
@@ -33,7 +34,7 @@ fn sentences_name_keys_as_they_are_bound() {
     lab.app().configure(&Config::read(config).expect("it is fine"));
     lab.screen(200, 60).shows("F5 shows why").hides("f shows why");
     lab.keys("8").screen(200, 60).shows("F6 records from now on");
-    assert_eq!(xpu_tui::keymap::Keymap::default().key(Scope::Stacks, "read-stacks"), "r");
+    assert_eq!(xpu_tui::keymap::Keymap::default().key(Scope::Page(Page::Stacks), "read-stacks"), "a");
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn it_opens_with_what_is_asked_for() {
     let config =
         Config::read("page = \"findings\"\nmetric = \"late\"\nsort = \"late\"\nfilter = \"rank<40\"\n");
     lab.app().configure(&config.expect("it is fine"));
-    assert_eq!(lab.app().scope(), Scope::Findings);
+    assert_eq!(lab.app().scope(), Scope::Page(Page::Findings));
     lab.keys("1").screen(132, 40).shows("arrival skew ms").shows("skew ms↓").shows("Ranks / rank<40");
 }
 

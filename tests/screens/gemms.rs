@@ -83,3 +83,20 @@ fn a_job_without_gemms_is_reported_what_is_seen() {
     lab.screen(132, 40).shows("No GEMMs yet");
     golden_at_both("gemms-none", &mut lab);
 }
+
+/// With one operation in many timed, a page that was just opened lacks figures of some ranks.
+#[test]
+fn a_rank_of_which_no_gemm_was_timed_is_named() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    lab.keys("3");
+    let details = |lab: &mut Lab, second| lab.simulation().details(second, (0..8).map(Rank));
+    let first = details(&mut lab, 1_841);
+    let mut second = details(&mut lab, 1_846);
+    second[0].body = first[0].body.clone();
+    lab.arrive(first);
+    lab.arrive(second);
+    let mut lab = lab.run_only(2, |frame| !matches!(frame.body, Body::Detail(_)));
+    for (width, height) in [(80, 24), (132, 40)] {
+        lab.screen(width, height).shows("rank 0: none timed since this page was opened");
+    }
+}

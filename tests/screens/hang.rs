@@ -201,7 +201,7 @@ fn the_outlier_is_a_key_away_and_branches_close() {
     lab.read_stacks(0..8);
     lab.keys("n<Enter>").screen(132, 40).shows("▶ 6").hides("__next__");
     lab.keys("<Enter>").screen(132, 40).shows("__next__");
-    lab.keys("<Tab>").screen(132, 40).shows("▌");
+    lab.keys("T").screen(132, 40).shows("▌");
     golden("hang-no-color", &{
         let mut lab = Lab::with_depth(Simulation::new(7, 2, 4), Depth::None).hang(Rank(6)).run(14);
         lab.read_stacks(0..8).keys("n").screen(132, 40)

@@ -15,10 +15,7 @@ fn help_lists_what_the_keys_do() {
     lab.screen(132, 90).shows("Ctrl-c");
     // On a low terminal the rest is reached by scrolling.
     lab.screen(80, 24).hides("next branch with few ranks");
-    lab.keys(&"<PgDn>".repeat(6))
-        .screen(80, 24)
-        .shows("next branch with few ranks")
-        .hides("choose the column to sort by");
+    lab.keys(&"<PgDn>".repeat(7)).screen(80, 24).shows("next branch with few ranks").hides("next job");
     lab.keys("G").screen(80, 24).shows("unknown").shows("a replay's timeline");
     lab.keys("g");
     lab.keys("<Esc>").screen(132, 40).hides("choose the column to sort by");
@@ -46,7 +43,7 @@ fn every_key_of_every_view_is_reported_in_full() {
         let mut lab = Lab::new(Simulation::new(7, 1, 8));
         // High enough that nothing needs scrolling.
         let words = words(&lab.keys(&format!("{view}?")).screen(80, 240));
-        for binding in BINDINGS {
+        for binding in BINDINGS.iter() {
             let keys = binding.keys.iter().map(Key::to_string);
             let line: Vec<_> = keys.chain(binding.help.split_whitespace().map(str::to_owned)).collect();
             let is_shown =

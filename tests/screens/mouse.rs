@@ -7,6 +7,7 @@ use xpu_tests::Lab;
 use xpu_tui::{
     action::Effect,
     keymap::Scope,
+    page::Page,
     palette::Depth,
     replay::{Of, Playback},
 };
@@ -20,15 +21,15 @@ const WIDE: (u16, u16) = (132, 40);
 #[test]
 fn every_view_is_reached_from_every_other_on_any_terminal() {
     let views = [
-        Scope::Overview,
-        Scope::Rank,
-        Scope::Gemms,
-        Scope::Collectives,
-        Scope::Steps,
-        Scope::Stacks,
-        Scope::Findings,
-        Scope::Captures,
-        Scope::Hosts,
+        Scope::Page(Page::Overview),
+        Scope::Page(Page::Rank),
+        Scope::Page(Page::Gemms),
+        Scope::Page(Page::Collectives),
+        Scope::Page(Page::Steps),
+        Scope::Page(Page::Stacks),
+        Scope::Page(Page::Findings),
+        Scope::Page(Page::Captures),
+        Scope::Page(Page::Hosts),
     ];
     for size in [(60, 20), SMALL, WIDE, (200, 60)] {
         let mut lab = one_slow();
@@ -53,7 +54,11 @@ fn every_view_is_reached_from_every_other_on_any_terminal() {
 fn before_there_is_a_job_hosts_and_captures_are_a_click_away() {
     for size in [(60, 20), SMALL, WIDE] {
         let mut lab = Lab::at_rest(Simulation::new(7, 2, 8), Depth::True);
-        for (sign, view) in [("9", Scope::Hosts), ("8", Scope::Captures), ("1", Scope::Overview)] {
+        for (sign, view) in [
+            ("9", Scope::Page(Page::Hosts)),
+            ("8", Scope::Page(Page::Captures)),
+            ("1", Scope::Page(Page::Overview)),
+        ] {
             let footer = lab.screen(size.0, size.1).text().lines().last().unwrap_or_default().to_owned();
             let x = footer.find(sign).unwrap_or_else(|| panic!("{sign} is not in {footer}")) as u16;
             lab.mouse(size, MouseEventKind::Down(MouseButton::Left), (x, size.1 - 1));
@@ -67,7 +72,7 @@ fn a_rank_is_selected_by_the_first_click_and_shown_by_the_next() {
     let mut lab = one_slow();
     lab.click(WIDE, "▼490", 0).screen(132, 40).shows("▌   37  gpu-005");
     lab.click(WIDE, "37  gpu-005", 0);
-    assert_eq!(lab.app().scope(), Scope::Rank);
+    assert_eq!(lab.app().scope(), Scope::Page(Page::Rank));
     let watched = lab.effects().last();
     assert!(
         matches!(watched, Some(Effect::WatchRanks(Some(WatchedRanks { ranks, .. }))) if ranks.contains(&Rank(37)))
@@ -88,9 +93,9 @@ fn the_wheel_scrolls_and_a_head_sorts() {
 fn findings_and_keys_of_the_footer_are_clicked() {
     let mut lab = one_slow();
     lab.click(WIDE, "rank 37 (gpu-005): GEMMs", 0);
-    assert_eq!(lab.app().scope(), Scope::Findings);
+    assert_eq!(lab.app().scope(), Scope::Page(Page::Findings));
     lab.click(WIDE, "slow rank", 0);
-    assert_eq!(lab.app().scope(), Scope::Rank);
+    assert_eq!(lab.app().scope(), Scope::Page(Page::Rank));
     lab.click(WIDE, "? help", 0).screen(132, 40).shows("╭ Help");
     // A click anywhere else closes it.
     lab.mouse(WIDE, MouseEventKind::Down(MouseButton::Left), (3, 3)).screen(132, 40).hides("╭ Help");
@@ -138,14 +143,14 @@ fn peers_and_communicators_of_a_rank_are_clicked() {
         // The worst rank by a figure. On that rank's page no other is worse.
         lab.click(size, "490.2 rank 37", 0).screen(132, 40).shows("Rank 37 gpu-005");
         lab.click(size, "9ca792c9", 0);
-        assert_eq!(lab.app().scope(), Scope::Collectives, "{size:?}");
+        assert_eq!(lab.app().scope(), Scope::Page(Page::Collectives), "{size:?}");
         // This rank is already selected. For another rank, the first click selects it.
         let latest = lab.screen(size.0, size.1).text();
         let latest = latest.lines().position(|line| line.contains("    37 gpu-005")).expect("the latest");
         let next = (6, latest as u16 + 1);
         lab.click(size, "37 gpu-005", 0).screen(132, 40).shows("Rank 37 gpu-005");
         lab.keys("<Esc>").screen(132, 40).shows("Communicators");
-        for scope in [Scope::Collectives, Scope::Rank] {
+        for scope in [Scope::Page(Page::Collectives), Scope::Page(Page::Rank)] {
             lab.mouse(size, MouseEventKind::Down(MouseButton::Left), next);
             assert_eq!(lab.app().scope(), scope, "{size:?}");
         }
@@ -200,7 +205,7 @@ fn a_drag_over_the_past_shows_that_time_alone() {
     let screen = lab.screen(132, 40);
     screen.shows("08:32:45 to 08:33:15 UTC, 30 s · Esc shows all").hides("let go").hides("last 3 m");
     golden_at_both("past-alone", &mut lab);
-    assert_eq!(lab.app().scope(), Scope::Overview, "nobody clicked");
+    assert_eq!(lab.app().scope(), Scope::Page(Page::Overview), "nobody clicked");
     lab.screen(132, 40).hides("▌");
     // Esc first leads back, and only then undoes anything else.
     lab.keys("/rank<60<Enter><Esc>").screen(132, 40).shows("last 3 m").shows("/ rank<60");

@@ -2,7 +2,7 @@
 
 use xpu_client::live::WatchedRanks;
 use xpu_tests::Lab;
-use xpu_tui::{action::Effect, keymap::Scope};
+use xpu_tui::{action::Effect, keymap::Scope, page::Page};
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
@@ -85,10 +85,12 @@ fn send_detail(lab: &mut Lab, rank: u32) {
 #[test]
 fn who_goes_back_from_a_rank_is_where_it_was_opened() {
     let mut lab = one_slow();
-    for (keys, scope) in
-        [("9<Enter>", Scope::Hosts), ("7<Enter>", Scope::Findings), ("1j<Enter>", Scope::Overview)]
-    {
-        assert_eq!(lab.keys(keys).app().scope(), Scope::Rank, "{keys}");
+    for (keys, scope) in [
+        ("9<Enter>", Scope::Page(Page::Hosts)),
+        ("7<Enter>", Scope::Page(Page::Findings)),
+        ("1j<Enter>", Scope::Page(Page::Overview)),
+    ] {
+        assert_eq!(lab.keys(keys).app().scope(), Scope::Page(Page::Rank), "{keys}");
         // Viewing other ranks belongs to the same visit.
         assert_eq!(lab.keys("j2<Esc>").app().scope(), scope, "{keys}");
     }

@@ -1,7 +1,7 @@
 //! Every view at every size. A new page is included, because it is in [`Page::ALL`].
 
 use xpu_tests::Lab;
-use xpu_tui::app::Page;
+use xpu_tui::page::Page;
 
 use crate::{golden, one_slow};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use xpu_client::arrival::Link;
 use xpu_tests::{Lab, Screen};
-use xpu_tui::{app::Page, palette::Depth};
+use xpu_tui::{page::Page, palette::Depth};
 use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::golden;
@@ -68,7 +68,7 @@ const TABLE: [(Page, State, &str, By); 36] = [
     (Steps, Loading, "steps-begin", By::Others),
     (Steps, Error, "steps-silent", By::This(|| unheard("5"), &["STALE", "no reports from the job"])),
     (Steps, Full, "steps", By::Others),
-    (Stacks, Empty, "stacks-none", By::This(unread, &["No stacks read yet", "r reads every rank"])),
+    (Stacks, Empty, "stacks-none", By::This(unread, &["No stacks read yet", "a reads every rank"])),
     (Stacks, Loading, "hang-reading", By::Others),
     (Stacks, Error, "stacks-silent", By::Others),
     (Stacks, Full, "hang", By::Others),

@@ -15,9 +15,10 @@ use xpu_wire::{
 };
 
 use crate::{
-    app::{Choosing, Metric, Page, Sort, ZoomAction},
+    app::{Choosing, Metric, Sort, ZoomAction},
     file_loader::{Listing, Order, Simulated, Summary},
     keymap::Key,
+    page::Page,
     palette::Theme,
     prompt::{self, Edit},
     recorder::Standing,
@@ -113,7 +114,8 @@ pub enum Action {
     Inspect,
     /// Show the evidence of the selected finding: stacks, or the rank.
     Explain,
-    Fold(Folding),
+    /// Open or close a branch of the stacks.
+    TurnBranch,
     /// Go to the next branch with few ranks.
     NextOutlier,
     NextThread,
@@ -151,14 +153,6 @@ pub enum Action {
     /// Redraw everything.
     Redraw,
     Quit,
-}
-
-/// The change to a branch of the stacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Folding {
-    Turn,
-    Open,
-    Close,
 }
 
 /// How the selection moves.

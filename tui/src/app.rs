@@ -17,7 +17,6 @@ mod metric;
 mod order;
 mod others;
 mod outlier;
-mod page;
 mod past;
 mod picker;
 mod seats;
@@ -50,10 +49,9 @@ pub use metric::{Maps, Metric};
 pub(crate) use order::Order;
 pub use others::Others;
 pub use outlier::Outlier;
-pub use page::Page;
 pub(crate) use past::Parked;
 pub use picker::Choosing;
-pub(crate) use picker::{Item, Picker};
+pub(crate) use picker::{Item, Picker, columns};
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
@@ -79,6 +77,7 @@ use crate::{
     action::Action,
     keymap::{Key, Keymap, Scope},
     look::Look,
+    page::Page,
     palette::Palette,
     prompt::{Lines, Prompt},
     recorder::Standing as Recording,
@@ -180,6 +179,15 @@ pub enum Choice {
     Named(JobName),
 }
 
+impl Choice {
+    pub(crate) fn job<'a>(&self, jobs: &'a Jobs) -> Option<&'a Job> {
+        match self {
+            Self::Foremost(name) => jobs.get(name.as_ref()?),
+            Self::Named(name) => jobs.get(name),
+        }
+    }
+}
+
 /// What is open over the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlay {
@@ -277,13 +285,13 @@ impl App {
         }
         match self.overlay {
             Overlay::Help => Scope::Help,
-            Overlay::None => self.page.scope(),
+            Overlay::None => Scope::Page(self.page),
         }
     }
 
     /// The key for an action here, by the action's name in the settings.
     pub(crate) fn key(&self, name: &str) -> String {
-        self.keymap.key(self.page.scope(), name)
+        self.keymap.key(Scope::Page(self.page), name)
     }
 
     /// Sets the look of the screen.
@@ -367,19 +375,13 @@ impl App {
 
     /// Ranks whose stacks are needed: the shown job hangs, and they have not arrived.
     pub(crate) fn stacks_due(&mut self) -> Option<(JobName, Vec<Rank>)> {
-        let job = match &self.choice {
-            Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name)?,
-            Choice::Foremost(None) => return None,
-        };
+        let job = self.choice.job(&self.jobs)?;
         let ranks = self.inquiry.due(job, &self.job_view.findings, self.now);
         (!ranks.is_empty()).then(|| (job.name().clone(), ranks))
     }
 
     pub(crate) fn job(&self) -> Option<&Job> {
-        match &self.choice {
-            Choice::Foremost(name) => self.jobs.get(name.as_ref()?),
-            Choice::Named(name) => self.jobs.get(name),
-        }
+        self.choice.job(&self.jobs)
     }
 
     /// The situation that the screen as a whole shows.

@@ -20,9 +20,10 @@ use xpu_client::{filter::Filter, nearest::nearest};
 use xpu_model::finding::Price;
 
 use crate::{
-    app::{Metric, Page, Sort},
+    app::{Metric, Sort},
     keymap::{Key, Keymap, Scope},
     look::Wishes,
+    page::Page,
     palette::Theme,
     prompt_command,
 };
@@ -81,7 +82,7 @@ pub enum ConfigError {
 /// A setting with one value.
 struct Setting {
     name: &'static str,
-    /// The comment above it in the sample.
+    /// The comment above it in the sample; `{pages}` stands for the names of the pages.
     means: &'static str,
     /// Its value in the sample.
     usual: &'static str,
@@ -91,11 +92,10 @@ struct Setting {
 const SETTINGS: &[Setting] = &[
     Setting {
         name: "page",
-        means: "The view it opens with: overview, gemm, collectives, steps, stacks, findings, captures, hosts.",
+        means: "The view it opens with: {pages}.",
         usual: "\"overview\"",
         read: |value, config| {
-            let pages = Page::ALL.into_iter().filter(|page| *page != Page::Rank);
-            config.page = Some(one_of(text(value)?, "view", pages.map(|page| (page.name(), page)))?);
+            config.page = Some(one_of(text(value)?, "view", Page::first())?);
             Ok(())
         },
     },
@@ -253,9 +253,9 @@ fn bind(
         let at = name.span().start;
         let name = name.get_ref().as_ref();
         if let DeValue::Table(within) = value.get_ref() {
-            let known = Scope::ALL.into_iter().find(|known| scope.is_none() && known.name() == name);
+            let known = Scope::all().find(|known| scope.is_none() && known.name() == name);
             let Some(known) = known else {
-                return Err((at, unknown("view", name, Scope::ALL.map(Scope::name).into_iter())));
+                return Err((at, unknown("view", name, Scope::all().map(Scope::name))));
             };
             bind(keymap, Some(known), within, bound)?;
             continue;

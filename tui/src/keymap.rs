@@ -5,20 +5,24 @@ mod key;
 mod map;
 mod scope;
 
+use std::sync::LazyLock;
+
 use crossterm::event::KeyCode;
 pub use key::Key;
-use key::{char, code, control, shifted};
+pub(crate) use key::char;
+use key::{code, control, shifted};
 pub use map::{Clash, Keymap};
 pub use scope::Scope;
 
 use crate::{
-    action::{Action, Folding, Motion},
-    app::{Choosing, Page, ZoomAction},
+    action::{Action, Motion},
+    app::{Choosing, ZoomAction},
+    page::Page,
     prompt::{Edit, Kind},
     replay::Control,
 };
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Binding {
     pub scope: Scope,
     pub keys: &'static [Key],
@@ -39,13 +43,22 @@ const fn bind(
     Binding { scope, keys, action, help, short }
 }
 
-use Scope::{
-    Anywhere, Captures, Collectives, Findings, Gemms, Help, Hosts, List, Overview, Picker, Prompt, Rank,
-    Stacks, Steps, Time,
-};
+use Scope::{Anywhere, Help, List, Picker, Prompt, Time};
 
-const fn go(keys: &'static [Key], page: Page, help: &'static str, short: &'static str) -> Binding {
-    bind(Anywhere, keys, Action::Go(page), help, Some(short))
+const OVERVIEW: Scope = Scope::Page(Page::Overview);
+const RANK: Scope = Scope::Page(Page::Rank);
+const GEMMS: Scope = Scope::Page(Page::Gemms);
+const COLLECTIVES: Scope = Scope::Page(Page::Collectives);
+const STEPS: Scope = Scope::Page(Page::Steps);
+const STACKS: Scope = Scope::Page(Page::Stacks);
+const FINDINGS: Scope = Scope::Page(Page::Findings);
+const CAPTURES: Scope = Scope::Page(Page::Captures);
+const HOSTS: Scope = Scope::Page(Page::Hosts);
+
+/// The keys that lead to a page.
+fn go(page: Page) -> Binding {
+    let about = page.view().about();
+    bind(Anywhere, about.keys, page.view().action(page), about.help, Some(about.name))
 }
 
 const fn to(keys: &'static [Key], motion: Motion, help: &'static str) -> Binding {
@@ -68,16 +81,11 @@ const fn typed(keys: &'static [Key], edit: Edit, help: &'static str) -> Binding 
 }
 
 /// All bindings, in the order of the help page and of the footer.
-pub const BINDINGS: &[Binding] = &[
-    go(&[char('1')], Page::Overview, "all ranks, and what is wrong", "overview"),
-    bind(Anywhere, &[char('2')], Action::Inspect, "the selected rank, by shape and size", Some("rank")),
-    go(&[char('3')], Page::Gemms, "GEMMs by shape: how fast, and on which ranks slow", "gemm"),
-    go(&[char('4')], Page::Collectives, "communicators: which ranks entered, which wait", "collectives"),
-    go(&[char('5')], Page::Steps, "step time, its changes, and its parts", "steps"),
-    go(&[char('6'), char('s')], Page::Stacks, "stacks: where every rank is in its code", "stacks"),
-    go(&[char('7'), char('f')], Page::Findings, "all findings, current and past", "findings"),
-    go(&[char('8')], Page::Captures, "captures and recordings: running, and in this folder", "captures"),
-    go(&[char('9')], Page::Hosts, "hosts, their collectors and links, drops and cost", "hosts"),
+pub static BINDINGS: LazyLock<Vec<Binding>> =
+    LazyLock::new(|| Page::ALL.into_iter().map(go).chain(OTHERS.iter().cloned()).collect());
+
+/// The keys that do not lead to a page.
+const OTHERS: &[Binding] = &[
     bind(
         Anywhere,
         &[char('?'), code(KeyCode::F(1)), char('h')],
@@ -86,6 +94,7 @@ pub const BINDINGS: &[Binding] = &[
         Some("help"),
     ),
     bind(Anywhere, &[char('J')], Action::Pick(Choosing::Job), "choose a job", Some("job")),
+    bind(Anywhere, &[code(KeyCode::Tab)], Action::NextJob, "next job", None),
     to(&[char('j'), code(KeyCode::Down)], Motion::Down, "next line"),
     to(&[char('k'), code(KeyCode::Up)], Motion::Up, "previous line"),
     to(&[code(KeyCode::PageDown)], Motion::PageDown, "ten lines down"),
@@ -106,124 +115,115 @@ pub const BINDINGS: &[Binding] = &[
         "a command: metric power, sort skew, rank 37, capture 5",
         Some("command"),
     ),
-    bind(Overview, &[code(KeyCode::Enter)], Action::Inspect, "the selected rank, or the outlier", None),
+    bind(OVERVIEW, &[code(KeyCode::Enter)], Action::Inspect, "the selected rank, or the outlier", None),
     bind(
-        Overview,
+        OVERVIEW,
         &[char('m')],
         Action::Pick(Choosing::Metric),
         "choose what the heatmaps show",
         Some("metric"),
     ),
     bind(
-        Overview,
+        OVERVIEW,
         &[char('x')],
         Action::TurnMaps,
         "heatmaps over the last half hour, or now",
         Some("over time"),
     ),
     bind(
-        Overview,
+        OVERVIEW,
         &[char('+'), char('=')],
         Action::Zoom(ZoomAction::Halve),
         "later half of the heatmaps over time",
         None,
     ),
-    bind(Overview, &[char('-')], Action::Zoom(ZoomAction::Double), "twice as much time", None),
+    bind(OVERVIEW, &[char('-')], Action::Zoom(ZoomAction::Double), "twice as much time", None),
     bind(
-        Overview,
+        OVERVIEW,
         &[char('F')],
         Action::FoldRanks,
         "fold ranks by host, by groups, or not: the worst of each is shown",
         Some("fold"),
     ),
-    bind(Overview, &[char('p')], Action::Pin, "pin the selected rank: others are compared with it", None),
-    sort(Overview),
-    bind(Overview, &[char('O')], Action::Reverse, "reverse the sort order", None),
-    bind(Overview, &[code(KeyCode::Tab)], Action::NextJob, "next job", None),
-    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "clear zoom, then selection, then filter", None),
+    bind(OVERVIEW, &[char('p')], Action::Pin, "pin the selected rank: others are compared with it", None),
+    sort(OVERVIEW),
+    bind(OVERVIEW, &[char('O')], Action::Reverse, "reverse the sort order", None),
+    bind(OVERVIEW, &[code(KeyCode::Esc)], Action::Close, "clear zoom, then selection, then filter", None),
     bind(
-        Rank,
+        RANK,
         &[code(KeyCode::Esc), code(KeyCode::Enter)],
         Action::Close,
         "back to the page before",
         Some("back"),
     ),
     bind(
-        Rank,
+        RANK,
         &[char('j'), code(KeyCode::Down)],
         Action::Move(Motion::Down),
         "next rank as listed",
         Some("next rank"),
     ),
-    bind(Rank, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", Some("previous")),
-    bind(Rank, &[char('p')], Action::Pin, "pin it: others are compared with it", Some("pin")),
-    bind(Stacks, &[char('n')], Action::NextOutlier, "next branch with few ranks", Some("outlier")),
-    bind(Stacks, &[char('w')], Action::SaveFlame, "save a flame graph as an SVG file here", Some("flame")),
+    bind(RANK, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", Some("previous")),
+    bind(RANK, &[char('p')], Action::Pin, "pin it: others are compared with it", Some("pin")),
+    bind(STACKS, &[char('n')], Action::NextOutlier, "next branch with few ranks", Some("outlier")),
+    bind(STACKS, &[char('w')], Action::SaveFlame, "save a flame graph as an SVG file here", Some("flame")),
     bind(
-        Stacks,
+        STACKS,
         &[code(KeyCode::Esc)],
         Action::Close,
         "back; dismisses a hang, which stays in findings",
         Some("back"),
     ),
     bind(Anywhere, &[char('y')], Action::Report, "copy a report as text, and save it here", Some("report")),
+    bind(STACKS, &[code(KeyCode::Enter)], Action::TurnBranch, "open or close a branch", Some("open")),
+    bind(STACKS, &[char('T')], Action::NextThread, "next thread", Some("threads")),
+    bind(STACKS, &[char('a')], Action::AskStacks, "read all stacks again", Some("read again")),
+    bind(STACKS, &[char('U')], Action::AskGpus, "twice: name the kernels on the GPUs; ends the ranks", None),
     bind(
-        Stacks,
-        &[code(KeyCode::Enter), char(' ')],
-        Action::Fold(Folding::Turn),
-        "open or close a branch",
-        Some("open"),
-    ),
-    bind(Stacks, &[code(KeyCode::Right)], Action::Fold(Folding::Open), "open it", None),
-    bind(Stacks, &[code(KeyCode::Left)], Action::Fold(Folding::Close), "close it", None),
-    bind(Stacks, &[code(KeyCode::Tab)], Action::NextThread, "next thread", Some("threads")),
-    bind(Stacks, &[char('r')], Action::AskStacks, "read all stacks again", Some("read again")),
-    bind(Stacks, &[char('U')], Action::AskGpus, "twice: name the kernels on the GPUs; ends the ranks", None),
-    bind(
-        Stacks,
+        STACKS,
         &[char('N')],
         Action::TurnNatives,
         "show native frames below Python's, or fold them",
         Some("native"),
     ),
-    bind(Findings, &[code(KeyCode::Enter)], Action::Explain, "open its stacks or its rank", Some("why")),
-    bind(Findings, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(FINDINGS, &[code(KeyCode::Enter)], Action::Explain, "open its stacks or its rank", Some("why")),
+    bind(FINDINGS, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(
-        Collectives,
+        COLLECTIVES,
         &[code(KeyCode::Enter)],
         Action::TurnCommunicators,
         "list every communicator, or one per kind",
         Some("kinds"),
     ),
-    bind(Collectives, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
-    bind(Gemms, &[code(KeyCode::Enter)], Action::Explain, "its slowest rank", Some("slowest")),
-    sort(Gemms),
-    bind(Gemms, &[char('O')], Action::Reverse, "reverse the sort order", None),
-    bind(Gemms, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
-    bind(Steps, &[code(KeyCode::Enter)], Action::Inspect, "the selected rank", None),
-    sort(Steps),
-    bind(Steps, &[char('O')], Action::Reverse, "reverse the sort order", None),
-    bind(Steps, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
-    bind(Captures, &[code(KeyCode::Enter)], Action::OpenFile, "show the selected file", Some("open")),
+    bind(COLLECTIVES, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(GEMMS, &[code(KeyCode::Enter)], Action::Explain, "its slowest rank", Some("slowest")),
+    sort(GEMMS),
+    bind(GEMMS, &[char('O')], Action::Reverse, "reverse the sort order", None),
+    bind(GEMMS, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(STEPS, &[code(KeyCode::Enter)], Action::Inspect, "the selected rank", None),
+    sort(STEPS),
+    bind(STEPS, &[char('O')], Action::Reverse, "reverse the sort order", None),
+    bind(STEPS, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(CAPTURES, &[code(KeyCode::Enter)], Action::OpenFile, "show the selected file", Some("open")),
     bind(
-        Captures,
+        CAPTURES,
         &[char('e')],
         Action::ExportFile,
         "write its timeline for Perfetto beside it",
         Some("export"),
     ),
     bind(
-        Captures,
+        CAPTURES,
         &[char('H')],
         Action::PageOfFile,
         "write its report as an HTML page beside it",
         Some("HTML"),
     ),
-    bind(Captures, &[code(KeyCode::Esc)], Action::Close, "close the file; back to all ranks", Some("back")),
-    bind(Hosts, &[code(KeyCode::Enter)], Action::Explain, "the worst rank there", Some("its worst rank")),
-    sort(Hosts),
-    bind(Hosts, &[char('O')], Action::Reverse, "reverse the sort order", None),
-    bind(Hosts, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(CAPTURES, &[code(KeyCode::Esc)], Action::Close, "close the file; back to all ranks", Some("back")),
+    bind(HOSTS, &[code(KeyCode::Enter)], Action::Explain, "the worst rank there", Some("its worst rank")),
+    sort(HOSTS),
+    bind(HOSTS, &[char('O')], Action::Reverse, "reverse the sort order", None),
+    bind(HOSTS, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(
         Anywhere,
         &[char('c')],
@@ -248,9 +248,7 @@ pub const BINDINGS: &[Binding] = &[
         "close without a change; a letter goes to the next line that begins with it",
         Some("back"),
     ),
-    bind(Time, &[char(' ')], Action::Control(Control::Pause), "pause, resume", None),
-    time(Stacks, &[char('p')], Control::Pause, "pause, resume"),
-    time(Stacks, &[char('R')], Control::Record, "start or stop a recording"),
+    time(Time, &[char(' ')], Control::Pause, "pause, resume"),
     time(Time, &[code(KeyCode::Left)], Control::Back, "go 10 s back; in a live job, into the last minutes"),
     time(Time, &[code(KeyCode::Right)], Control::Forward, "10 s on"),
     time(Anywhere, &[shifted(KeyCode::Left)], Control::FarBack, "1 min back"),

@@ -10,6 +10,7 @@ pub mod hits;
 pub mod keymap;
 pub mod letters;
 pub mod look;
+pub mod page;
 pub mod palette;
 pub mod prompt;
 pub mod prompt_command;

@@ -1,15 +1,14 @@
 //! Applies an action to the app. It draws nothing; anything outside of the app is an [`Effect`].
 #![forbid(unsafe_code)]
 
-mod folder;
-mod go;
+pub(crate) mod folder;
+pub(crate) mod go;
 mod idle;
 mod job;
 mod picker;
 mod prompt;
 mod save;
-mod sort;
-mod watch;
+pub(crate) mod watch;
 
 use xpu_client::arrival::Arrival;
 use xpu_wire::{
@@ -19,18 +18,11 @@ use xpu_wire::{
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Fold, Metric, Note, Overlay, Page, ZoomAction},
+    app::{App, Fold, Metric, Note, Overlay, ZoomAction},
     keymap::BINDINGS,
+    page::LINES,
     replay::{between_looks, control, go_to},
 };
-
-/// Number of ranks by which a page key moves. It is fixed, because the number that fits is known only when
-/// drawing.
-const PAGE: usize = 10;
-
-/// Largest number of lines by which the help page can be scrolled; the actual number is known only when
-/// drawing.
-const HELP: usize = 2 * BINDINGS.len();
 
 /// Whether no key caused the action, so that the note on the screen stays.
 fn comes_by_itself(action: &Action) -> bool {
@@ -124,7 +116,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Go(page) => return go::to(app, page),
         Action::Inspect => return go::inspect(app),
         Action::Explain => return go::explain(app),
-        Action::Fold(_) | Action::NextOutlier | Action::NextThread => in_stacks(app, &action),
+        Action::TurnBranch | Action::NextOutlier | Action::NextThread => in_stacks(app, &action),
         Action::TurnNatives => app.stacks.turn_natives(),
         Action::AskStacks | Action::AskGpus => return watch::read(app, &action),
         Action::NoStacks(why) => app.stacks.refuse(why),
@@ -136,12 +128,12 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::ShowCommunicator(id) => return go::to_communicator(app, id),
         Action::SaveFlame => return save::flame(app),
         Action::Report => return save::report(app),
-        Action::SortColumn(column) => sort::by(app, column),
+        Action::SortColumn(column) => app.page.view().sort(app, column),
         Action::Pick(of) => picker::open(app, of),
         Action::Choose => return picker::choose(app, None),
         Action::Jump(letter) => picker::jump(app, letter),
         Action::Unbound(_) => {}
-        Action::Reverse => sort::turn(app),
+        Action::Reverse => app.page.view().reverse(app),
         Action::NextJob => job::next(app),
         Action::Help => turn_help(app),
         Action::Close => return close(app),
@@ -184,15 +176,10 @@ fn zoom(app: &mut App, what: ZoomAction) {
 
 /// Undoes the latest choice first.
 fn close(app: &mut App) -> Option<Effect> {
-    match (app.overlay, app.page) {
-        (Overlay::Help, _) if !app.sought.is_empty() => app.sought.clear(),
-        (Overlay::Help, _) => app.overlay = Overlay::None,
-        (Overlay::None, Page::Overview) if app.maps.over_time && app.zoom.clear() => {}
-        (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
-        (Overlay::None, Page::Overview) => app.selected = None,
-        (Overlay::None, Page::Captures) if app.files.close() => {}
-        (Overlay::None, Page::Rank) => return go::to(app, app.back),
-        (Overlay::None, _) => return go::to(app, Page::Overview),
+    match app.overlay {
+        Overlay::Help if !app.sought.is_empty() => app.sought.clear(),
+        Overlay::Help => app.overlay = Overlay::None,
+        Overlay::None => return app.page.view().close(app),
     }
     None
 }
@@ -247,75 +234,20 @@ fn arrive(app: &mut App, frame: &Frame) {
 fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
     app.settle();
     if app.overlay == Overlay::Help {
-        app.help = moved(app.help, HELP, motion);
+        // The number of lines is known only when drawing.
+        app.help = motion.from(app.help, 2 * BINDINGS.len(), LINES);
         return None;
     }
-    match app.page {
-        Page::Overview => select(app, motion),
-        Page::Rank => {
-            select(app, motion);
-            return watch::follow(app);
-        }
-        Page::Stacks => app.stacks.travel(motion),
-        Page::Findings => app.finding = moved(app.finding, app.job_view.findings.len(), motion),
-        Page::Gemms => {
-            let to = moved(app.gemms.at(), app.gemms.shapes().len(), motion);
-            app.gemms.select(to);
-        }
-        Page::Steps => {
-            let order = app.steps.lines.clone();
-            select_among(app, &order, motion);
-        }
-        Page::Hosts => {
-            let to = moved(app.hosts.at(), app.hosts.all().len(), motion);
-            app.hosts.select(to);
-        }
-        Page::Captures => {
-            let to = moved(app.files.at(), app.files.all().len(), motion);
-            app.files.select(to);
-        }
-        Page::Collectives => {
-            app.communicator = moved(app.communicator, app.communicators.lines.len(), motion);
-        }
-    }
-    None
+    app.page.view().travel(app, motion)
 }
 
 fn in_stacks(app: &mut App, action: &Action) {
     app.settle();
     match action {
-        Action::Fold(folding) => app.stacks.fold(*folding),
+        Action::TurnBranch => app.stacks.turn_branch(),
         Action::NextOutlier => app.stacks.next_outlier(),
         _ => app.stacks.next_thread(),
     }
-}
-
-/// The new line of a list of this length after a motion.
-fn moved(at: usize, of: usize, motion: Motion) -> usize {
-    motion.from(at, of, PAGE)
-}
-
-/// The first motion selects the first or the last listed rank.
-fn select(app: &mut App, motion: Motion) {
-    app.settle();
-    let order = app.job_view.order.clone();
-    select_among(app, &order, motion);
-}
-
-/// The same among rows in this order.
-fn select_among(app: &mut App, order: &[usize], motion: Motion) {
-    let job_view = &app.job_view;
-    let Some(last) = order.len().checked_sub(1) else { return };
-    // A folded rank is at the place of its group.
-    let place = |row: usize| order.iter().position(|&listed| listed == row);
-    let row = app.selected.and_then(|rank| job_view.row_of(rank));
-    let at = row.and_then(|row| place(row).or_else(|| place(job_view.bundle_of(row)?.worst)));
-    let to = match (at, motion) {
-        (Some(at), motion) => moved(at, last + 1, motion),
-        (None, Motion::Up | Motion::PageUp | Motion::Last) => last,
-        (None, Motion::Down | Motion::PageDown | Motion::First) => 0,
-    };
-    app.selected = job_view.rows().get(order[to]).map(|row| row.status.rank);
 }
 
 /// Folds by the next kind of group; if there is none, says what is needed.

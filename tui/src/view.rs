@@ -1,29 +1,29 @@
 //! Draws the app without changing it, so the same app and size always give the same screen.
 #![forbid(unsafe_code)]
 
-mod captures;
-mod collectives;
+pub(crate) mod captures;
+pub(crate) mod collectives;
 mod cramped;
 mod filtered;
-mod findings;
+pub(crate) mod findings;
 mod footer;
-mod gemms;
+pub(crate) mod gemms;
 mod header;
 mod headline;
 mod heatmaps;
 mod help;
-mod hosts;
+pub(crate) mod hosts;
 mod list;
 mod notices;
-mod overview;
+pub(crate) mod overview;
 mod panel;
 mod picker;
 mod prompt;
-mod rank;
+pub(crate) mod rank;
 mod ranks;
 mod rest;
-mod stacks;
-mod steps;
+pub(crate) mod stacks;
+pub(crate) mod steps;
 mod timebar;
 
 use ratatui::{
@@ -33,7 +33,7 @@ use ratatui::{
 
 use crate::{
     action::Action,
-    app::{App, Overlay, Page, Standing},
+    app::{App, Overlay, Standing},
     glyph,
     hits::{Hits, Target},
     letters::Letters,
@@ -63,22 +63,11 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
         Constraint::Length(if app.prompt.is_some() { prompt::HEIGHT } else { 1 }),
     ])
     .areas(inner);
-    match app.standing() {
-        // Without a job, only these pages are shown, because they show the reason.
-        _ if app.page == Page::Hosts => hosts::draw(app, breakpoint, main, buffer, &mut hits),
-        _ if app.page == Page::Captures => captures::draw(app, breakpoint, main, buffer, &mut hits),
-        Standing::Running => match app.page {
-            Page::Overview => overview::draw(app, breakpoint, main, buffer, &mut hits),
-            Page::Rank => rank::draw(app, breakpoint, main, buffer, &mut hits),
-            Page::Gemms => gemms::draw(app, breakpoint, main, buffer, &mut hits),
-            Page::Collectives => collectives::draw(app, breakpoint, main, buffer, &mut hits),
-            Page::Steps => steps::draw(app, breakpoint, main, buffer, &mut hits),
-            Page::Stacks => stacks::draw(app, breakpoint, main, buffer, &mut hits),
-            Page::Findings => findings::draw(app, breakpoint, main, buffer, &mut hits),
-            Page::Captures => captures::draw(app, breakpoint, main, buffer, &mut hits),
-            Page::Hosts => hosts::draw(app, breakpoint, main, buffer, &mut hits),
-        },
-        standing => rest::draw(app, breakpoint, standing, main, buffer),
+    match (app.standing(), app.page.view()) {
+        (standing, view) if view.needs_job() && standing != Standing::Running => {
+            rest::draw(app, breakpoint, standing, main, buffer);
+        }
+        (_, view) => view.draw(app, breakpoint, main, buffer, &mut hits),
     }
     timebar::draw(app, time, buffer, &mut hits);
     match &app.prompt {

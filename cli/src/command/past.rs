@@ -1,4 +1,4 @@
-//! The state of a recording up to a moment, for commands that report the same for a file as for a running
+//! A recording at a moment, for the screen, and for commands that report the same for a file as for a running
 //! job.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use xpu_wire::{
 use crate::args::UsageError;
 
 /// A recording, and the moment of it that is meant: `at`, or its end.
-pub(super) fn opened(path: &Path, at: Option<&str>) -> anyhow::Result<(FrameCursor, Moment)> {
+pub fn opened(path: &Path, at: Option<&str>) -> anyhow::Result<(FrameCursor, Moment)> {
     // An unreadable file is a usage error: it says nothing about the health of the job.
     let cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match at {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xpu_model::{
-    finding::{Cost, Finding},
+    finding::{Finding, Lost},
     job::{Job, RankView, median, processes},
 };
 use xpu_wire::unit::{Moment, Nanoseconds};
@@ -40,7 +40,7 @@ pub(super) fn expose(
     exposition.gauge(all::JOB_TURNED_AWAY, &labels, f64::from(job.turned_away()));
     // A collector that sees some of the ranks, or a job that hangs elsewhere, may lose time without findings here.
     let is_whole = !is_stuck && seen >= job.world_size() as usize;
-    let lost = Cost::sum(findings).map(|cost| cost.pct / 100.0);
+    let lost = Lost::to(findings).map(|lost| lost.cost.pct / 100.0);
     exposition.gauge(
         all::JOB_LOST,
         &labels,

@@ -14,6 +14,7 @@ mod examiner;
 mod hang;
 mod link;
 mod log;
+mod lost;
 mod memory;
 mod pace;
 mod past_run;
@@ -23,7 +24,7 @@ mod slow;
 mod state;
 mod wait;
 
-use std::{fmt, ops::Add as _};
+use std::fmt;
 
 pub use chronicle::Chronicle;
 pub use cohort::peers;
@@ -32,6 +33,7 @@ pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
 pub use hang::{Doing, EARLY_PATIENCE, GPU_WAITS, Witness, patience};
 pub use log::{Entry, Episode, Log, What};
+pub use lost::Lost;
 pub use price::{Money, PRICE, Price};
 use serde::{Deserialize, Serialize};
 pub use state::{RankState, state};
@@ -258,21 +260,6 @@ impl Cost {
             gpu_hours: share * since_s * ranks as f64 / 3600.0,
             money: None,
         }
-    }
-
-    /// The cost of these findings together, at most all of the time; `None` if no cost is known.
-    pub fn sum(findings: &[Finding]) -> Option<Self> {
-        let costs = || findings.iter().filter_map(|finding| finding.cost);
-        let sum = |of: fn(&Self) -> f64| costs().map(|cost| of(&cost)).sum::<f64>();
-        costs().next()?;
-        let steps: Vec<_> = costs().filter_map(|cost| cost.ms_per_step).collect();
-        Some(Self {
-            pct: sum(|cost| cost.pct).min(100.0),
-            pct_error: sum(|cost| cost.pct_error.powi(2)).sqrt(),
-            ms_per_step: (!steps.is_empty()).then(|| steps.iter().sum()),
-            gpu_hours: sum(|cost| cost.gpu_hours),
-            money: costs().filter_map(|cost| cost.money).reduce(Money::add),
-        })
     }
 
     fn severity(&self) -> Severity {

@@ -26,7 +26,7 @@ use xpu_wire::{
 use crate::{
     divergence::Divergence,
     figure::counted,
-    finding::{self, Cost, Episode, Finding, Price},
+    finding::{self, Episode, Finding, Lost, Price},
     job::{Bound, Job, Jobs, RankView, mean, median, processes},
 };
 
@@ -69,9 +69,9 @@ pub struct Status {
     pub bound: Option<Bound>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
-    /// The total cost of the findings; absent if no cost is known.
+    /// What the findings cost together, and since when; absent if no cost is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lost: Option<Cost>,
+    pub lost: Option<Lost>,
     /// The first divergence between the ranks' NCCL calls; only once their records were read, as in a hang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub divergence: Option<Divergence>,
@@ -239,7 +239,7 @@ impl Status {
             mfu: mean(ranks.iter().filter_map(|rank| rank.mfu)),
             figures_age_s: ages.and_then(|ages| ages.into_iter().reduce(f64::min)),
             bound: job.bound(live),
-            lost: Cost::sum(&findings),
+            lost: Lost::to(&findings),
             findings,
             divergence: job.divergence().cloned(),
             came_and_went: Vec::new(),
@@ -275,7 +275,7 @@ impl Status {
     pub fn price(&mut self, price: Option<Price>) {
         if let Some(price) = price {
             price.apply(&mut self.findings);
-            self.lost = Cost::sum(&self.findings);
+            self.lost = Lost::to(&self.findings);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Names of the actions, for `:` and for binding keys in the settings.
 
-use super::{Action, Folding, Motion};
+use super::{Action, Motion};
 use crate::{
-    app::{Choosing, Page, ZoomAction},
+    app::{Choosing, ZoomAction},
+    page::Page,
     prompt::{Edit, Kind},
     replay::Control,
 };
@@ -15,9 +16,7 @@ impl Action {
             Self::Inspect => Page::Rank.name(),
             Self::Help => "help",
             Self::Move(motion) => motion.name(),
-            Self::Fold(Folding::Turn) => "turn-branch",
-            Self::Fold(Folding::Open) => "open-branch",
-            Self::Fold(Folding::Close) => "close-branch",
+            Self::TurnBranch => "turn-branch",
             Self::Open(Kind::Filter) => "filter",
             Self::Open(Kind::Command) => "command",
             Self::Open(Kind::Time | Kind::Search) => return None,
@@ -55,22 +54,6 @@ impl Action {
             Self::Quit => "quit",
             _ => return None,
         })
-    }
-}
-
-impl Page {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Overview => "overview",
-            Self::Rank => "rank",
-            Self::Gemms => "gemm",
-            Self::Collectives => "collectives",
-            Self::Steps => "steps",
-            Self::Stacks => "stacks",
-            Self::Findings => "findings",
-            Self::Captures => "captures",
-            Self::Hosts => "hosts",
-        }
     }
 }
 

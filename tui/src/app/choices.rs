@@ -2,9 +2,10 @@
 
 use xpu_client::filter::Filter;
 
-use super::{App, Column, Metric, Page, Sort};
+use super::{App, Column, Metric, Sort};
 use crate::{
     config::{Config, State},
+    page::Page,
     prompt::Kind,
     prompt_command,
 };
@@ -21,8 +22,8 @@ impl App {
 
     /// Continues with the choices of an earlier screen, as far as they are understood.
     pub fn resume(&mut self, state: &State) {
-        let page = Page::ALL.into_iter().find(|page| page.name() == state.page && *page != Page::Rank);
-        self.page = page.unwrap_or(self.page);
+        let page = Page::first().find(|(name, _)| *name == state.page);
+        self.page = page.map_or(self.page, |(_, page)| page);
         let metric = Metric::called(&state.metric);
         // Every screen begins with the first page, so this is no choice.
         let metric = metric.filter(|metric| *metric != Metric::default());

@@ -114,65 +114,62 @@ struct Member<'a> {
     state: &'a CommunicatorState,
 }
 
-/// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators with
-/// a matching rank are listed, and only matching ranks. Figures are those of ranks with current figures.
-/// `every`: each communicator has a line, however many there are.
-pub(super) fn of(
-    job: &Job,
-    meant: Option<&Ranks>,
-    counts: impl Fn(Rank) -> bool,
-    every: bool,
-) -> Communicators {
-    let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
-    let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();
-    for (rank, view) in job.ranks() {
-        for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
-            members.entry(state.id).or_default().push(Member { rank, view, state });
-        }
-    }
-    let spread = |members: &[Member<'_>]| {
-        let entered = || members.iter().map(|member| member.state.entered);
-        Entered { least: entered().min().unwrap_or(0), most: entered().max().unwrap_or(0) }
-    };
-    let mut members: Vec<_> = members.into_iter().collect();
-    members.retain(|(_, members)| members.iter().any(|member| is_meant(member.rank)));
-    let waits = |members: &[Member<'_>]| {
-        let Entered { least, most } = spread(members);
-        let mut first = members.iter().filter(|member| member.state.entered == most);
-        least < most && first.all(|member| whereabouts::is_stuck(member.view))
-    };
-    members.sort_by_cached_key(|(id, members)| {
-        let size = members.first().map_or(0, |member| member.state.size);
-        (!waits(members), Reverse((size, spread(members).most)), *id)
-    });
-    let total = members.len();
-    let mut kinds: BTreeMap<(String, u32), usize> = BTreeMap::new();
-    for (_, members) in &members {
-        *kinds.entry(likeness(members)).or_default() += 1;
-    }
-    let mut representatives: BTreeMap<CommunicatorId, Kind> = BTreeMap::new();
-    if !every && total > ONE_BY_ONE {
-        let mut seen: BTreeSet<(String, u32)> = BTreeSet::new();
-        members.retain(|(id, members)| {
-            let (name, size) = likeness(members);
-            let count = kinds[&(name.clone(), size)];
-            if count == 1 || waits(members) {
-                return true;
+impl Communicators {
+    /// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators with
+    /// a matching rank are listed, and only matching ranks. Figures are those of ranks with current figures.
+    /// `every`: each communicator has a line, however many there are.
+    pub(crate) fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool, every: bool) -> Self {
+        let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
+        let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();
+        for (rank, view) in job.ranks() {
+            for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
+                members.entry(state.id).or_default().push(Member { rank, view, state });
             }
-            representatives.insert(*id, Kind { count, name: name.clone(), size });
-            seen.insert((name, size))
+        }
+        let spread = |members: &[Member<'_>]| {
+            let entered = || members.iter().map(|member| member.state.entered);
+            Entered { least: entered().min().unwrap_or(0), most: entered().max().unwrap_or(0) }
+        };
+        let mut members: Vec<_> = members.into_iter().collect();
+        members.retain(|(_, members)| members.iter().any(|member| is_meant(member.rank)));
+        let waits = |members: &[Member<'_>]| {
+            let Entered { least, most } = spread(members);
+            let mut first = members.iter().filter(|member| member.state.entered == most);
+            least < most && first.all(|member| whereabouts::is_stuck(member.view))
+        };
+        members.sort_by_cached_key(|(id, members)| {
+            let size = members.first().map_or(0, |member| member.state.size);
+            (!waits(members), Reverse((size, spread(members).most)), *id)
         });
+        let total = members.len();
+        let mut kinds: BTreeMap<(String, u32), usize> = BTreeMap::new();
+        for (_, members) in &members {
+            *kinds.entry(likeness(members)).or_default() += 1;
+        }
+        let mut representatives: BTreeMap<CommunicatorId, Kind> = BTreeMap::new();
+        if !every && total > ONE_BY_ONE {
+            let mut seen: BTreeSet<(String, u32)> = BTreeSet::new();
+            members.retain(|(id, members)| {
+                let (name, size) = likeness(members);
+                let count = kinds[&(name.clone(), size)];
+                if count == 1 || waits(members) {
+                    return true;
+                }
+                representatives.insert(*id, Kind { count, name: name.clone(), size });
+                seen.insert((name, size))
+            });
+        }
+        members.truncate(MOST);
+        let lines = members.into_iter().map(|(id, members)| Communicator {
+            kind: representatives.remove(&id),
+            ..one(job, id, &members, spread(&members), meant, &counts)
+        });
+        let lines = lines.collect();
+        let mut kinds: Vec<_> =
+            kinds.into_iter().map(|((name, size), count)| Kind { count, name, size }).collect();
+        kinds.sort_by(|one, other| other.cmp(one));
+        Self { lines, kinds, total }
     }
-    members.truncate(MOST);
-    let lines = members.into_iter().map(|(id, members)| Communicator {
-        kind: representatives.remove(&id),
-        ..one(job, id, &members, spread(&members), meant, &counts)
-    });
-    let lines = lines.collect();
-    let mut kinds: Vec<_> =
-        kinds.into_iter().map(|((name, size), count)| Kind { count, name, size }).collect();
-    kinds.sort_by(|one, other| other.cmp(one));
-    Communicators { lines, kinds, total }
 }
 
 /// Its kind: the properties that it shares with others.
@@ -280,16 +277,16 @@ mod tests {
     fn of_many_communicators_those_of_one_kind_share_a_line() {
         let jobs = pairs();
         let job = jobs.foremost().unwrap();
-        let listed = of(job, None, |_| true, false);
+        let listed = Communicators::of(job, None, |_| true, false);
         assert_eq!((listed.lines.len(), listed.total), (2, 33));
         let kinds: Vec<_> = listed.kinds.iter().map(ToString::to_string).collect();
         assert_eq!(kinds, ["tp ×32", "64 ranks"]);
         assert_eq!(listed.lines[0].kind, None, "one alone is shown as it is");
         assert_eq!(listed.lines[1].kind.as_ref().map(|kind| kind.count), Some(32));
-        let every = of(job, None, |_| true, true);
+        let every = Communicators::of(job, None, |_| true, true);
         assert_eq!((every.lines.len(), every.total), (33, 33));
         // A filter leaves only few ranks.
         let meant: Ranks = (0..8).map(Rank).collect();
-        assert_eq!(of(job, Some(&meant), |_| true, false).lines.len(), 5);
+        assert_eq!(Communicators::of(job, Some(&meant), |_| true, false).lines.len(), 5);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use xpu_model::{
     job::{Job, RankView, median},
     peak::Peaks,
+    stack::Ranks,
 };
 use xpu_wire::{
     frame::GemmTotals,
@@ -44,6 +45,8 @@ pub struct Gemm {
     pub share: f64,
     /// TFLOPS, the slowest rank first.
     pub rates: Vec<(Rank, f64)>,
+    /// Ranks that have run it, but whose rate is unknown: none of theirs was timed.
+    pub untimed: Ranks,
     pub scale: Option<Scale>,
     pub basis: Basis,
     /// The median share of each rank's GPU peak: 0.6 is 60 %.
@@ -116,8 +119,11 @@ impl Gemm {
         let of_peak = median(shares.collect());
         let mut rates: Vec<_> = known().map(|(rank, rate, _)| (rank, rate)).collect();
         rates.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+        let is_known = |rank| rates.iter().any(|(known, _)| *known == rank);
+        let untimed = ranks.iter().map(|(rank, ..)| *rank).filter(|&rank| !is_known(rank)).collect();
         Self {
             shape,
+            untimed,
             count: totals().map(|total| total.count).sum(),
             timed: totals().map(|total| total.timed).sum(),
             share: totals().map(estimated_time).sum(),
@@ -165,7 +171,7 @@ fn estimated_time(total: &GemmTotals) -> f64 {
 impl Gemms {
     /// Updates the list once a second, because this goes through every shape of every rank; and when a rank
     /// is first heard.
-    pub(super) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
+    pub(crate) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
         self.heard = watched.heard(job);
         let making = (now.0 / 1_000_000_000, watched.since, self.heard);
         if self.made != Some(making) {

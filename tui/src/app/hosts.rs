@@ -257,7 +257,7 @@ impl Gpus {
 
 impl Hosts {
     /// Updates the list once a second, because this goes through all ranks.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         jobs: &Jobs,
         shown: Option<&Job>,

@@ -16,7 +16,7 @@ pub use row::{Row, Urgency};
 use xpu_analysis::capture::Groups;
 use xpu_model::{
     baseline::Runs,
-    finding::{Cost, Examiner, Finding, Price},
+    finding::{Examiner, Finding, Lost, Price},
     job::{Bound, PartlySeen},
     status::{RankState, STALE, StepClock, StepSign},
 };
@@ -59,8 +59,8 @@ pub struct JobView {
     scales: [Option<Scale>; Metric::ALL.len()],
     pub outlier: Option<Outlier>,
     pub findings: Vec<Finding>,
-    /// The cost of all findings together, and what limits the job as a whole.
-    pub cost: Option<Cost>,
+    /// What all findings cost together, and what limits the job as a whole.
+    pub lost: Option<Lost>,
     pub bound: Option<Bound>,
     examiner: Examiner,
     /// The second of the findings, and the number of living ranks then.

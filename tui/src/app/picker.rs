@@ -2,7 +2,7 @@
 
 use xpu_model::{figure, job::Job};
 
-use super::{App, Column, GemmColumn, HostColumn, Page, Sort, StepColumn, order::Sortable};
+use super::{App, order::Sortable};
 use crate::action::{Action, Motion};
 
 /// Lines by which a page key moves.
@@ -93,26 +93,12 @@ impl App {
     }
 
     fn columns(&self) -> Result<Picker, String> {
-        let items = match self.page {
-            Page::Overview => self.overview_columns(),
-            Page::Gemms => columns::<GemmColumn>(self.gemms.order.by),
-            Page::Steps => columns::<StepColumn>(self.steps.order.by),
-            Page::Hosts => columns::<HostColumn>(self.hosts.order.by),
-            Page::Rank | Page::Collectives | Page::Stacks | Page::Findings | Page::Captures => {
-                return Err("this page has one order".to_owned());
-            }
-        };
-        Ok(Picker::new("Sort by", items))
-    }
-
-    fn overview_columns(&self) -> Vec<Item> {
-        let item = |column: Column| Item {
-            text: column.title().to_owned(),
-            about: column.means().to_owned(),
-            is_current: column == self.sort.column,
-            action: Action::SortBy(Sort { column, reversed: false }),
-        };
-        Column::ALL.map(item).into()
+        let items = self.page.view().columns(self);
+        if items.is_empty() {
+            Err("this page has one order".to_owned())
+        } else {
+            Ok(Picker::new("Sort by", items))
+        }
     }
 
     fn job_choices(&self) -> Result<Picker, String> {
@@ -143,7 +129,7 @@ impl App {
 }
 
 /// The columns of a page's list.
-fn columns<C: Sortable>(current: C) -> Vec<Item> {
+pub(crate) fn columns<C: Sortable>(current: C) -> Vec<Item> {
     let item = |(nth, &column): (usize, &C)| Item {
         text: column.title().to_owned(),
         about: String::new(),

@@ -1,16 +1,16 @@
 //! Computes the view from the job before a redraw: once per redraw, however many frames have arrived since
 //! the last one.
 
-use xpu_client::sample::sample;
 use xpu_wire::{
     frame::{Body, Frame},
-    id::{HostName, Rank},
+    id::HostName,
 };
 
 use super::{
-    App, Choice, Incident, Page, Whereabouts, communicators,
+    App, Choice, Incident, Whereabouts,
     job_view::{Arrangement, Clock},
 };
+use crate::page::Page;
 
 impl App {
     /// Does work of the next redraw in advance, for a frame that has just arrived.
@@ -34,6 +34,12 @@ impl App {
 
     /// Updates the whole view.
     pub fn settle(&mut self) {
+        self.settle_job();
+        self.page.view().settle(self);
+    }
+
+    /// Updates what several pages show.
+    fn settle_job(&mut self) {
         if let Choice::Foremost(name) = &mut self.choice {
             let lives =
                 name.as_ref().and_then(|name| self.jobs.get(name)).is_some_and(|job| job.living() > 0);
@@ -41,14 +47,7 @@ impl App {
                 *name = Some(job.name().clone());
             }
         }
-        let job = match &self.choice {
-            Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name),
-            Choice::Foremost(None) => None,
-        };
-        if self.page == Page::Hosts {
-            self.hosts.settle(&self.jobs, job, &self.connections, &self.arrived, self.now);
-        }
-        let Some(job) = job else { return };
+        let Some(job) = self.choice.job(&self.jobs) else { return };
         let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
         let clock = |host: &HostName| Clock {
             spoke: jobs.stream(host).map(|stream| stream.now),
@@ -72,28 +71,17 @@ impl App {
         self.step_times.follow(job, now);
         self.incident = Incident::follow(self.incident.take(), &self.job_view.findings, now);
         self.finding = self.finding.min(self.job_view.findings.len().saturating_sub(1));
-        if self.page == Page::Collectives {
-            let counts = |rank| self.job_view.counts(rank);
-            let every = self.every_communicator;
-            self.communicators = communicators::of(job, self.job_view.meant().as_ref(), counts, every);
-            self.communicator = self.communicator.min(self.communicators.lines.len().saturating_sub(1));
-        }
-        if self.page == Page::Overview {
-            let counts = |&rank: &Rank| self.job_view.counts(rank);
-            let ranks = || sample(job, None, &[]).into_iter().filter(counts).collect();
-            self.steps.glance(job, ranks, &self.step_times, now);
-        }
-        if self.page == Page::Steps {
-            self.steps.settle(job, &self.job_view, &self.watched, &self.step_times, now);
-        }
-        if self.page == Page::Gemms {
-            self.gemms.settle(job, &self.watched, self.peaks, now);
-        }
         // For a hung job, every page and the report show the rank's position.
-        if self.page == Page::Stacks || self.job_view.stall().is_some() {
-            let stall = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
-            self.whereabouts = Whereabouts::of(job, stall.map(|of| of.communicator.as_str()));
-            self.stacks.settle(job, self.job_view.meant());
+        if self.job_view.stall().is_some() {
+            self.settle_stacks();
         }
+    }
+
+    /// Updates the positions of the ranks, and their stacks.
+    pub(crate) fn settle_stacks(&mut self) {
+        let Some(job) = self.choice.job(&self.jobs) else { return };
+        let stall = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
+        self.whereabouts = Whereabouts::of(job, stall.map(|of| of.communicator.as_str()));
+        self.stacks.settle(job, self.job_view.meant());
     }
 }

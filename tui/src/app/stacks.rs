@@ -11,7 +11,7 @@ use xpu_model::{
 };
 use xpu_wire::{frame::Life, id::JobName, unit::Moment};
 
-use crate::action::{Folding, Motion};
+use crate::action::Motion;
 
 /// Collectors answer within a few seconds; after this, ranks without an answer count as silent.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -203,23 +203,17 @@ impl Stacks {
         self.cursor = self.rows.get(index).map(|row| row.mark).or(self.cursor);
     }
 
-    pub(crate) fn fold(&mut self, folding: Folding) {
+    /// Opens or closes the branch of the cursor.
+    pub(crate) fn turn_branch(&mut self) {
         let Some(at) = self.at() else { return };
         // For a frame, finds the branch that contains it.
         let Some(branch) = self.rows[..=at].iter().rposition(|row| row.open.is_some()) else { return };
-        let StackRow { mark, open, .. } = self.rows[branch];
-        let turns = match folding {
-            Folding::Turn => true,
-            Folding::Open => open == Some(false),
-            Folding::Close => open == Some(true),
-        };
-        if turns {
-            if !self.turned.remove(&mark) {
-                self.turned.insert(mark);
-            }
-            self.cursor = Some(mark);
-            self.lay_out();
+        let mark = self.rows[branch].mark;
+        if !self.turned.remove(&mark) {
+            self.turned.insert(mark);
         }
+        self.cursor = Some(mark);
+        self.lay_out();
     }
 
     /// Moves to the next branch with few ranks; after the last, to the first.

@@ -81,7 +81,7 @@ impl StepColumn {
 
 impl Steps {
     /// Updates once a second what the overview shows: figures of some ranks, without watching them.
-    pub(super) fn glance(
+    pub(crate) fn glance(
         &mut self,
         job: &Job,
         ranks: impl FnOnce() -> BTreeSet<Rank>,
@@ -97,7 +97,7 @@ impl Steps {
     }
 
     /// Updates the page: the lines always, the rest once a second.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         job: &Job,
         job_view: &JobView,

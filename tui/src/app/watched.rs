@@ -13,7 +13,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{App, Page};
+use super::App;
 
 /// The watched ranks, and the moment since which they are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,15 +39,14 @@ impl App {
     /// The ranks whose details the shown page needs.
     pub(crate) fn looked_at(&self) -> Option<WatchedRanks> {
         let job = self.job()?;
-        let ranks = match self.page {
-            Page::Rank => self.selected.into_iter().collect(),
-            Page::Gemms | Page::Steps => {
-                let kept = Some(&self.watched).filter(|watched| watched.job == *job.name());
-                joined(kept, sample(job, self.selected, &self.job_view.findings))
-            }
-            _ => return None,
-        };
+        let ranks = self.page.view().watches(self, job);
         (!ranks.is_empty()).then(|| WatchedRanks { job: job.name().clone(), ranks })
+    }
+
+    /// Ranks that represent the job, and those that are watched already.
+    pub(crate) fn sampled(&self, job: &Job) -> BTreeSet<Rank> {
+        let kept = Some(&self.watched).filter(|watched| watched.job == *job.name());
+        joined(kept, sample(job, self.selected, &self.job_view.findings))
     }
 }
 

@@ -3,21 +3,26 @@
 use std::fmt::Write as _;
 
 use super::SETTINGS;
-use crate::keymap::{BINDINGS, Scope};
+use crate::{
+    keymap::{BINDINGS, Scope},
+    page::Page,
+};
 
 pub fn sample() -> String {
     let mut text = String::from(
         "# Settings of xpu-top: ~/.config/xpu-top/config.toml, --config FILE or XPU_TOP_CONFIG.\n\
          # All values are defaults; remove the # of a line to change it.\n",
     );
+    let pages: Vec<_> = Page::first().map(|(name, _)| name).collect();
     for setting in SETTINGS {
-        let _ = write!(text, "\n# {}\n#{} = {}\n", setting.means, setting.name, setting.usual);
+        let means = setting.means.replace("{pages}", &pages.join(", "));
+        let _ = write!(text, "\n# {means}\n#{} = {}\n", setting.name, setting.usual);
     }
     text.push_str(
         "\n# Keys by the action they mean: a letter, Space, Enter, Up, PgDn, F5, Ctrl-w, Shift-Left, or several in [ ]. None: [].\n\
          # Under [keys] an action has these keys wherever it has any; under [keys.VIEW] there alone.\n#[keys]\n",
     );
-    for scope in Scope::ALL {
+    for scope in Scope::all() {
         let bindings: Vec<_> = BINDINGS.iter().filter(|binding| binding.scope == scope).collect();
         if bindings.is_empty() {
             continue;

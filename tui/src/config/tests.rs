@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{action::Action, keymap::Key, replay::Control};
+use crate::{action::Action, keymap::Key};
 
 #[track_caller]
 fn wrong(file: &str) -> String {
@@ -48,18 +48,20 @@ fn the_example_of_the_docs_is_understood() {
 
 #[test]
 fn keys_are_bound_anew_everywhere_or_in_one_view() {
-    let keymap =
-        Config::read("[keys]\nquit = [\"Q\", \"F10\"]\npause = \"z\"\n[keys.stacks]\npause = \"P\"\n")
-            .unwrap()
-            .keymap;
+    let keymap = Config::read("[keys]\nquit = [\"Q\", \"F10\"]\nback = \"z\"\n[keys.stacks]\nback = \"P\"\n")
+        .unwrap()
+        .keymap;
     let means = |text: &str, scope| format!("{:?}", keymap.lookup(key(text), scope));
-    let pause = format!("{:?}", Some(Action::Control(Control::Pause)));
-    assert_eq!(means("Q", Scope::Overview), format!("{:?}", Some(Action::Quit)));
-    assert_eq!(means("q", Scope::Overview), "None");
+    let back = format!("{:?}", Some(Action::Close));
+    assert_eq!(means("Q", Scope::Page(Page::Overview)), format!("{:?}", Some(Action::Quit)));
+    assert_eq!(means("q", Scope::Page(Page::Overview)), "None");
     // The program can always be quit.
-    assert_eq!(means("Ctrl-c", Scope::Overview), format!("{:?}", Some(Action::Quit)));
-    assert_eq!((means("z", Scope::Overview), means("P", Scope::Stacks)), (pause.clone(), pause));
-    assert_eq!(means("z", Scope::Stacks), "None");
+    assert_eq!(means("Ctrl-c", Scope::Page(Page::Overview)), format!("{:?}", Some(Action::Quit)));
+    assert_eq!(
+        (means("z", Scope::Page(Page::Overview)), means("P", Scope::Page(Page::Stacks))),
+        (back.clone(), back)
+    );
+    assert_eq!(means("z", Scope::Page(Page::Stacks)), "None");
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn the_sample_is_a_file_that_changes_nothing() {
 
 #[test]
 fn a_key_is_read_as_it_is_written() {
-    for binding in crate::keymap::BINDINGS {
+    for binding in crate::keymap::BINDINGS.iter() {
         for key in binding.keys {
             assert_eq!(key.written().parse(), Ok(*key));
         }

@@ -13,7 +13,7 @@ pub struct Key {
     pub shift: bool,
 }
 
-pub(super) const fn char(c: char) -> Key {
+pub(crate) const fn char(c: char) -> Key {
     Key { code: KeyCode::Char(c), control: false, shift: false }
 }
 

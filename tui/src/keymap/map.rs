@@ -96,7 +96,7 @@ impl Keymap {
 
     /// The first key that would have two actions in one scope.
     pub fn clash(&self) -> Option<Clash> {
-        Scope::ALL.into_iter().find_map(|scope| {
+        Scope::all().find_map(|scope| {
             let bound: Vec<_> = self
                 .in_force(scope)
                 .flat_map(|(binding, keys)| keys.iter().map(move |key| (*key, binding)))

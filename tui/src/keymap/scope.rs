@@ -1,48 +1,31 @@
 //! The scopes in which keys have their meanings.
 
+use crate::page::Page;
+
 /// A scope in which a key has its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Anywhere,
     /// In every view that lists something.
     List,
-    /// Where a replay's time can be moved: everywhere except on pages that need these keys.
+    /// On every page, but not in help and lists to choose from, where these keys scroll or choose.
     Time,
-    /// While a line is being typed: a filter, a command, a time.
-    Prompt,
+    Page(Page),
+    Help,
     /// In a list to choose from.
     Picker,
-    Overview,
-    /// One rank alone.
-    Rank,
-    Gemms,
-    Collectives,
-    Steps,
-    Stacks,
-    Findings,
-    Captures,
-    Hosts,
-    Help,
+    /// While a line is being typed: a filter, a command, a time.
+    Prompt,
 }
 
 impl Scope {
-    pub const ALL: [Self; 15] = [
-        Self::Anywhere,
-        Self::List,
-        Self::Time,
-        Self::Overview,
-        Self::Rank,
-        Self::Gemms,
-        Self::Collectives,
-        Self::Steps,
-        Self::Stacks,
-        Self::Findings,
-        Self::Captures,
-        Self::Hosts,
-        Self::Help,
-        Self::Picker,
-        Self::Prompt,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Anywhere, Self::List, Self::Time].into_iter().chain(Page::ALL.map(Self::Page)).chain([
+            Self::Help,
+            Self::Picker,
+            Self::Prompt,
+        ])
+    }
 
     /// The name in the settings.
     pub fn name(self) -> &'static str {
@@ -50,18 +33,10 @@ impl Scope {
             Self::Anywhere => "anywhere",
             Self::List => "lists",
             Self::Time => "time",
-            Self::Prompt => "line",
-            Self::Picker => "picker",
-            Self::Overview => "overview",
-            Self::Rank => "rank",
-            Self::Gemms => "gemm",
-            Self::Collectives => "collectives",
-            Self::Steps => "steps",
-            Self::Stacks => "stacks",
-            Self::Findings => "findings",
-            Self::Captures => "captures",
-            Self::Hosts => "hosts",
+            Self::Page(page) => page.name(),
             Self::Help => "help",
+            Self::Picker => "picker",
+            Self::Prompt => "line",
         }
     }
 
@@ -70,26 +45,22 @@ impl Scope {
             Self::Anywhere => "Anywhere",
             Self::List => "Lists",
             Self::Time => "Time",
-            Self::Prompt => "A line being typed",
-            Self::Picker => "A list to choose from",
-            Self::Overview => "Overview",
-            Self::Rank => "Rank",
-            Self::Gemms => "GEMM",
-            Self::Collectives => "Collectives",
-            Self::Steps => "Steps",
-            Self::Stacks => "Stacks",
-            Self::Findings => "Findings",
-            Self::Captures => "Captures",
-            Self::Hosts => "Hosts",
+            Self::Page(page) => page.view().about().title,
             Self::Help => "This page",
+            Self::Picker => "A list to choose from",
+            Self::Prompt => "A line being typed",
         }
     }
 
     pub(super) fn is_list(self) -> bool {
-        !matches!(self, Self::Anywhere | Self::List | Self::Time | Self::Prompt | Self::Rank)
+        match self {
+            Self::Page(page) => page.view().has_list_keys(),
+            Self::Help | Self::Picker => true,
+            Self::Anywhere | Self::List | Self::Time | Self::Prompt => false,
+        }
     }
 
     pub(super) fn has_time(self) -> bool {
-        self == Self::Rank || (self.is_list() && !matches!(self, Self::Stacks | Self::Help | Self::Picker))
+        matches!(self, Self::Page(_))
     }
 }

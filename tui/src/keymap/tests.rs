@@ -46,7 +46,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::Go(_)
         | Action::Inspect
         | Action::Explain
-        | Action::Fold(_)
+        | Action::TurnBranch
         | Action::NextOutlier
         | Action::NextThread
         | Action::AskStacks
@@ -83,8 +83,7 @@ fn meant() -> Vec<Action> {
     };
     use Motion::{Down, First, Last, PageDown, PageUp, Up};
     let mut all: Vec<_> = [Up, Down, PageUp, PageDown, First, Last].map(Action::Move).into();
-    all.extend([Folding::Turn, Folding::Open, Folding::Close].map(Action::Fold));
-    all.extend(Page::ALL.into_iter().filter(|page| *page != Page::Rank).map(Action::Go));
+    all.extend(Page::first().map(|(_, page)| Action::Go(page)));
     let controls = [
         Pause,
         Back,
@@ -128,6 +127,7 @@ fn meant() -> Vec<Action> {
         Action::NextJob,
         Action::Inspect,
         Action::Explain,
+        Action::TurnBranch,
         Action::NextOutlier,
         Action::NextThread,
         Action::AskStacks,
@@ -158,7 +158,6 @@ fn same(one: &Action, other: &Action) -> bool {
     match (one, other) {
         (Action::Move(one), Action::Move(other)) => one == other,
         (Action::Go(one), Action::Go(other)) => one == other,
-        (Action::Fold(one), Action::Fold(other)) => one == other,
         (Action::Zoom(one), Action::Zoom(other)) => one == other,
         (Action::Control(one), Action::Control(other)) => one == other,
         (Action::Open(one), Action::Open(other)) => one == other,
@@ -181,11 +180,23 @@ fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
 fn no_scope_binds_a_key_twice() {
     let keymap = Keymap::default();
     assert_eq!(keymap.clash(), None);
-    for scope in Scope::ALL {
+    for scope in Scope::all() {
         let keys: Vec<_> = keymap.in_force(scope).flat_map(|(binding, _)| binding.keys).collect();
         for (index, key) in keys.iter().enumerate() {
             assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");
         }
+    }
+}
+
+/// Enter acts on what the page has selected, and Esc goes back.
+#[test]
+fn a_key_has_one_meaning_on_all_pages() {
+    let keymap = Keymap::default();
+    let keys: Vec<_> = keymap.all().flat_map(|(binding, _)| binding.keys).copied().collect();
+    for key in keys.into_iter().filter(|key| !matches!(key.code, KeyCode::Enter | KeyCode::Esc)) {
+        let meanings: Vec<_> =
+            Page::ALL.into_iter().filter_map(|page| keymap.lookup(key, Scope::Page(page))).collect();
+        assert!(meanings.windows(2).all(|two| same(&two[0], &two[1])), "{key}: {meanings:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use xpu_client::capture::Wanted;
 
 use super::*;
-use crate::app::Page;
+use crate::page::Page;
 
 fn said(text: &str) -> String {
     match read(text) {
@@ -75,9 +75,9 @@ fn words_are_completed() {
 /// Each name has one meaning, and the docs list them.
 #[test]
 fn every_action_with_a_key_has_a_name_of_its_own_that_can_be_said() {
-    for binding in BINDINGS {
+    for binding in BINDINGS.iter() {
         let name = binding.action.name().unwrap_or_else(|| panic!("{:?} has no name", binding.action));
-        for other in BINDINGS {
+        for other in BINDINGS.iter() {
             let same = format!("{:?}", binding.action) == format!("{:?}", other.action);
             assert_eq!(same, other.action.name() == Some(name), "{name}");
         }

@@ -2,8 +2,9 @@
 
 use crate::{
     action::{Action, Effect},
-    app::{App, Note, Page},
+    app::{App, Note},
     file_loader::{Order, What},
+    page::Page,
 };
 
 /// Requests the simulation of a capture that the screen has made. While the page of files is shown, it also
@@ -16,7 +17,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
     due.map(Effect::Files)
 }
 
-pub(super) fn act(app: &mut App, action: Action) -> Option<Effect> {
+pub(crate) fn act(app: &mut App, action: Action) -> Option<Effect> {
     match action {
         Action::Listed(listing) => app.files.listing = Some(listing),
         Action::Opened(path, summary) => app.files.came(path, summary),

@@ -1,30 +1,31 @@
 //! Moves from view to view.
 
-use xpu_model::{figure, finding::Kind};
+use xpu_model::figure;
 use xpu_wire::id::{CommunicatorId, Rank};
 
-use super::{folder, select, watch};
+use super::{folder, watch};
 use crate::{
-    action::{Action, Effect, Folding, Motion},
-    app::{App, Note, Page},
+    action::{Effect, Motion},
+    app::{App, Note},
+    page::{LINES, Page},
 };
 
-pub(super) fn to(app: &mut App, page: Page) -> Option<Effect> {
+pub(crate) fn to(app: &mut App, page: Page) -> Option<Effect> {
     app.page = page;
-    let asked = if page == Page::Stacks { watch::visit(app) } else { None };
+    let asked = page.view().enter(app);
     // A second effect is sent with the next tick.
     asked.or_else(|| watch::follow(app)).or_else(|| folder::look(app))
 }
 
 /// Shows one rank alone.
-pub(super) fn inspect(app: &mut App) -> Option<Effect> {
+pub(crate) fn inspect(app: &mut App) -> Option<Effect> {
     app.settle();
     // Without a selection, the outlier is shown.
     let named = app.job_view.findings.iter().find_map(|finding| finding.ranks.first().copied());
     let outlier = app.job_view.outlier.map(|outlier| outlier.rank(&app.job_view));
     app.selected = app.selected.or(named).or(outlier);
     if app.selected.is_none() {
-        select(app, Motion::First);
+        among_ranks(app, Motion::First);
     }
     if app.page != Page::Rank {
         app.back = app.page;
@@ -82,46 +83,39 @@ pub(super) fn communicators(app: &mut App) -> Option<Effect> {
 /// A click on a line of the view's list: the second one acts as Enter.
 pub(super) fn line(app: &mut App, line: usize) -> Option<Effect> {
     app.settle();
-    match app.page {
-        Page::Findings if app.finding == line => return explain(app),
-        Page::Findings => app.finding = line.min(app.job_view.findings.len().saturating_sub(1)),
-        Page::Collectives => app.communicator = line.min(app.communicators.lines.len().saturating_sub(1)),
-        Page::Stacks if app.stacks.at() == Some(line) => app.stacks.fold(Folding::Turn),
-        Page::Stacks => app.stacks.select(line),
-        Page::Gemms | Page::Hosts if selected_line(app) == line => return explain(app),
-        Page::Gemms => app.gemms.select(line),
-        Page::Hosts => app.hosts.select(line),
-        Page::Captures if app.files.at() == line => return folder::act(app, Action::OpenFile),
-        Page::Captures => app.files.select(line),
-        Page::Overview | Page::Rank | Page::Steps => {}
+    let view = app.page.view();
+    if view.at(app) == Some(line) {
+        return view.open(app);
     }
+    view.select(app, line.min(view.lines(app).saturating_sub(1)));
     None
-}
-
-fn selected_line(app: &App) -> usize {
-    if app.page == Page::Gemms { app.gemms.at() } else { app.hosts.at() }
 }
 
 /// Shows the evidence of the selected line.
 pub(super) fn explain(app: &mut App) -> Option<Effect> {
     app.settle();
-    if app.page == Page::Gemms {
-        let (slowest, _) = app.gemms.selected()?.slowest()?;
-        app.selected = Some(slowest);
-        return inspect(app);
-    }
-    if app.page == Page::Hosts {
-        let host = app.hosts.selected()?;
-        let (there, held) = (&host.ranks, host.gpus.held.first().map(|(rank, _)| *rank));
-        let named = app.job_view.findings.iter().flat_map(|finding| &finding.ranks).copied();
-        app.selected =
-            Some(named.into_iter().find(|&rank| there.contains(rank)).or(held).or_else(|| there.first())?);
-        return inspect(app);
-    }
-    let finding = app.job_view.findings.get(app.finding)?;
-    if finding.kind == Kind::Hang {
-        return to(app, Page::Stacks);
-    }
-    app.selected = finding.ranks.first().copied().or(app.selected);
-    inspect(app)
+    app.page.view().explain(app)
+}
+
+/// Selects a rank. The first motion selects the first or the last listed rank.
+pub(crate) fn among_ranks(app: &mut App, motion: Motion) {
+    app.settle();
+    let order = app.job_view.order.clone();
+    among(app, &order, motion);
+}
+
+/// The same among rows in this order.
+pub(crate) fn among(app: &mut App, order: &[usize], motion: Motion) {
+    let job_view = &app.job_view;
+    let Some(last) = order.len().checked_sub(1) else { return };
+    // A folded rank is at the place of its group.
+    let place = |row: usize| order.iter().position(|&listed| listed == row);
+    let row = app.selected.and_then(|rank| job_view.row_of(rank));
+    let at = row.and_then(|row| place(row).or_else(|| place(job_view.bundle_of(row)?.worst)));
+    let to = match (at, motion) {
+        (Some(at), motion) => motion.from(at, last + 1, LINES),
+        (None, Motion::Up | Motion::PageUp | Motion::Last) => last,
+        (None, Motion::Down | Motion::PageDown | Motion::First) => 0,
+    };
+    app.selected = job_view.rows().get(order[to]).map(|row| row.status.rank);
 }

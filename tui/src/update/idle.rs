@@ -2,8 +2,9 @@
 
 use crate::{
     action::Action,
-    app::{App, Overlay, Page, Standing},
+    app::{App, Overlay, Standing},
     keymap::{Key, Scope},
+    page::Page,
 };
 
 /// The reason; `None` if the key has an effect, or its action itself gives the reason.
@@ -12,13 +13,13 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
         Action::Unbound(key) => Some(unbound(app, *key)),
         Action::Explain => {
             app.settle();
-            unexplained(app)
+            app.page.view().unexplained(app).map(str::to_owned)
         }
         Action::Move(_) if app.overlay == Overlay::None && app.picker.is_none() => {
             app.settle();
             unmoved(app)
         }
-        Action::Fold(_) | Action::NextOutlier | Action::NextThread | Action::TurnNatives => {
+        Action::TurnBranch | Action::NextOutlier | Action::NextThread | Action::TurnNatives => {
             app.settle();
             let key = app.key("read-stacks");
             no_job(app)
@@ -60,32 +61,10 @@ fn no_job(app: &App) -> Option<String> {
     says(app.standing() != Standing::Running, "no job yet")
 }
 
-fn unexplained(app: &App) -> Option<String> {
-    match app.page {
-        Page::Gemms => says(
-            app.gemms.selected().is_none_or(|gemm| gemm.slowest().is_none()),
-            "no GEMM shape to explain yet",
-        ),
-        Page::Hosts => {
-            let seen = app.hosts.selected().is_some_and(|host| !host.ranks.is_empty());
-            says(!seen, "no rank of this host has been seen")
-        }
-        _ => says(app.job_view.findings.get(app.finding).is_none(), "no finding to explain"),
-    }
-}
-
 /// Why there is nothing to move in.
 fn unmoved(app: &App) -> Option<String> {
-    let (is_empty, what) = match app.page {
-        Page::Overview | Page::Rank | Page::Steps => (app.job_view.order.is_empty(), "no rank to select"),
-        Page::Gemms => (app.gemms.shapes().is_empty(), "no GEMM shape to select yet"),
-        Page::Collectives => (app.communicators.lines.is_empty(), "no communicator to select yet"),
-        Page::Stacks => (app.stacks.rows().is_empty(), "no stacks to move in yet"),
-        Page::Findings => (app.job_view.findings.is_empty(), "no finding to select"),
-        Page::Captures => (app.files.all().is_empty(), "no capture or recording in this folder"),
-        Page::Hosts => (app.hosts.all().is_empty(), "no host to select"),
-    };
-    says(is_empty, what)
+    let view = app.page.view();
+    says(view.lines(app) == 0, view.about().empty)
 }
 
 /// For a key without an action here: the places where it has one.

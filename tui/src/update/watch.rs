@@ -4,7 +4,8 @@ use xpu_client::live::WatchedRanks;
 
 use crate::{
     action::{Action, Effect, Reading},
-    app::{App, Note, Overlay, Page, Watched},
+    app::{App, Note, Overlay, Watched},
+    page::Page,
 };
 
 pub(super) fn look(app: &mut App) -> Option<Effect> {
@@ -23,7 +24,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
 }
 
 /// Subscribes to the details of the shown ranks, and of no others.
-pub(super) fn follow(app: &mut App) -> Option<Effect> {
+pub(crate) fn follow(app: &mut App) -> Option<Effect> {
     let wanted = app.looked_at();
     let WatchedRanks { job, ranks } = wanted.clone().unwrap_or_default();
     if (&app.watched.job, &app.watched.ranks) == (&job, &ranks) {
@@ -35,7 +36,7 @@ pub(super) fn follow(app: &mut App) -> Option<Effect> {
 }
 
 /// Opening the stacks page requests stacks if there are none.
-pub(super) fn visit(app: &mut App) -> Option<Effect> {
+pub(crate) fn visit(app: &mut App) -> Option<Effect> {
     let has_some = app.job()?.stacks().next().is_some() || app.stacks.was_asked();
     if has_some { None } else { ask(app) }
 }

@@ -33,7 +33,7 @@ const WRITING: Duration = Duration::from_secs(5);
 /// Columns of the longest name.
 const LONGEST: usize = 44;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let frame = if breakpoint == Breakpoint::Wide { 2 } else { 1 };
     let [standing, rest] =

@@ -41,7 +41,7 @@ const KINDS: usize = 4;
 /// Number of lines of the list before the detail gets the space.
 const LISTED: usize = 10;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let listed = app.communicators.lines.len().clamp(1, LISTED.min(usize::from(below.height) / 3)) as u16;

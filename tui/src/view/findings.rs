@@ -40,16 +40,23 @@ const SIGN: usize = 3;
 /// Lines of the list before the detail gets the space.
 const LISTED: usize = 8;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+/// Lines of what limits the job, below the findings.
+const BOUND: usize = 2;
+
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let findings = &app.job_view.findings;
     let frame = if breakpoint == Breakpoint::Wide { 2 } else { 1 };
     // If there is none, outliers and bottlenecks are shown instead.
     let listed = if findings.is_empty() { 3 } else { findings.len() };
-    let list = listed.min(LISTED) as u16 + frame;
     let margin = if breakpoint == Breakpoint::Wide { 4 } else { 0 };
-    let why = findings.get(app.finding).map_or_else(Vec::new, |finding| {
-        detail(app, finding, usize::from(area.width.saturating_sub(margin)))
-    });
+    let width = usize::from(area.width.saturating_sub(margin));
+    let bound = if breakpoint == Breakpoint::Wide && !findings.is_empty() && app.job_view.stall().is_none() {
+        bound(app, width, BOUND)
+    } else {
+        Vec::new()
+    };
+    let list = (listed.min(LISTED) + bound.len()) as u16 + frame;
+    let why = findings.get(app.finding).map_or_else(Vec::new, |finding| detail(app, finding, width));
     let detail = if why.is_empty() { 0 } else { why.len() as u16 + frame };
     let [title, list, detail, log] = Layout::vertical([
         Constraint::Length(1),
@@ -59,7 +66,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     ])
     .areas(area);
     header::draw_title(app, breakpoint, title, buffer);
-    draw_list(app, breakpoint, list, buffer, hits);
+    draw_list(app, breakpoint, &bound, list, buffer, hits);
     if let Some(finding) = findings.get(app.finding) {
         let title = Title { name: "Why", about: name(finding), ..Title::default() };
         let inner = panel::draw(app.palette, breakpoint, title, detail, buffer);
@@ -71,16 +78,30 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+/// What limits the job as a whole.
+fn bound(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
+    let text = app.job_view.bound.as_ref().map_or_else(Vec::new, |it| wrapped(&it.to_string(), width, most));
+    text.into_iter().map(|text| Line::styled(text, app.palette.of(Role::Muted))).collect()
+}
+
+fn draw_list(
+    app: &App,
+    breakpoint: Breakpoint,
+    bound: &[Line<'_>],
+    area: Rect,
+    buffer: &mut Buffer,
+    hits: &mut Hits,
+) {
     let findings = &app.job_view.findings;
     let about = if findings.is_empty() { String::new() } else { "by cost".to_owned() };
     let right = figure::counted(findings.len(), "finding", "findings");
-    let right = match app.job_view.cost.filter(|_| findings.len() > 1) {
-        // On a wide terminal, the header of the overview has the total cost.
-        Some(cost) if breakpoint < Breakpoint::Wide => {
-            format!("{right}, together {:.0} % of the time", cost.pct)
+    let together = if findings.len() > 1 { ", together " } else { ", " };
+    let right = match &app.job_view.lost {
+        Some(lost) if breakpoint < Breakpoint::Wide => {
+            let since = figure::age(lost.since());
+            format!("{right}{together}{:.0} % of the time in {since}", lost.cost.pct)
         }
-        Some(cost) => format!("{right}, together {cost}"),
+        Some(lost) => format!("{right}{together}{lost}"),
         None => right,
     };
     let inner = panel::draw(app.palette, breakpoint, Title { name: "Findings", about, right }, area, buffer);
@@ -98,16 +119,16 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         let outlier =
             notices::outlier_text(app).map(|text| Line::styled(text, app.palette.of(Role::Warning)));
         let mut lines: Vec<_> = [line].into_iter().chain(outlier).collect();
-        if let Some(bound) = &app.job_view.bound {
-            let left = usize::from(inner.height).saturating_sub(lines.len());
-            let bound = wrapped(&bound.to_string(), usize::from(inner.width), left);
-            lines.extend(bound.into_iter().map(|text| Line::styled(text, app.palette.of(Role::Muted))));
-        }
+        let left = usize::from(inner.height).saturating_sub(lines.len());
+        lines.extend(self::bound(app, usize::from(inner.width), left));
         for (line, y) in lines.into_iter().zip(inner.y..inner.bottom()) {
             buffer.set_line(inner.x, y, &line, inner.width);
         }
         return;
     }
+    let [inner, below] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(bound.len() as u16)]).areas(inner);
+    headline::lines(bound, below, buffer);
     // On a narrow terminal the headline takes the whole line, and the detail names the class.
     let class = |finding: &Finding| {
         if breakpoint == Breakpoint::Wide { format!("{}  ", name(finding)) } else { String::new() }

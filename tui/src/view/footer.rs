@@ -10,10 +10,11 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     action::Action,
-    app::{App, Choosing, Note, Overlay, Page, Standing},
+    app::{App, Choosing, Note, Overlay, Standing},
     glyph,
     hits::{Hits, Target},
     keymap::Binding,
+    page::Page,
     palette::Role,
     prompt::Kind,
     replay::Control,
@@ -146,7 +147,7 @@ struct Offer {
 impl Offer {
     fn named(&self, names: Names, here: bool) -> String {
         match (names, page_of(self.binding)) {
-            (Names::Short, Some(page)) => format!("{} {}", self.key, page.short()),
+            (Names::Short, Some(page)) => format!("{} {}", self.key, page.view().about().short),
             (Names::Digits, Some(_)) if !here => self.key.clone(),
             _ => format!("{} {}", self.key, self.short),
         }
@@ -169,7 +170,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
             app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None
         }
         // These pages also show why there is no job.
-        Action::Go(Page::Overview | Page::Captures | Page::Hosts) => true,
+        Action::Go(page) if page == Page::Overview || !page.view().needs_job() => true,
         Action::Capture => app.standing() == Standing::Running && !app.is_past(),
         Action::Control(Control::Record) => app.standing() == Standing::Running && !app.is_replay(),
         Action::Move(_)
@@ -182,26 +183,19 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::Pin
         | Action::Reverse
         | Action::Report => app.standing() == Standing::Running,
-        Action::Fold(_)
+        Action::TurnBranch
         | Action::NextOutlier
         | Action::NextThread
         | Action::TurnNatives
         | Action::SaveFlame => !app.stacks.rows().is_empty(),
         Action::Open(Kind::Command) => app.page == Page::Overview,
         Action::Open(Kind::Filter) if app.overlay == Overlay::Help => true,
-        Action::Open(Kind::Filter) => {
-            app.standing() == Standing::Running
-                && matches!(app.page, Page::Overview | Page::Rank | Page::Stacks | Page::Collectives)
-        }
+        Action::Open(Kind::Filter) => app.standing() == Standing::Running && app.page.view().offers_filter(),
         Action::TurnCommunicators => {
             app.communicators.total > app.communicators.lines.len() || app.every_communicator
         }
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
-        Action::Explain => match app.page {
-            Page::Gemms => !app.gemms.shapes().is_empty(),
-            Page::Hosts => app.hosts.selected().is_some_and(|host| !host.ranks.is_empty()),
-            _ => !app.job_view.findings.is_empty(),
-        },
+        Action::Explain => app.page.view().unexplained(app).is_none(),
         _ => true,
     }
 }

@@ -37,7 +37,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 /// A recording has the first summary of each rank within this time from its begin.
 const FIRST_REPORTS: std::time::Duration = std::time::Duration::from_secs(2);
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let most = LISTED.min(usize::from(below.height) * 9 / 20);

@@ -7,6 +7,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
+use unicode_width::UnicodeWidthStr as _;
 use xpu_model::{
     figure,
     finding::{Cost, Kind},
@@ -28,8 +29,9 @@ pub(super) fn height(breakpoint: Breakpoint) -> u16 {
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
-    let figures = figures(&app.job_view);
+    let mut figures = figures(&app.job_view);
     if breakpoint == Breakpoint::Wide {
+        figures.splice(5..5, lost(&app.job_view));
         ends::rule(app.palette.of(Role::Faint), Rect { y: area.y + 1, height: 1, ..area }, buffer);
         tiles(&figures, app.palette, Rect { y: area.y + 2, height: 2, ..area }, buffer);
     } else {
@@ -72,14 +74,20 @@ pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: 
     if breakpoint < Breakpoint::Wide && app.job().is_some() {
         // The additional text of the tiles on a wide terminal, if there is room.
         let dropped = app.job_view.losses.records + app.job_view.losses.frames;
-        let text = format!(
+        let overhead = format!(
             "overhead {:.2} %   dropped {}   ",
             app.job_view.overhead * 100.0,
             figure::count(dropped)
         );
-        let taken: usize = left.iter().chain(&right).map(Span::width).sum();
-        if taken + text.len() < usize::from(area.width) {
-            right.insert(0, Span::styled(text, palette.of(Role::Muted)));
+        let lost = app.job_view.lost.map(|lost| {
+            let since = figure::age(lost.since());
+            (format!("lost {} in {since}   ", lost_hours(&lost.cost)), Role::Warning)
+        });
+        for (text, role) in lost.into_iter().chain([(overhead, Role::Muted)]) {
+            let taken: usize = left.iter().chain(&right).map(Span::width).sum();
+            if taken + text.width() < usize::from(area.width) {
+                right.insert(0, Span::styled(text, palette.of(role)));
+            }
         }
     }
     ends::draw(&left.into(), &right.into(), area, buffer);
@@ -123,7 +131,7 @@ pub(super) fn status(app: &App) -> Sign {
 
 /// One figure of the header.
 struct Figure {
-    label: &'static str,
+    label: String,
     value: String,
     unit: String,
     /// Text before the value that identifies the figure where there is no label.
@@ -141,7 +149,7 @@ impl Figure {
         value: String,
         unit: &str,
     ) -> Self {
-        Self { label, value, unit: unit.to_owned(), before, after, role: Role::Strong }
+        Self { label: label.to_owned(), value, unit: unit.to_owned(), before, after, role: Role::Strong }
     }
 
     fn loud_if(self, loud: bool) -> Self {
@@ -190,13 +198,24 @@ fn figures(job_view: &JobView) -> Vec<Figure> {
         Figure::new("overhead", "overhead ", "", format!("{:.2}", job_view.overhead * 100.0), "%"),
         Figure::new("dropped", "dropped ", "", figure::count(dropped), "").loud_if(dropped > 0),
     ];
-    let lost = job_view.cost.map(|Cost { gpu_hours, money, .. }| {
-        let money = money.map_or_else(String::new, |money| format!(", {money}"));
-        Figure::new("lost", "lost ", "", format!("{gpu_hours:.2}"), &format!("GPU h{money}")).loud_if(true)
-    });
     let mut all: Vec<_> = always.into();
-    all.splice(5..5, lost.into_iter().chain(known.into_iter().flatten()));
+    all.splice(5..5, known.into_iter().flatten());
     all
+}
+
+/// What the findings cost together, and since when.
+fn lost(job_view: &JobView) -> Option<Figure> {
+    let lost = job_view.lost?;
+    let hours = lost_hours(&lost.cost);
+    let (value, unit) = hours.split_once(' ').unwrap_or((&hours, ""));
+    let figure = Figure::new("", "", "", value.to_owned(), unit).loud_if(true);
+    Some(Figure { label: format!("lost in {}", figure::age(lost.since())), ..figure })
+}
+
+/// `0.13 GPU h, $3.10`
+fn lost_hours(cost: &Cost) -> String {
+    let money = cost.money.map_or_else(String::new, |money| format!(", {money}"));
+    format!("{:.2} GPU h{money}", cost.gpu_hours)
 }
 
 /// Steps as a range, because a rank that falls behind matters; and the age of the last one, once that is
@@ -239,10 +258,15 @@ fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) 
     // or there is too little room.
     let alike = area.width / widths.len().max(1) as u16;
     let even: Vec<u16> = widths.iter().map(|&width| width.max(alike)).collect();
-    let widths = if even.iter().sum::<u16>() > area.width + alike { widths } else { even };
+    let total = even.iter().sum::<u16>();
+    let is_apart = |(&even, &width): (&u16, &u16)| {
+        u32::from(even) * u32::from(area.width) >= u32::from(width - 1) * u32::from(total)
+    };
+    let fits = total <= area.width + alike && even.iter().zip(&widths).all(is_apart);
+    let widths = if fits { even } else { widths };
     let columns = Layout::horizontal(widths.into_iter().map(Constraint::Fill)).split(area);
     for (figure, column) in figures.iter().zip(columns.iter()) {
-        let label = Line::styled(figure.label, palette.of(Role::Muted));
+        let label = Line::styled(&*figure.label, palette.of(Role::Muted));
         buffer.set_line(column.x, column.y, &label, column.width);
         buffer.set_line(column.x, column.y + 1, &figure.line(palette), column.width);
     }

@@ -1,6 +1,7 @@
 //! Hosts: their connections, collectors, lost frames, the cost of watching, and the state of their GPUs.
 
 mod detail;
+mod places;
 
 use ratatui::{
     buffer::Buffer,
@@ -30,7 +31,7 @@ const LONGEST: usize = 20;
 const DETAIL: [u16; 3] = [7, 9, 12];
 const TALLEST: u16 = 18;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let hosts = app.hosts.all();
     let lines =
@@ -39,7 +40,9 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let listed = (hosts.len().max(4) as u16).saturating_add(frame).min(below.height - detail);
     let [list, rest] = Layout::vertical([Constraint::Length(listed), Constraint::Fill(1)]).areas(below);
-    let rest = Rect { height: rest.height.min(TALLEST), ..rest };
+    let tall = rest.height.min(TALLEST);
+    let free = Rect { y: rest.y + tall, height: rest.height - tall, ..rest };
+    let rest = Rect { height: tall, ..rest };
     let inner = panel::draw(app.palette, breakpoint, title(app), list, buffer);
     if hosts.is_empty() {
         let text = if app.is_past() {
@@ -62,6 +65,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     hits.lines(inner, shown);
     if let Some(host) = app.hosts.selected() {
         detail::draw(app, breakpoint, host, rest, buffer);
+        places::draw(app, breakpoint, free, buffer);
     }
 }
 

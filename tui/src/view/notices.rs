@@ -101,6 +101,14 @@ fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     lines
 }
 
+/// What limits the job, below findings: empty if the notices have it, or if the job hangs.
+pub(super) fn bound_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
+    if most == 0 || app.job_view.findings.is_empty() || app.job_view.stall().is_some() {
+        return Vec::new();
+    }
+    bound(app).map_or_else(Vec::new, |bound| bound.lines(app.palette, width, most))
+}
+
 impl Notice {
     /// The headline or the sentence, and below it the advice; on the same line if there is no room. Advice
     /// takes precedence over details, because the findings page has all details.
@@ -148,10 +156,15 @@ fn notices(app: &App, stall: Option<&Finding>, width: usize) -> Vec<Notice> {
     all.extend(other_jobs(app));
     if all.is_empty() && stall.is_none() {
         all.push(calm(app));
-        let bound = app.job_view.bound.as_ref().filter(|_| !app.job_view.is_frozen());
-        all.extend(bound.map(|bound| Notice::new(glyph::HINT, Role::Muted, bound.to_string())));
+        all.extend(bound(app));
     }
     all
+}
+
+/// What limits the job as a whole.
+fn bound(app: &App) -> Option<Notice> {
+    let bound = app.job_view.bound.as_ref().filter(|_| !app.job_view.is_frozen())?;
+    Some(Notice::new(glyph::HINT, Role::Muted, bound.to_string()))
 }
 
 fn found(app: &App, finding: &Finding, width: usize) -> Notice {

@@ -8,8 +8,9 @@ use ratatui::{
 use super::{header, headline, heatmaps, notices, panel, ranks, steps};
 use crate::{
     action::Action,
-    app::{App, Page},
+    app::App,
     hits::{Hits, Target},
+    page::Page,
     width::Breakpoint,
 };
 
@@ -21,20 +22,30 @@ const STEPS: u16 = 58;
 const BETWEEN: u16 = 2;
 const TALL: u16 = 12;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let wide = breakpoint == Breakpoint::Wide;
     let most = match (wide, app.job_view.stall()) {
         (true, _) => 6,
         (false, Some(_)) => 6,
         (false, None) => 4,
     };
-    let notices = notices::lines(app, usize::from(area.width) - if wide { 4 } else { 0 }, most);
+    let width = usize::from(area.width) - if wide { 4 } else { 0 };
+    let mut notices = notices::lines(app, width, most);
     // The notices have a frame only if there is room for it.
     let frame = if wide { 2 } else { 0 };
-    let above = header::height(breakpoint) + notices.len() as u16 + frame;
-    let body = area.height.saturating_sub(above);
+    let below =
+        |notices: usize| area.height.saturating_sub(header::height(breakpoint) + notices as u16 + frame);
     let beside = if wide && area.width >= ROOMY { STEPS + BETWEEN } else { 0 };
-    let maps = heatmaps::Panels::plan(app, area.width - beside, body * 11 / 20);
+    let plan = |body: u16| heatmaps::Panels::plan(app, area.width - beside, body * 11 / 20);
+    let mut maps = plan(below(notices.len()));
+    // What limits the job is added if the maps stay as they are.
+    let bound = if wide { notices::bound_lines(app, width, most - notices.len()) } else { Vec::new() };
+    let with_bound = plan(below(notices.len() + bound.len()));
+    if with_bound.height() == maps.height() {
+        maps = with_bound;
+        notices.extend(bound);
+    }
+    let body = below(notices.len());
     let least = if beside > 0 { TALL.min(body / 2) } else { 0 };
     let [header, notices_area, map_area, _, table] = Layout::vertical([
         Constraint::Length(header::height(breakpoint)),

@@ -41,7 +41,7 @@ const MEMBERSHIPS: u16 = 8;
 /// Columns between two panels.
 const BETWEEN: u16 = 2;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let area = header::draw_brief(app, breakpoint, area, buffer);
     let Some(rank) = &app.job_view.inspected else {
         nobody(app, breakpoint, area, buffer);

@@ -34,7 +34,7 @@ const LEGEND: u16 = 20;
 /// Number of notes shown under the tree.
 const NOTES: usize = 2;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     header::draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let headline_of_incident = headline::incident(app, usize::from(area.width));

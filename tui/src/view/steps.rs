@@ -33,7 +33,7 @@ const LEAST: u16 = 4;
 /// Columns of the spread, which is next to the parts of a step.
 const BESIDE: u16 = 46;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
     if app.job_view.steps.is_none() {
         let inner =

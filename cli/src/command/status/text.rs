@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use xpu_model::{
-    figure::{age, clock},
+    figure::{age, clock, counted},
     finding::{Episode, Finding},
     job::processes,
     status::{
@@ -95,13 +95,15 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     }
     for finding in &status.findings {
         writeln!(to, "! {}", finding.sentence())?;
-        if let Some(cost) = &finding.cost {
+        // Of one finding, the sum below is its cost.
+        if let Some(cost) = finding.cost.filter(|_| status.findings.len() > 1) {
             writeln!(to, "  costs {cost}")?;
         }
         write_place(to, status, finding)?;
     }
-    if let Some(lost) = status.lost.filter(|_| status.findings.len() > 1) {
-        writeln!(to, "together they cost {lost}")?;
+    if let Some(lost) = &status.lost {
+        let findings = counted(status.findings.len(), "finding", "findings");
+        writeln!(to, "lost to {findings}: {lost}")?;
     }
     if let (Some(bound), true) = (&status.bound, status.findings.iter().all(|it| !it.stops_the_job())) {
         writeln!(to, "{bound}")?;

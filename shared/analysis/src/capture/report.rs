@@ -55,8 +55,7 @@ pub struct Report {
     /// The first and the last step requested; `null` if the file does not contain them.
     pub asked: Option<[Step; 2]>,
     /// Why the job hung during the capture. If it did, the requested steps may not have been reached.
-    #[serde(rename = "standstill")]
-    pub stall: Option<String>,
+    pub hang: Option<String>,
     pub ranks: Vec<RankReport>,
     /// Ranks whose data is missing, and why.
     pub missing: Vec<Missing>,
@@ -209,7 +208,7 @@ impl Report {
             asked: sheet
                 .filter(|_| capture.window.is_none())
                 .map(|sheet| [sheet.order.first, sheet.order.last()]),
-            stall: sheet.and_then(|sheet| sheet.stall.clone()),
+            hang: sheet.and_then(|sheet| sheet.stall.clone()),
             missing,
             closed: sheet.is_some_and(|sheet| sheet.closed),
             operations: sum(|rank| rank.operations),

@@ -54,7 +54,7 @@ pub fn preface(report: &Report) -> Vec<String> {
         ),
         (None, None) => "no GPU time was read".to_owned(),
     });
-    lines.extend(report.stall.iter().map(|evidence| format!("the job hung: {evidence}")));
+    lines.extend(report.hang.iter().map(|evidence| format!("the job hung: {evidence}")));
     lines.extend(unreached(report));
     lines.extend(beyond(report));
     if !report.closed {

@@ -297,7 +297,7 @@ mod tests {
         let past = past.unwrap_or_else(|| panic!("{found:#?}"));
         assert!(found.iter().all(|finding| finding.ranks == [Rank(3)]), "{found:#?}");
         let lost = 100.0 * (1.0 - 100.0 / 120.0);
-        let sum = Cost::sum(&found).unwrap().pct;
+        let sum = crate::finding::Lost::to(&found).unwrap().cost.pct;
         assert!(sum < lost + 5.0, "{sum} of {lost}: {found:#?}");
         assert!(past.evidence.to_string().contains("20 % more"), "{}", past.evidence);
         // If no rule names the rank, the comparison with that run does.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use xpu_model::{
-    finding::{self, Cost, Price},
+    finding::{self, Lost, Price},
     job::{Job, mean, median, processes},
     status,
 };
@@ -87,7 +87,7 @@ impl JobView {
             if let Some(price) = price {
                 price.apply(&mut self.findings);
             }
-            self.cost = Cost::sum(&self.findings);
+            self.lost = Lost::to(&self.findings);
         }
         let is_over = self.is_over();
         for (row, (rank, view)) in self.rows.iter_mut().zip(job.ranks()) {

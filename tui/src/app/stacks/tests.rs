@@ -105,12 +105,10 @@ fn a_branch_closes_from_any_of_its_lines_and_opens_again() {
     let mut stacks = parted();
     stacks.travel(Motion::First);
     (0..3).for_each(|_| stacks.travel(Motion::Down));
-    stacks.fold(Folding::Close);
+    stacks.turn_branch();
     assert_eq!(names(&stacks), ["main thread", "main", "1 > read", "step", "reduce", "1 > wait"]);
     assert_eq!(stacks.at(), Some(2));
-    stacks.fold(Folding::Close);
-    assert_eq!(stacks.rows().len(), 6);
-    stacks.fold(Folding::Turn);
+    stacks.turn_branch();
     assert_eq!(stacks.rows().len(), 7);
 }
 
@@ -118,7 +116,7 @@ fn a_branch_closes_from_any_of_its_lines_and_opens_again() {
 fn what_was_closed_stays_closed_when_stacks_are_read_again() {
     let mut stacks = parted();
     stacks.next_outlier();
-    stacks.fold(Folding::Close);
+    stacks.turn_branch();
     // Another tree, with one rank fewer.
     settled(&mut stacks, all().into_iter().skip(1).collect());
     assert_eq!(names(&stacks)[2], "1 > read");
@@ -162,7 +160,7 @@ fn native_frames_below_those_of_python_are_one_line_until_they_are_asked_for() {
     // A thread without Python has nothing else to show.
     stacks.next_thread();
     stacks.next_thread();
-    stacks.fold(Folding::Turn);
+    stacks.turn_branch();
     assert_eq!(names(&stacks)[6..], ["thread pin (no Python)", "start_thread", "poll"]);
     stacks.turn_natives();
     assert_eq!(names(&stacks)[2..5], ["step", "ffi_call", "poll"]);

@@ -33,6 +33,9 @@ const BEFORE: usize = 34;
 /// Columns of the durations, which are next to the ranks.
 const BESIDE: u16 = 36;
 
+/// Runs of ranks without a rate.
+const RUNS: usize = 4;
+
 /// Blanks between two figures of the durations.
 const APART: usize = 3;
 
@@ -64,6 +67,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer
         right: gemm.rate().map_or_else(String::new, |rate| format!("median {}", figure::three(rate))),
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
+    let inner = draw_untimed(app, gemm, inner, buffer);
     let lines = usize::from(inner.height);
     let columns = (usize::from(inner.width) / ENTRY).max(1);
     let width = inner.width / columns as u16;
@@ -87,6 +91,21 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer
         let area = place(fit);
         buffer.set_line(area.x, area.y, &Line::styled(text, app.palette.of(Role::Muted)), area.width);
     }
+}
+
+/// Names the ranks without a rate on the last line, and returns the area above it.
+fn draw_untimed(app: &App, gemm: &Gemm, area: Rect, buffer: &mut Buffer) -> Rect {
+    if gemm.untimed.is_empty() {
+        return area;
+    }
+    let [above, line] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+    let since = match gemm.basis {
+        Basis::Watched => "since this page was opened",
+        Basis::Started => "so far",
+    };
+    let text = format!("       {}: none timed {since}", gemm.untimed.named(RUNS));
+    buffer.set_line(line.x, line.y, &Line::styled(text, app.palette.of(Role::Muted)), line.width);
+    above
 }
 
 const RANK: Column = Column::figure(6).whole();

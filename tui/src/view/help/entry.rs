@@ -82,23 +82,9 @@ pub(super) fn joined(keys: &[Key], between: &str) -> String {
 /// The keys of the shown view come first, and the meaning of the signs last, so that a low terminal shows the
 /// keys.
 pub(super) fn parts(app: &App) -> Vec<Part> {
-    let all = [
-        Scope::Overview,
-        Scope::Stacks,
-        Scope::Findings,
-        Scope::Collectives,
-        Scope::Gemms,
-        Scope::Steps,
-        Scope::Captures,
-        Scope::Hosts,
-        Scope::Prompt,
-        Scope::Rank,
-        Scope::Help,
-        Scope::Picker,
-    ];
-    let here = app.page.scope();
-    let others = all.into_iter().filter(|scope| *scope != here);
-    let scopes = [here, Scope::Anywhere, Scope::List, Scope::Time].into_iter().chain(others);
+    let first = [Scope::Page(app.page), Scope::Anywhere, Scope::List, Scope::Time];
+    let others = Scope::all().filter(|scope| !first.contains(scope));
+    let scopes = first.into_iter().chain(others);
     let keys = scopes.map(|scope| {
         let bindings = app.keymap.all().filter(|(binding, _)| binding.scope == scope);
         let entries = bindings.map(|(binding, keys)| Entry {

@@ -64,7 +64,9 @@ pub(super) fn worst(host: &Host) -> Cell {
     let ranks = |count: usize| figure::counted(count, "rank", "ranks");
     let ended = host.ranks.len() - host.living - host.died;
     let said = [
-        host.why().map(str::to_owned),
+        host.why().map(|why| {
+            host.endpoint.as_ref().map_or_else(|| why.to_owned(), |endpoint| nameless(why, &endpoint.host))
+        }),
         (host.health == Health::Silent).then(|| "collector is silent".to_owned()),
         (host.gpus.xids > 0).then(|| format!("{} Xid errors", host.gpus.xids)),
         host.gpus.held.first().map(|(rank, word)| match host.gpus.held.len() {
@@ -92,6 +94,24 @@ pub(super) fn worst(host: &Host) -> Cell {
         }
         None => (String::new(), Role::Muted),
     }
+}
+
+/// The reason without the address of the host, which another column names.
+fn nameless(why: &str, address: &str) -> String {
+    let words: Vec<_> = why.split(' ').collect();
+    let names = |word: &&str| {
+        let port = word.trim_end_matches(':').strip_prefix(address);
+        port.is_some_and(|port| port.is_empty() || port.starts_with(':'))
+    };
+    let Some(at) = words.iter().position(names) else { return why.to_owned() };
+    let (before, after) = (&words[..at], &words[at + 1..]);
+    let before = match before {
+        [before @ .., "on" | "to"] => before,
+        before => before,
+    };
+    let colon = if words[at].ends_with(':') { ":" } else { "" };
+    let text = format!("{}{colon} {}", before.join(" "), after.join(" "));
+    text.trim_start().to_owned()
 }
 
 fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>> {
@@ -256,4 +276,32 @@ fn rank(app: &App, rank: Rank) -> Vec<Cell> {
             None => known(None),
         },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_does_not_repeat_the_host() {
+        for (why, said) in [
+            (
+                "no collector listens on gpu-1:18889: start the job there",
+                "no collector listens: start the job there",
+            ),
+            (
+                "gpu-1:18891 accepts the connection but does not answer",
+                "accepts the connection but does not answer",
+            ),
+            (
+                "cannot find host gpu-1 (unknown): check its spelling",
+                "cannot find host (unknown): check its spelling",
+            ),
+            ("ssh to gpu-1 ended: Permission denied", "ssh ended: Permission denied"),
+            ("no answer on port 18891 for 12 s", "no answer on port 18891 for 12 s"),
+            ("no collector listens on gpu-12:18889: start", "no collector listens on gpu-12:18889: start"),
+        ] {
+            assert_eq!(nameless(why, "gpu-1"), said);
+        }
+    }
 }

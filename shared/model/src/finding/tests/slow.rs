@@ -6,7 +6,7 @@ use xpu_wire::{
 
 use super::cluster::{Cluster, Fault, Layout, only, wait};
 use crate::{
-    finding::{Class, Confidence, Finding, Kind, examine},
+    finding::{Class, Confidence, Finding, Kind, Lost, examine},
     job::Jobs,
     status::{ExitCode, RankState, Status},
 };
@@ -96,6 +96,24 @@ fn a_slow_host_is_named_beside_a_slower_gpu() {
     let found = Cluster::new(1, 16, Layout::Data, &faults).run(30).findings();
     let named: Vec<_> = found.iter().map(|finding| (finding.class, finding.ranks.clone())).collect();
     assert_eq!(named, [(Class::Compute, only(5)), (Class::Host, only(2))], "{found:#?}");
+}
+
+/// A hang takes all of the time, so that a slow rank costs nothing more.
+#[test]
+fn what_is_lost_is_the_sum_of_the_costs_and_of_a_hang_the_hang_s_alone() {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Compute { rank: 5, factor: 1.5 }]);
+    cluster.exposed = Some(0.3);
+    let mut found = cluster.run(12).findings();
+    let one = found[0].cost.unwrap();
+    found.push(found[0].clone());
+    found[1].since_s += 30.0;
+    let lost = Lost::to(&found).unwrap();
+    assert_eq!(lost.cost.gpu_hours, 2.0 * one.gpu_hours);
+    assert_eq!(lost.since_s, found[1].since_s);
+    assert_eq!(Lost::to(&found[..1]).map(|lost| lost.cost), Some(one));
+    found[0].kind = Kind::Hang;
+    let lost = Lost::to(&found).unwrap();
+    assert_eq!((lost.cost, lost.since_s), (one, found[0].since_s));
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! What all findings together cost the job, and since when.
+
+use std::{fmt, ops::Add as _, time::Duration};
+
+use serde::Serialize;
+
+use super::{Cost, Finding, Money};
+use crate::figure;
+
+/// The cost of several findings together, at most all of the time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Lost {
+    #[serde(flatten)]
+    pub cost: Cost,
+    /// Seconds since the earliest of them began.
+    pub since_s: f64,
+}
+
+impl Lost {
+    /// `None` if no cost is known. A job that makes no progress loses all of its time to that: the other
+    /// findings cost nothing more.
+    pub fn to(findings: &[Finding]) -> Option<Self> {
+        let is_stopped = findings.iter().any(Finding::stops_the_job);
+        let counted = || findings.iter().filter(|finding| !is_stopped || finding.stops_the_job());
+        let costs = || counted().filter_map(|finding| finding.cost);
+        let since = counted().filter(|finding| finding.cost.is_some()).map(|finding| finding.since_s);
+        let since_s = since.reduce(f64::max)?;
+        let sum = |of: fn(&Cost) -> f64| costs().map(|cost| of(&cost)).sum::<f64>();
+        let steps: Vec<_> = costs().filter_map(|cost| cost.ms_per_step).collect();
+        let cost = Cost {
+            pct: sum(|cost| cost.pct).min(100.0),
+            pct_error: sum(|cost| cost.pct_error.powi(2)).sqrt(),
+            ms_per_step: (!steps.is_empty()).then(|| steps.iter().sum()),
+            gpu_hours: sum(|cost| cost.gpu_hours),
+            money: costs().filter_map(|cost| cost.money).reduce(Money::add),
+        };
+        Some(Self { cost, since_s })
+    }
+
+    /// The duration over which it was lost.
+    pub fn since(&self) -> Duration {
+        Duration::from_secs_f64(self.since_s.max(0.0))
+    }
+}
+
+/// `19.0 ms a step (15.7 %, 14.9 to 16.5 %), 0.30 GPU-hours so far, in 4 m`
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, in {}", self.cost, figure::age(self.since()))
+    }
+}

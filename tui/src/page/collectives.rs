@@ -1,0 +1,57 @@
+//! The page of communicators.
+
+use ratatui::{buffer::Buffer, layout::Rect};
+
+use super::{About, View};
+use crate::{
+    app::{App, Communicators},
+    hits::Hits,
+    keymap::char,
+    view,
+    width::Breakpoint,
+};
+
+pub(super) struct Collectives;
+
+impl View for Collectives {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "collectives",
+                short: "coll",
+                title: "Collectives",
+                keys: &[char('4')],
+                help: "communicators: which ranks entered, which wait",
+                empty: "no communicator to select yet",
+            }
+        }
+    }
+
+    fn draw(&self, app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+        view::collectives::draw(app, breakpoint, area, buffer, hits);
+    }
+
+    fn offers_filter(&self) -> bool {
+        true
+    }
+
+    fn settle(&self, app: &mut App) {
+        let Some(job) = app.choice.job(&app.jobs) else { return };
+        let counts = |rank| app.job_view.counts(rank);
+        let meant = app.job_view.meant();
+        app.communicators = Communicators::of(job, meant.as_ref(), counts, app.every_communicator);
+        app.communicator = app.communicator.min(app.communicators.lines.len().saturating_sub(1));
+    }
+
+    fn lines(&self, app: &App) -> usize {
+        app.communicators.lines.len()
+    }
+
+    fn at(&self, app: &App) -> Option<usize> {
+        Some(app.communicator)
+    }
+
+    fn select(&self, app: &mut App, line: usize) {
+        app.communicator = line;
+    }
+}
