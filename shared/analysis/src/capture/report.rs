@@ -8,6 +8,7 @@ mod gaps;
 mod gemm;
 mod host;
 mod kernel;
+mod pace;
 mod python;
 mod slower;
 mod spread;
@@ -28,6 +29,7 @@ use gemm::shape_of;
 pub use gemm::{GemmRow, transposed};
 pub use host::{HostKind, HostRow, what as host_function};
 pub use kernel::KernelRow;
+pub use pace::Pace;
 pub(crate) use python::role;
 pub use python::{FunctionRow, PythonRank, PythonReport, shown as python_place};
 use serde::Serialize;
@@ -57,6 +59,8 @@ pub struct Report {
     /// Why the job hung during the capture. If it did, the requested steps may not have been reached.
     #[serde(rename = "standstill")]
     pub stall: Option<String>,
+    /// The time of captured steps beside that of the steps before; `null` if the file has none of these.
+    pub pace: Option<Pace>,
     pub ranks: Vec<RankReport>,
     /// Ranks whose data is missing, and why.
     pub missing: Vec<Missing>,
@@ -86,7 +90,9 @@ pub struct Report {
 pub struct WindowReport {
     /// Time by the requester's clock.
     pub begin: Moment,
+    /// The longest that a rank recorded.
     pub length_ns: u64,
+    pub asked_ns: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -203,12 +209,15 @@ impl Report {
             python: PythonReport::of(capture, &busy),
             job: sheet.map(|sheet| sheet.job.clone()).unwrap_or_default(),
             steps,
-            window: capture
-                .window
-                .map(|window| WindowReport { begin: window.at, length_ns: window.length.0 }),
+            window: capture.window.map(|window| WindowReport {
+                begin: window.at,
+                length_ns: longest.unwrap_or(window.length.0),
+                asked_ns: window.length.0,
+            }),
             asked: sheet
                 .filter(|_| capture.window.is_none())
                 .map(|sheet| [sheet.order.first, sheet.order.last()]),
+            pace: Pace::of(capture),
             stall: sheet.and_then(|sheet| sheet.stall.clone()),
             missing,
             closed: sheet.is_some_and(|sheet| sheet.closed),
