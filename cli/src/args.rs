@@ -31,7 +31,10 @@ pub use stacks::{CollectivesArgs, GpuCoreArgs, RasArgs, StacksArgs, StacksForm};
 pub use usage::UsageError;
 use xpu_analysis::capture::Groups;
 use xpu_client::filter::Filter;
-use xpu_model::finding::{PRICE, Price};
+use xpu_model::{
+    duration::WhatIfEvery,
+    finding::{PRICE, Price},
+};
 use xpu_tui::config::Config;
 use xpu_wire::id::{JobName, Rank};
 
@@ -170,6 +173,10 @@ pub struct RunArgs {
     /// report is on its standard input as JSON [default: `XPU_TOP_ON_HANG`]
     #[arg(long, value_name = "CMD")]
     pub on_hang: Option<String>,
+    /// Have the collector estimate this often what stragglers cost, from a capture of five steps: `5m`; 0: off
+    /// [default: `XPU_TOP_WHAT_IF_EVERY`, else from the settings]
+    #[arg(long, value_name = "DURATION")]
+    pub what_if_every: Option<WhatIfEvery>,
     /// Command to start
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

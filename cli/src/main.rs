@@ -4,9 +4,9 @@ use std::{io::Write as _, path::Path, process::ExitCode};
 
 use clap::Parser as _;
 use xpu_client::{
-    frame_cursor::FrameCursor,
     live,
     new_file::NotWritable,
+    replay_file,
     screen_capture::{Capturer, Targets},
     time,
 };
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             Some(path) => replay(path, &line),
             None => show(&line),
         },
-        Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
+        Some(Command::Run(args)) => command::run::run(args, || line.config()).map_err(Into::into),
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Capture(args)) => command::capture::capture(args),
         Some(Command::Kineto(args)) => command::kineto::kineto(args),
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 
 /// Shows a recording on the screen.
 fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
-    let cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
+    let cursor = replay_file::open(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let config = line.config()?;
     let look = line.look.look(config.wishes)?;
     let begin = match &line.at {

@@ -22,6 +22,7 @@ mod hosting;
 mod kineto;
 mod page;
 mod push;
+mod replay;
 mod report;
 mod routes;
 mod token;
@@ -89,6 +90,8 @@ pub enum HttpError {
     Listen { address: SocketAddr, error: io::Error },
     #[error("cannot start a thread for HTTP: {0}; raise `ulimit -u`")]
     Thread(io::Error),
+    #[error("cannot show what was asked for: {0}")]
+    Start(io::Error),
 }
 
 /// Serves the data of a collector, of a relay, or of a recording.
@@ -102,13 +105,9 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
             Err(error) => return Err(error),
         }
     }
-    let recorded = match &source {
-        Source::Recording(recording) => recorded(recording),
-        Source::Live(_) => None,
-    };
-    let follow = Follow::start(source, config.pages).map_err(HttpError::Thread)?;
+    let follow = Follow::start(source, config.pages).map_err(HttpError::Start)?;
     let app = Arc::new(App::new(Arc::clone(&follow), config));
-    if let Some(capture) = recorded {
+    if let Some(capture) = follow.steer(|steering| recorded(steering.recording())).flatten() {
         app.captures.hold(capture);
     }
     if app.config.push.is_some() {
@@ -133,7 +132,7 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
 
 /// The captured steps of a recording, as if this program had captured them.
 fn recorded(recording: &Recording) -> Option<Capture> {
-    let (sheet, window) = recording.capture()?;
+    let (sheet, window) = recording.capture.as_ref()?;
     let window = match window {
         Some(window) => Window::ForMs(window.length.0 / 1_000_000),
         None => Window::Steps(sheet.order.steps),
