@@ -38,6 +38,9 @@ use xpu_model::{
 use xpu_tui::config::Config;
 use xpu_wire::id::{JobName, Rank};
 
+/// The place of options that all commands have in the lists of options: after a command's own, before --help.
+const LAST: usize = 900;
+
 /// htop for distributed GPU training.
 ///
 /// Start the workers under `xpu-top run`, then watch them from anywhere with `xpu-top --job-hosts FILE`.
@@ -67,10 +70,10 @@ pub struct CommandLine {
     #[arg(long)]
     pub no_mouse: bool,
     /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, display_order = LAST)]
     pub config: Option<PathBuf>,
     /// Price of a GPU-hour, `2.5` or `2.5 EUR`: lost GPU-hours are also reported in money [default: `XPU_TOP_GPU_HOUR_PRICE`, else from the settings]
-    #[arg(long, value_name = "PRICE", global = true)]
+    #[arg(long, value_name = "PRICE", global = true, display_order = LAST)]
     pub gpu_hour_price: Option<Price>,
     #[command(subcommand)]
     pub command: Option<Command>,

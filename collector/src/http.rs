@@ -32,6 +32,7 @@ mod what_if;
 use std::{
     io,
     net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::Duration,
@@ -107,8 +108,11 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
     }
     let follow = Follow::start(source, config.pages).map_err(HttpError::Start)?;
     let app = Arc::new(App::new(Arc::clone(&follow), config));
-    if let Some(capture) = follow.steer(|steering| recorded(steering.recording())).flatten() {
+    if let Some((capture, traces)) = follow.steer(|steering| recorded(steering.recording())).flatten() {
         app.captures.hold(capture);
+        if let Some(traces) = traces {
+            app.traces.hold(traces);
+        }
     }
     if app.config.push.is_some() {
         follow.always();
@@ -130,14 +134,19 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
     Ok(Server { follow })
 }
 
-/// The captured steps of a recording, as if this program had captured them.
-fn recorded(recording: &Recording) -> Option<Capture> {
+/// The captured steps of a recording, and the traces by PyTorch's profiler beside it, as if this program had made
+/// them.
+fn recorded(recording: &Recording) -> Option<(Capture, Option<Capture>)> {
     let (sheet, window) = recording.capture.as_ref()?;
     let window = match window {
         Some(window) => Window::ForMs(window.length.0 / 1_000_000),
         None => Window::Steps(sheet.order.steps),
     };
-    Some(Capture::recorded(sheet.job.clone(), window, &recording.path))
+    let of = |path: &Path| Capture::recorded(sheet.job.clone(), window, path);
+    let mut beside = recording.path.clone().into_os_string();
+    beside.push(".kineto");
+    let traces = Some(PathBuf::from(beside)).filter(|folder| folder.is_dir());
+    Some((of(&recording.path), traces.as_deref().map(of)))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, HttpError> {

@@ -19,7 +19,7 @@ const replay = () => state.status?.replay ?? null;
 /** The keys of the footer, if a recording is shown. */
 export const shortKeys = () => (replay() ? [["Space", "play, pause"], ["← →", "10 s"], ["t", "go to a time"]] : []);
 
-const part = { play: h("button", { onclick: () => turn() }), slider: null, begin: h("span"), at: h("span", { class: "number" }), end: h("span"), said: h("span", { class: "warning" }) };
+const part = { play: h("button", { onclick: () => turn() }), slider: null, begin: h("span", { class: "muted" }), at: h("span", { class: "number" }), end: h("span", { class: "muted" }), said: h("span", { class: "warning" }) };
 
 export function drawReplay() {
   const box = byId("replay");
@@ -31,7 +31,7 @@ export function drawReplay() {
     part.slider.addEventListener("change", () => steer({ at: Number(part.slider.value) }));
     // The keys that move time act on the recording, not on the slider.
     part.slider.addEventListener("keydown", (event) => { if (event.key.startsWith("Arrow")) event.preventDefault(); });
-    box.replaceChildren(part.play, part.begin, part.slider, part.end, part.at, part.said);
+    box.replaceChildren(part.play, part.at, part.begin, part.slider, part.end, part.said);
   }
   Object.assign(part.slider, { min: now.begin, max: now.end });
   if (!part.slider.matches(":active")) part.slider.value = now.at;
