@@ -134,8 +134,8 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
     Ok(Server { follow })
 }
 
-/// The captured steps of a recording, and the traces by PyTorch's profiler beside it, as if this program had made
-/// them.
+/// The captured steps of a recording, and the traces by PyTorch's profiler beside it, as if this program had
+/// made them.
 fn recorded(recording: &Recording) -> Option<(Capture, Option<Capture>)> {
     let (sheet, window) = recording.capture.as_ref()?;
     let window = match window {

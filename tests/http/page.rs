@@ -214,8 +214,8 @@ fn served(serve: &Program) -> Client {
     Client { address, token: Some(token.trim().to_owned()) }
 }
 
-/// It shows one moment, however late it is looked at, until it is moved or played, and refuses what only a running job
-/// can do.
+/// It shows one moment, however late it is looked at, until it is moved or played, and refuses what only a
+/// running job can do.
 #[test]
 fn serve_shows_a_recording_as_it_was() {
     let host = Host::new();

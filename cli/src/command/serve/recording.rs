@@ -1,5 +1,5 @@
-//! The page of a recording: a collector reads and plays the file. It gets the folder of a hang as one recording, in
-//! a file in memory.
+//! The page of a recording: a collector reads and plays the file. It gets the folder of a hang as one
+//! recording, in a file in memory.
 
 use std::{
     fs::File,
