@@ -99,6 +99,7 @@ fn what_was_launched_is_what_is_in_the_file_and_then_all_is_as_before() {
         "{report:#}"
     );
     assert_eq!(report["untimed"], 0);
+    assert!(report["pace"]["steps_before"].as_u64() >= Some(20), "{:#}", report["pace"]);
     for rank in report["ranks"].as_array().expect("ranks") {
         for step in rank["steps"].as_array().expect("steps") {
             let all = json!({ "gemm": 3, "collective": 3, "group": 1, "copy": 1, "set": 1, "blocked": 1 });

@@ -182,6 +182,11 @@ fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
     assert!((1_000_000..50_000_000_000).contains(&took), "{report:#}");
     let text = job.say("report", "c.bin").stdout;
     assert!(text.contains("of the requested 60.0 s were recorded"), "{text}");
+    assert_eq!(
+        (&report["window"]["length_ns"], &report["window"]["asked_ns"]),
+        (&json!(took), &json!(60_000_000_000_u64))
+    );
+    assert!(!text.contains("a window of 60.0 s"), "{text}");
 }
 
 /// The stopped rank does not answer, like a rank with an older hook that does not know captures by time.

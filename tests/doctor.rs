@@ -158,3 +158,28 @@ fn a_collector_with_another_key_is_no_failure() {
     assert_eq!((code, &check(&document, "ports")["state"]), (Some(0), &"ok".into()), "{document:#}");
     assert!(check(&document, "host").to_string().contains("its key differs"), "{document:#}");
 }
+
+/// A program under `xpu-top run` that calls no CUDA and marks no step.
+#[test]
+fn a_started_program_without_a_rank_is_named_with_the_reason() {
+    let (place, base) = (Place::new(), free_base());
+    let mut command = place.command(built::artifact("xpu-top"));
+    command
+        .env("HOME", place.path("home"))
+        .env_remove("XDG_CONFIG_HOME")
+        .env("XPU_TOP_BASE_PORT", base.to_string())
+        .args(["run", "--no-collector", "--job", "inference", "--", "sh", "-c", "sleep 60; true"]);
+    let started = Program::start(&mut command);
+    let found = until("it to be named", || {
+        let document: Value = serde_json::from_str(&doctor(&place, base, &["--json"]).stdout).ok()?;
+        let all = document["checks"].as_array()?;
+        all.iter().find(|check| check["name"] == "started").cloned()
+    });
+    let said = found["found"].as_str().unwrap();
+    assert!(said.contains("of job inference has no rank: no call of CUDA or NCCL and no mark"), "{found}");
+    assert!(
+        found["state"] == "warn" && found["remedy"].as_str().unwrap().contains("tracer.step()"),
+        "{found}"
+    );
+    drop(started);
+}

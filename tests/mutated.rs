@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use xpu_client::frame_cursor::FrameCursor;
+use xpu_client::replay_file;
 use xpu_recording::{Header, Packer, Writer};
 use xpu_tests::place::Place;
 use xpu_top::{
@@ -231,7 +231,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
     };
     let asked = what_if(&simulated, None);
     // A recording may be empty, and its screen then says so.
-    let _ = FrameCursor::open_file(&path);
+    let _ = replay_file::open(&path);
     [looked, written, drawn, compared, asked].into_iter().map(|said| said.map(drop)).collect()
 }
 

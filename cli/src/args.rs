@@ -31,9 +31,15 @@ pub use stacks::{CollectivesArgs, GpuCoreArgs, RasArgs, StacksArgs, StacksForm};
 pub use usage::UsageError;
 use xpu_analysis::capture::Groups;
 use xpu_client::filter::Filter;
-use xpu_model::finding::{PRICE, Price};
+use xpu_model::{
+    duration::WhatIfEvery,
+    finding::{PRICE, Price},
+};
 use xpu_tui::config::Config;
 use xpu_wire::id::{JobName, Rank};
+
+/// The place of options that all commands have in the lists of options: after a command's own, before --help.
+const LAST: usize = 900;
 
 /// htop for distributed GPU training.
 ///
@@ -64,10 +70,10 @@ pub struct CommandLine {
     #[arg(long)]
     pub no_mouse: bool,
     /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, display_order = LAST)]
     pub config: Option<PathBuf>,
     /// Price of a GPU-hour, `2.5` or `2.5 EUR`: lost GPU-hours are also reported in money [default: `XPU_TOP_GPU_HOUR_PRICE`, else from the settings]
-    #[arg(long, value_name = "PRICE", global = true)]
+    #[arg(long, value_name = "PRICE", global = true, display_order = LAST)]
     pub gpu_hour_price: Option<Price>,
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -170,6 +176,10 @@ pub struct RunArgs {
     /// report is on its standard input as JSON [default: `XPU_TOP_ON_HANG`]
     #[arg(long, value_name = "CMD")]
     pub on_hang: Option<String>,
+    /// Have the collector estimate this often what stragglers cost, from a capture of five steps: `5m`; 0: off
+    /// [default: `XPU_TOP_WHAT_IF_EVERY`, else from the settings]
+    #[arg(long, value_name = "DURATION")]
+    pub what_if_every: Option<WhatIfEvery>,
     /// Command to start
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

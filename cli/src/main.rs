@@ -32,7 +32,7 @@ fn main() -> ExitCode {
             Some(path) => replay(path, &line),
             None => show(&line),
         },
-        Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
+        Some(Command::Run(args)) => command::run::run(args, || line.config()).map_err(Into::into),
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Capture(args)) => command::capture::capture(args),
         Some(Command::Kineto(args)) => command::kineto::kineto(args),

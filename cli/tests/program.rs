@@ -245,6 +245,35 @@ fn a_collector_keeps_nothing_of_the_job_open() {
     assert!(collector.process().is_some(), "it serves");
 }
 
+#[test]
+fn a_collector_estimates_as_often_as_the_option_or_the_settings_say() {
+    if !is_built_whole() {
+        return;
+    }
+    let started_with = |name: &str, options: &str, variable: Option<&str>| {
+        let home = Home::new(name);
+        fs::create_dir_all(home.0.join(".config/xpu-top")).unwrap();
+        fs::write(home.0.join(".config/xpu-top/config.toml"), "what_if_every = \"10m\"").unwrap();
+        let collector = Collector(&home);
+        let mut command = home.command();
+        command.args(["run"]).args(options.split_whitespace()).args(["--", "true"]);
+        command.env("XPU_TOP_BASE_PORT", free_base().to_string());
+        if let Some(variable) = variable {
+            command.env("XPU_TOP_WHAT_IF_EVERY", variable);
+        }
+        let output = command.output().unwrap();
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr)), (Some(0), "".into()));
+        let line = fs::read(format!("/proc/{}/cmdline", collector.process().unwrap())).unwrap();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.split('\0').find_map(|one| one.strip_prefix("--what-if-every=").map(str::to_owned))
+    };
+    let every = |seconds: &str| Some(seconds.to_owned());
+    assert_eq!(started_with("option", "--what-if-every 5m", Some("20")), every("300"));
+    assert_eq!(started_with("settings", "", None), every("600"));
+    // The collector reads the variable itself.
+    assert_eq!(started_with("variable", "", Some("5m")), None);
+}
+
 /// The first process of a container becomes the parent of every orphan.
 #[test]
 fn a_program_that_waits_for_all_its_children_waits_for_no_collector() {

@@ -107,7 +107,7 @@ mod tests {
     use xpu_wire::{codec, frame::Frame, simulation::Simulation};
 
     use super::*;
-    use crate::frame_cursor::FrameCursor;
+    use crate::replay_file;
 
     /// Keeps these frames as the collector of a host does.
     fn keep(parent: &Path, name: &str, host: &str, made: u64, frames: &[Frame]) -> PathBuf {
@@ -141,14 +141,14 @@ mod tests {
         keep(&dir, ".c.1.new", "c", 1000, &of(2, 50));
         fs::create_dir(dir.join("torn")).unwrap();
         fs::write(dir.join("torn").join(RECORDING), b"\x89xpurec\n\x01\0").unwrap();
-        let mut cursor = FrameCursor::open_file(&first).unwrap();
+        let mut cursor = replay_file::open(&first).unwrap();
         assert_eq!(cursor.recording().header().hosts, ["a", "b"]);
         let mut hosts = Vec::new();
         while let Some((_, frame)) = cursor.next(Moment(u64::MAX)).unwrap() {
             hosts.push(frame.host);
         }
         assert_eq!(hosts, [simulation.host(1), simulation.host(0)], "in order");
-        let error = FrameCursor::open_file(&dir).unwrap_err().to_string();
+        let error = replay_file::open(&dir).unwrap_err().to_string();
         assert!(error.contains("the folder has no recording.xpurec"), "{error}");
         fs::remove_dir_all(&dir).unwrap();
     }

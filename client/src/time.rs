@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xpu_model::figure;
+use xpu_model::{duration::duration, figure};
 use xpu_recording::Span;
 use xpu_wire::unit::Moment;
 
@@ -13,28 +13,6 @@ const SECOND: u64 = 1_000_000_000;
 pub fn span(length: Duration) -> String {
     let seconds = length.as_secs();
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// `90`, `90s`, `10m`, `1h30m`, `250ms`.
-pub fn duration(text: &str) -> Option<Duration> {
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let number: u64 = rest[..digits].parse().ok()?;
-        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |next| digits + next);
-        let one = match &rest[digits..unit] {
-            "ms" | " ms" => Duration::from_millis(1),
-            "s" | "" => Duration::from_secs(1),
-            "m" => Duration::from_mins(1),
-            "h" => Duration::from_hours(1),
-            "d" => Duration::from_secs(DAY),
-            _ => return None,
-        };
-        total = total.checked_add(one.checked_mul(u32::try_from(number).ok()?)?)?;
-        rest = &rest[unit..];
-    }
-    (!text.is_empty()).then_some(total)
 }
 
 /// The message of every place that parses a moment.
@@ -118,16 +96,5 @@ mod tests {
             assert!(why.contains("00:00:00 to 00:10:00 UTC, 00:10:00 long"), "{outside}: {why}");
         }
         assert!(moment_within("x", span).unwrap_err().contains("+10m"));
-    }
-
-    #[test]
-    fn durations_are_understood_and_huge_ones_refused() {
-        assert_eq!(duration("90"), Some(Duration::from_secs(90)));
-        assert_eq!(duration("1h30m"), Some(Duration::from_mins(90)));
-        assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
-        for wrong in ["", "m", "1x", "99999999999999999999s", "4294967296h", "1h-3m"] {
-            assert_eq!(duration(wrong), None, "{wrong}");
-        }
-        assert_eq!(figure::time_of_day(at(10 * DAY + 3_723)), "01:02:03");
     }
 }

@@ -12,7 +12,7 @@ use xpu_collector::{
     CaptureWay, Config, HangsConfig, HttpConfig, KeyWay, KinetoName, OpenError, Pages, Push, PushError,
     RelayConfig, Token, TokenError, choose_address,
 };
-use xpu_model::{baseline, finding::Price, hangs, hosts::Hosts, peak::Peaks};
+use xpu_model::{baseline, duration::WhatIfEvery, finding::Price, hangs, hosts::Hosts, peak::Peaks};
 use xpu_net::key::{Key, KeyError};
 use xpu_wire::{
     endpoint::{BasePort, RuntimeDir, host_name, variable},
@@ -160,9 +160,9 @@ struct HttpArgs {
     #[arg(long, value_name = "SECONDS", env = "XPU_TOP_OTLP_INTERVAL", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     otlp_interval: u64,
     /// Estimate this often what stragglers cost each job, from a capture of five steps, as `xpu-top what-if
-    /// --live` does
-    #[arg(long, value_name = "SECONDS", env = "XPU_TOP_WHAT_IF_EVERY", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    what_if_every: Option<u64>,
+    /// --live` does: `300`, `5m`; 0: off
+    #[arg(long, value_name = "DURATION", env = WhatIfEvery::VARIABLE)]
+    what_if_every: Option<WhatIfEvery>,
 }
 
 /// Another tool whose readers continue to work.
@@ -237,7 +237,6 @@ impl Args {
             (Some(path), _) => Some(Token::read(path)?),
             (None, key) => key.as_ref().map(Token::of),
         };
-        let what_if_every = self.http.what_if_every.map(Duration::from_secs);
         let every = Duration::from_secs(*otlp_interval);
         let push = otlp.as_deref().map(|url| Push::to(url, every)).transpose()?;
         if *no_http && push.is_none() {
@@ -262,7 +261,7 @@ impl Args {
             pages,
             captures,
             push,
-            what_if_every,
+            what_if_every: self.http.what_if_every.and_then(|WhatIfEvery(every)| every),
         }))
     }
 

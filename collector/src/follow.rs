@@ -4,7 +4,7 @@
 //! page's reader, and a relay with many hosts can be followed the same way. While it has no readers it has no
 //! sockets and costs nothing.
 //!
-//! Instead of a collector, the pages may show a [`Recording`]: it is read once, and nothing is followed.
+//! Instead of a collector, the pages may show a [`Recording`], at one moment or while it plays.
 
 mod known;
 mod recording;
@@ -31,6 +31,7 @@ use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 
 pub(crate) use known::Known;
 pub use recording::Recording;
+pub(crate) use recording::Replay;
 
 use crate::{hangs::Wishes, metrics::Pages, ras::RawAnswers};
 
@@ -48,6 +49,9 @@ const TURN: usize = 1024;
 
 /// Interval of computing the topics: for ten thousand ranks that takes milliseconds.
 const TIDY: Duration = Duration::from_millis(250);
+
+/// While a recording plays, how often it is advanced.
+const PLAY: Duration = Duration::from_millis(100);
 
 /// Wait before sockets are opened again after libzmq refused.
 const RETRY: Duration = Duration::from_secs(5);
@@ -97,7 +101,7 @@ impl fmt::Debug for Upstream {
 #[derive(Debug)]
 pub enum Source {
     Live(Upstream),
-    Recording(Recording),
+    Recording(Box<Recording>),
 }
 
 /// What the follower has received, while there are readers.
@@ -113,6 +117,8 @@ pub(crate) struct Follow {
 #[derive(Debug, Default)]
 struct State {
     known: Known,
+    /// The recording that is shown, if any.
+    recording: Option<Box<Recording>>,
     looked: Option<Instant>,
     /// Follows without readers too.
     always: bool,
@@ -126,25 +132,54 @@ impl State {
 }
 
 impl Follow {
-    /// Starts the thread, which sleeps until the first reader. A recording needs none.
+    /// Starts the thread, which sleeps until the first reader, or until a recording plays.
     pub(crate) fn start(source: Source, pages: Pages) -> std::io::Result<Arc<Self>> {
-        let upstream = match source {
-            Source::Live(upstream) => upstream,
-            Source::Recording(recording) => {
-                let known = Known::recorded(recording, pages);
-                let state = Mutex::new(State { known, ..State::default() });
-                return Ok(Arc::new(Self { upstream: None, pages, state, news: Condvar::new() }));
+        let (upstream, state) = match source {
+            Source::Live(upstream) => (Some(upstream), State::default()),
+            Source::Recording(mut recording) => {
+                let known = recording.known(pages)?;
+                (None, State { known, recording: Some(recording), ..State::default() })
             }
         };
-        let new = Arc::new(Self {
-            upstream: Some(upstream.clone()),
-            pages,
-            state: Mutex::default(),
-            news: Condvar::new(),
-        });
+        let new = Arc::new(Self { upstream, pages, state: Mutex::new(state), news: Condvar::new() });
         let follow = Arc::clone(&new);
-        thread::Builder::new().name("follow".to_owned()).spawn(move || follow.run(&upstream))?;
+        thread::Builder::new().name("follow".to_owned()).spawn(move || match &follow.upstream {
+            Some(upstream) => follow.run(upstream),
+            None => follow.play(),
+        })?;
         Ok(new)
+    }
+
+    /// The recording that is shown, and what it has at its moment; `None` if a job is followed.
+    pub(crate) fn steer<T>(&self, steer: impl FnOnce(&mut Steering<'_>) -> T) -> Option<T> {
+        let mut state = self.lock();
+        let State { known, recording, .. } = &mut *state;
+        let steered = steer(&mut Steering { known, recording: recording.as_mut()?, pages: self.pages });
+        drop(state);
+        self.news.notify_all();
+        Some(steered)
+    }
+
+    /// Advances the recording while it plays.
+    fn play(&self) {
+        let plays = |state: &State| state.recording.as_ref().is_some_and(|recording| recording.is_playing());
+        loop {
+            let rests = |state: &mut State| !state.ended && !plays(state);
+            let state = self.news.wait_while(self.lock(), rests).unwrap_or_else(PoisonError::into_inner);
+            let awaits = |state: &mut State| !state.ended;
+            let (state, _) =
+                self.news.wait_timeout_while(state, PLAY, awaits).unwrap_or_else(PoisonError::into_inner);
+            let is_over = state.ended;
+            drop(state);
+            if is_over {
+                return;
+            }
+            self.steer(|steering| {
+                if steering.recording.is_playing() {
+                    steering.advance(Instant::now());
+                }
+            });
+        }
     }
 
     /// Where the collector answers; `None`: the pages show a recording.
@@ -276,6 +311,49 @@ impl Follow {
         let past = recall.frames().into_iter().map(|frame| (Vec::new(), frame));
         for (topic, frame) in past.chain(held) {
             self.lock().known.take(&topic, &frame, Moment::now());
+        }
+    }
+}
+
+/// The recording that is shown, at its moment.
+#[derive(Debug)]
+pub(crate) struct Steering<'a> {
+    pub(crate) known: &'a mut Known,
+    recording: &'a mut Recording,
+    pages: Pages,
+}
+
+impl Steering<'_> {
+    pub(crate) fn recording(&self) -> &Recording {
+        self.recording
+    }
+
+    pub(crate) fn replay(&self) -> Replay {
+        self.recording.replay()
+    }
+
+    pub(crate) fn play(&mut self, plays: bool) {
+        self.recording.play(plays, Instant::now());
+    }
+
+    pub(crate) fn set_speed(&mut self, speed: f64) {
+        self.recording.set_speed(speed);
+    }
+
+    pub(crate) fn seek(&mut self, to: Moment) {
+        let sought = self.recording.seek(self.known, self.pages, to);
+        self.complain(sought);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        let advanced = self.recording.advance(self.known, self.pages, now);
+        self.complain(advanced);
+    }
+
+    fn complain(&mut self, read: std::io::Result<()>) {
+        if let Err(error) = read {
+            self.recording.play(false, Instant::now());
+            tracing::error!("cannot read {}: {error}", self.recording.path.display());
         }
     }
 }

@@ -22,6 +22,7 @@ mod hosting;
 mod kineto;
 mod page;
 mod push;
+mod replay;
 mod report;
 mod routes;
 mod token;
@@ -31,6 +32,7 @@ mod what_if;
 use std::{
     io,
     net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::Duration,
@@ -89,6 +91,8 @@ pub enum HttpError {
     Listen { address: SocketAddr, error: io::Error },
     #[error("cannot start a thread for HTTP: {0}; raise `ulimit -u`")]
     Thread(io::Error),
+    #[error("cannot show what was asked for: {0}")]
+    Start(io::Error),
 }
 
 /// Serves the data of a collector, of a relay, or of a recording.
@@ -102,14 +106,13 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
             Err(error) => return Err(error),
         }
     }
-    let recorded = match &source {
-        Source::Recording(recording) => recorded(recording),
-        Source::Live(_) => None,
-    };
-    let follow = Follow::start(source, config.pages).map_err(HttpError::Thread)?;
+    let follow = Follow::start(source, config.pages).map_err(HttpError::Start)?;
     let app = Arc::new(App::new(Arc::clone(&follow), config));
-    if let Some(capture) = recorded {
+    if let Some((capture, traces)) = follow.steer(|steering| recorded(steering.recording())).flatten() {
         app.captures.hold(capture);
+        if let Some(traces) = traces {
+            app.traces.hold(traces);
+        }
     }
     if app.config.push.is_some() {
         follow.always();
@@ -131,14 +134,19 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
     Ok(Server { follow })
 }
 
-/// The captured steps of a recording, as if this program had captured them.
-fn recorded(recording: &Recording) -> Option<Capture> {
-    let (sheet, window) = recording.capture()?;
+/// The captured steps of a recording, and the traces by PyTorch's profiler beside it, as if this program had
+/// made them.
+fn recorded(recording: &Recording) -> Option<(Capture, Option<Capture>)> {
+    let (sheet, window) = recording.capture.as_ref()?;
     let window = match window {
         Some(window) => Window::ForMs(window.length.0 / 1_000_000),
         None => Window::Steps(sheet.order.steps),
     };
-    Some(Capture::recorded(sheet.job.clone(), window, &recording.path))
+    let of = |path: &Path| Capture::recorded(sheet.job.clone(), window, path);
+    let mut beside = recording.path.clone().into_os_string();
+    beside.push(".kineto");
+    let traces = Some(PathBuf::from(beside)).filter(|folder| folder.is_dir());
+    Some((of(&recording.path), traces.as_deref().map(of)))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, HttpError> {

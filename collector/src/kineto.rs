@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use clients::Clients;
+use clients::{Clients, Poll};
 use datagram::Message;
 use delivery::Bell;
 use order::{Known, Ordered};
@@ -204,7 +204,8 @@ impl Kineto {
             }
             Ok(Message::Request { accepts, job, pids }) => {
                 let own = Pid(pids.first().map_or(0, |&pid| pid.unsigned_abs()));
-                self.clients.polled(pid, own, job, accepts, now);
+                let unanswerable = self.name.why_unexpected(&peer);
+                self.clients.polled(pid, Poll { own, job, accepts, unanswerable }, now);
                 let place = self.place_of(pid, own);
                 let ordered = place.and_then(|place| Some((self.ordered.get_mut(&place)?, place)));
                 if let Some((ordered, place)) = ordered {

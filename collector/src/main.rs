@@ -147,7 +147,7 @@ fn show(from: &Path, args: &Args) -> ExitCode {
         let at = Moment(args.recorded_at.unwrap_or_default());
         let path = args.recorded_in.clone().unwrap_or_default();
         let recording = Recording::open(from, at, path).map_err(|error| error.to_string())?;
-        serve(Source::Recording(recording), config).map_err(|error| error.to_string())
+        serve(Source::Recording(Box::new(recording)), config).map_err(|error| error.to_string())
     });
     match served {
         Ok(_server) => {

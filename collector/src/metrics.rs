@@ -93,7 +93,7 @@ impl Exposition {
             job::expose(&mut exposition, job, &findings, is_stuck, there);
             if let Some(of_job) = what_ifs.of(job.name()) {
                 let labels = [("job_name", label(job.name().as_str()))];
-                what_if::expose(&mut exposition, &labels, &of_job.figures, known.pages().price, now);
+                what_if::expose(&mut exposition, &labels, &of_job, known.pages().price, now);
             }
             for (rank, view) in job.ranks().take(left) {
                 let tally = known.tally(job.name(), rank);

@@ -27,7 +27,9 @@ impl WhatIfs {
             let oldest = oldest.map(|(job, _)| job.clone());
             oldest.map(|job| jobs.remove(&job));
         }
-        jobs.insert(job.clone(), WhatIf { document, figures });
+        let before = jobs.get(job).and_then(|known| known.estimated_at);
+        let estimated_at = figures.estimate.as_ref().map(|_| figures.at).or(before);
+        jobs.insert(job.clone(), WhatIf { document, figures, estimated_at });
         true
     }
 
@@ -53,6 +55,8 @@ impl WhatIfs {
 pub(crate) struct WhatIf {
     pub(crate) document: Value,
     pub(crate) figures: Figures,
+    /// When a capture last gave an estimate, in seconds since 1970.
+    pub(crate) estimated_at: Option<f64>,
 }
 
 /// The values that metrics use.

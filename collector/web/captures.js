@@ -9,6 +9,7 @@ const EVERY_MS = 2_000;
 const STEPS = 3;
 
 let captures = [];
+let traces = [];
 let report = null;
 /** Why the user's last request was refused, and why the list is not current. */
 let said = "";
@@ -38,6 +39,7 @@ export const capturesPage = {
     root.replaceChildren(
       h("h2", {}, "Captures ", h("small", {}, `the last 16; every operation of ${STEPS} steps`), " ", h("button", { onclick: () => begin(go) }, `capture ${STEPS} steps (c)`)),
       ...[...new Set([said, unread])].filter(Boolean).map((why) => h("p", { class: "warning" }, `▲ ${why}`)), rows,
+      ...tracesTable(go),
       report ? h("section", {}, h("h2", {}, `Report of capture ${count(report.id)}`), h("pre", { class: "report" }, report.text)) : "");
   },
 
@@ -48,6 +50,18 @@ export const capturesPage = {
     return true;
   },
 };
+
+/** Traces by PyTorch's profiler. */
+function tracesTable(go) {
+  if (traces.length === 0) return [];
+  const name = (file) => file.slice(file.lastIndexOf("/") + 1);
+  return [h("h2", {}, "Traces ", h("small", {}, "by PyTorch's profiler (Kineto); ui.perfetto.dev opens them")), table([
+    ["number", (one) => one.id, true], ["job", (one) => one.job], ["of", (one) => (known(one.steps) ? `${one.steps} steps` : `${one.duration_ms ?? one.for_ms ?? "·"} ms`)],
+    ["state", (one) => one.state],
+    ["", (one) => h("span", {}, (one.files ?? []).flatMap((file) => [h("button", { onclick: () => download(file, `kineto-${one.id}-${name(file)}`, go) }, name(file)), " "]))],
+    ["", (one) => one.said.split("\n").at(-1)],
+  ], [...traces].reverse())];
+}
 
 const reason = (refusal) => `${refusal.message}${refusal.next ? `: ${refusal.next}` : ""}`;
 
@@ -66,6 +80,7 @@ async function attempt(work, go) {
 async function load(go) {
   try {
     ({ captures } = await json("/api/v1/capture"));
+    ({ traces } = await json("/api/v1/kineto"));
     unread = "";
   } catch (refusal) {
     unread = reason(refusal);
@@ -89,9 +104,11 @@ const show = ({ id }, go) => attempt(async () => {
   }
 }, go);
 
+const fetchFile = ({ id, file }, go) => download(file, `capture-${id}.xpu`, go);
+
 /** Fetches a file with the token, and then passes it to the browser. */
-const fetchFile = ({ id, file }, go) => attempt(async () => {
+const download = (file, name, go) => attempt(async () => {
   const address = URL.createObjectURL(await (await ask(file)).blob());
-  h("a", { href: address, download: `capture-${id}.xpu` }).click();
+  h("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }, go);

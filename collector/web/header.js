@@ -73,7 +73,7 @@ export function drawHeader(pages, go) {
   const [sign, words, role] = health();
   const { status } = state;
   if (!part.nav.isConnected) {
-    const theme = h("button", { onclick: () => window.switchTheme(), title: "light or dark (t)" }, "◐");
+    const theme = h("button", { onclick: () => window.switchTheme(), title: "light or dark (T)" }, "◐");
     byId("header").replaceChildren(h("div", { class: "title" }, h("span", { class: "name" }, "xpu-top"), part.job, part.state, theme), part.tiles, part.nav);
   }
   part.state.className = `state ${role}`;

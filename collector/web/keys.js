@@ -2,6 +2,7 @@
 
 import { byId, h, table } from "./dom.js";
 import { readFilter } from "./filter.js";
+import { keys as replayKeys, press as steers, timeForm } from "./replay.js";
 import { state } from "./state.js";
 
 /** Other keys of the terminal for the same pages. */
@@ -15,21 +16,28 @@ export function listen(pages, go) {
       if (event.key === "?" || event.key === "h") dialog.close();
       return;
     }
-    if (event.target.matches("input, select, textarea")) return;
+    if (event.target.matches("input:not([type=range]), select, textarea")) return;
     // A focused button handles Enter and the space bar itself.
     if (event.target.matches("button, a") && (event.key === "Enter" || event.key === " ")) return;
-    if (press(event.key, pages, go)) event.preventDefault();
+    if (press(event, pages, go)) event.preventDefault();
   });
 }
 
-function press(key, pages, go) {
+function press(event, pages, go) {
+  const { key } = event;
   const page = pages.find((one) => one.key === key) ?? pages.find((one) => one.name === ALSO[key]);
   if (state.status && page) go(page.name);
   else if (key === "?" || key === "h") help(pages);
   else if (key === "l") window.switchTheme();
   else if (key === "/" && state.status) filter(go);
+  else if (steers(event, askTime)) return true;
   else return Boolean(state.status && current(pages).press?.(key, go));
   return true;
+}
+
+function askTime() {
+  show(...timeForm(() => byId("dialog").close()));
+  byId("time").focus();
 }
 
 const current = (pages) => pages.find((one) => one.name === state.page);
@@ -65,8 +73,9 @@ function help(pages) {
   const here = current(pages).keys ?? [];
   const list = (rows) => table([["", (row) => h("kbd", {}, row[0])], ["", (row) => row[1]]], rows);
   show(h("h2", {}, "Keys of this page"), list(here), h("h2", {}, "Everywhere"), list(general),
+    ...(state.status?.replay ? [h("h2", {}, "Time"), list(replayKeys)] : []),
     h("h2", {}, "Pages"), list(pages.map((page) => [page.key, page.help])),
-    h("p", { class: "muted" }, "GEMMs by shape over all ranks (3), communicators (4), the past, recordings and replay: xpu-top in a terminal"));
+    h("p", { class: "muted" }, "GEMMs by shape over all ranks (3), communicators (4), the past of a running job: xpu-top in a terminal"));
 }
 
 function show(...children) {

@@ -10,6 +10,7 @@ import { listen } from "./keys.js";
 import { follow } from "./live.js";
 import { overview } from "./overview.js";
 import { rankPage } from "./rank.js";
+import { drawReplay, shortKeys } from "./replay.js";
 import { stacksPage } from "./stacks.js";
 import { state } from "./state.js";
 import { stepsPage } from "./steps.js";
@@ -53,6 +54,7 @@ function draw({ isAsked }) {
     return;
   }
   drawHeadline(go);
+  drawReplay();
   const page = PAGES.find((one) => one.name === state.page);
   if (entered !== page) {
     entered?.leave?.();
@@ -70,7 +72,7 @@ function draw({ isAsked }) {
 }
 
 function drawFooter(page) {
-  const general = [["?", "help"], ["/", "filter"], ["l", "light or dark"]];
+  const general = [["?", "help"], ["/", "filter"], ["l", "light or dark"], ...shortKeys()];
   byId("footer").replaceChildren(...[...(page.keys ?? []), ...general].map(([key, what]) => h("span", {}, h("kbd", {}, key), ` ${what}`)));
 }
 

@@ -44,7 +44,7 @@ export const rankPage = {
       rank.exit ? h("p", { class: "alarm" }, `✖ ${rank.exit.text}`) : "",
       ...(rank.inside ?? []).map((inside) => h("p", { class: "muted" }, `in ${inside.call} for ${age(inside.for_s)}`)),
       h("div", { class: "pair" }, figures(rank), device(rank)),
-      ...gemms(more), ...collectives(more), ...communicators(more));
+      ...memory(rank, more), ...gemms(more), ...collectives(more), ...communicators(more));
   },
 
   press(key, go) {
@@ -111,6 +111,22 @@ function device(rank) {
   ];
   return h("section", {}, h("h2", {}, "GPU ", h("small", {}, `read ${age(gpu.age_s)} ago`)),
     table([["", (row) => row[0]], ["", (row) => h("span", { class: row[2] ? "warning" : null }, `${row[1]}${row[2] ? " ▲" : ""}`)]], rows));
+}
+
+/** What it has allocated on its GPU, what NCCL took in addition, and growth, as on the terminal's page 2. */
+function memory(rank, { activity }) {
+  const { memory_held_bytes: held, memory_nccl_bytes: nccl, memory_growth: growth } = rank;
+  const [site] = activity?.memory.sites ?? [];
+  const whole = (number) => bytes(Math.round(number));
+  const rows = [
+    known(held) && ["allocated", [bytes(held), activity && `${bytes(activity.memory.peak_bytes)} at most`, nccl > 0 && `NCCL took ${bytes(nccl)}`].filter(Boolean).join(", ")],
+    growth && ["grows by", `${whole(growth.bytes_per_step)} a step (${whole(growth.least_bytes_per_step)} to ${whole(growth.most_bytes_per_step)})`, true],
+    known(site?.grown_bytes) && site.place && ["grew", `${bytes(site.grown_bytes)} at ${site.place} since its first steps`],
+  ].filter(Boolean);
+  if (rows.length === 0) return [];
+  return [h("h2", {}, "Memory ", h("small", {}, "that the rank has allocated")), table([
+    ["", (row) => row[0]], ["", (row) => h("span", { class: row[2] ? "warning" : null }, `${row[1]}${row[2] ? " ▲" : ""}`)],
+  ], rows)];
 }
 
 const waiting = (name) => [h("h2", {}, name), h("p", { class: "muted" }, "waiting for its figures")];

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ratatui::{buffer::Buffer, layout::Rect};
-use xpu_client::frame_cursor::FrameCursor;
+use xpu_client::replay_file;
 use xpu_recording::{Header, Packer, Writer};
 use xpu_tests::place::Place;
 use xpu_tui::{
@@ -35,7 +35,7 @@ pub(crate) fn scrub(table: &mut Table) {
     let bytes = fs::metadata(&path).map_or(0, |file| file.len()) as f64;
     let ranks = f64::from(HOSTS * RANKS_PER_HOST);
     let began = Instant::now();
-    let cursor = FrameCursor::open_file(&path).expect("it was just written");
+    let cursor = replay_file::open(&path).expect("it was just written");
     // As on the screen, another thread reads the file for findings.
     let search = Search::begin(cursor.again());
     let mut app = App::new(Vec::new(), None, Depth::True, Moment(0));

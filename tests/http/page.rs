@@ -214,7 +214,8 @@ fn served(serve: &Program) -> Client {
     Client { address, token: Some(token.trim().to_owned()) }
 }
 
-/// It shows one moment, however late it is looked at, and refuses what only a running job can do.
+/// It shows one moment, however late it is looked at, until it is moved or played, and refuses what only a
+/// running job can do.
 #[test]
 fn serve_shows_a_recording_as_it_was() {
     let host = Host::new();
@@ -246,6 +247,30 @@ fn serve_shows_a_recording_as_it_was() {
         let refused = client.post(&format!("/api/v1/{path}"), &body);
         assert!(refused.status == 409 && refused.body.contains("recording"), "{path}: {refused:?}");
     }
+    assert_eq!(client.post("/api/v1/replay", &json!({"speed": 1000})).status, 400);
+    let refused = client_of(&host).get("/api/v1/replay");
+    assert!(refused.status == 409 && refused.body.contains("running job"), "{refused:?}");
+
+    let replay = |wish| client.post("/api/v1/replay", &wish).json();
+    let furthest = || client.get("/api/v1/jobs/train").json()["steps"]["max"].as_u64();
+    let (shown, step) = (client.get("/api/v1/replay").json(), furthest());
+    assert_eq!((&shown["at"], &shown["is_playing"]), (&first["recorded_at"], &json!(false)));
+    let earlier = replay(json!({"by": -2}));
+    assert!(
+        (earlier["at"].as_f64().unwrap() - shown["at"].as_f64().unwrap() + 2.0).abs() < 1e-3,
+        "{earlier}"
+    );
+    assert!(furthest() < step, "it went back");
+    until("an event of that moment", || (events.next().data["recorded_at"] == earlier["at"]).then_some(()));
+    let begin = replay(json!({"at": 0, "speed": 64, "is_playing": true}));
+    assert_eq!((&begin["at"], &begin["is_playing"]), (&begin["begin"], &json!(true)));
+    let end = until("the end", || {
+        let now = client.get("/api/v1/replay").json();
+        (now["is_playing"] == false).then_some(now)
+    });
+    assert_eq!(end["at"], end["end"]);
+    assert!(furthest() > step, "it played beyond the moment of --at");
+
     let refused = host.xpu_top("serve --at +1h").arg(&file).output().expect("it runs");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(64) && said.contains("the recording is from"), "{said}");

@@ -282,6 +282,23 @@ fn a_rank_that_gives_none_is_named_with_what_to_do() {
     drop((first, second));
 }
 
+/// Kineto ends its process at an answer from a name that it spells differently, so it gets none.
+#[test]
+fn a_rank_that_spells_the_folder_of_sockets_differently_is_named_with_both_spellings() {
+    let host = Host::new();
+    let other = "import os\nos.environ['KINETO_IPC_SOCKET_DIR'] += '/.'\nkineto = Kineto()\ntrain()";
+    let ranks = host.job(["kineto = Kineto()\ntrain()", other]);
+    let done = host.kineto("--steps 2");
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let spelled = host.folder().display().to_string();
+    let said = format!(
+        "rank 1: its process has KINETO_IPC_SOCKET_DIR={spelled}/., and its host's collector has KINETO_IPC_SOCKET_DIR={spelled}: "
+    );
+    assert!(done.stderr.contains(&said), "{done:?}");
+    assert!(done.stdout.contains("1 of 2 ranks gave a trace"), "{done:?}");
+    drop(ranks);
+}
+
 #[test]
 fn a_rank_that_ends_meanwhile_is_reported() {
     let host = Host::new();

@@ -101,6 +101,7 @@ def test_the_keys_are_those_of_the_terminal(browser, slow_job):
     visit.press("Enter")
     visit.shows("Rank 5", "#page h2")
     visit.shows("1275 of 1980 MHz", "#page")
+    visit.shows(" at most", "#page")
     visit.shows("bf16", "#page")
     visit.press("j")
     visit.shows("Rank 6", "#page h2")
@@ -296,3 +297,46 @@ def test_a_token_comes_in_the_fragment_or_is_asked_for(browser, tmp_path, enviro
     finally:
         collector.terminate()
         collector.wait(30)
+
+
+def test_a_recording_is_played_with_the_keys_of_the_terminal(browser, slow_job, tmp_path, environment):
+    base = slow_job.rsplit(":", 1)[1].strip("/")
+    recording = tmp_path / "slow.xpurec"
+    record = [BUILT / "xpu-top", "record", "--for", "8s", "-o", recording, "--hosts", "127.0.0.1", "--base-port", base]
+    subprocess.run(record, check=True, capture_output=True)
+    command = [BUILT / "xpu-top", "serve", recording]
+    serve = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    try:
+        address = serve.stdout.readline().strip()
+        wait_for_port(int(re.search(r":(\d+)/", address)[1]))
+        visit = Visit(browser).open(address)
+        visit.shows("RECORDED", "#state")
+        slider = visit.page.get_by_label("moment of the recording")
+        begin, end = (float(slider.get_attribute(name)) for name in ("min", "max"))
+
+        def comes_to(moment):
+            is_there = "([slider, moment]) => Math.abs(slider.value - moment) < 0.05"
+            visit.page.wait_for_function(is_there, arg=[slider.element_handle(), moment])
+
+        comes_to(end)
+        visit.press(",")
+        comes_to(end - 1)
+        visit.press("Shift+ArrowLeft")
+        comes_to(begin)
+        step = visit.page.locator(".tiles b").first
+        first = step.inner_text()
+        visit.press(">", ">", " ")
+        visit.shows("playing x4", "#replay")
+        comes_to(end)
+        visit.page.locator(".tiles b", has_text=re.compile(f"^(?!{first}$)")).first.wait_for()
+        visit.shows("play", "#replay button")
+        visit.press("t")
+        visit.page.fill("#time", "50%")
+        visit.press("Enter")
+        comes_to((begin + end) / 2)
+        visit.press("?")
+        visit.shows("Time", "#dialog")
+        visit.is_clean()
+    finally:
+        serve.terminate()
+        serve.wait(30)

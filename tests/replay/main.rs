@@ -6,8 +6,7 @@ mod recorder;
 use std::time::{Duration, Instant};
 
 use ratatui::{buffer::Buffer, layout::Rect};
-use xpu_client::frame_cursor::FrameCursor;
-use xpu_recording::{Media, Recording, Span};
+use xpu_recording::{FrameCursor, Media, Recording, Span};
 use xpu_tests::{Lab, program::until};
 use xpu_tui::{
     app::App,

@@ -17,7 +17,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 use xpu_client::{filter::Filter, nearest::nearest};
-use xpu_model::finding::Price;
+use xpu_model::{duration::WhatIfEvery, finding::Price};
 
 use crate::{
     app::{Metric, Sort},
@@ -45,6 +45,8 @@ pub struct Config {
     /// Whether the next screen begins where this one ended.
     pub keep_state: bool,
     pub price: Option<Price>,
+    /// How often a collector that `xpu-top run` starts estimates what stragglers cost.
+    pub what_if_every: WhatIfEvery,
     pub keymap: Keymap,
 }
 
@@ -59,6 +61,7 @@ impl Default for Config {
             wishes: Wishes::default(),
             keep_state: false,
             price: None,
+            what_if_every: WhatIfEvery::default(),
             keymap: Keymap::default(),
         }
     }
@@ -182,6 +185,15 @@ const SETTINGS: &[Setting] = &[
         usual: "\"0\"",
         read: |value, config| {
             config.price = Some(price(value)?).filter(|price| !price.is_free());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "what_if_every",
+        means: "How often the collector of `xpu-top run` estimates what stragglers cost: \"5m\".",
+        usual: "\"0\"",
+        read: |value, config| {
+            config.what_if_every = text(value)?.parse()?;
             Ok(())
         },
     },

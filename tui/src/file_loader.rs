@@ -4,6 +4,7 @@
 mod label;
 mod simulated;
 mod summary;
+mod traces;
 
 use std::{
     collections::HashMap,
@@ -166,18 +167,22 @@ impl FolderReader {
                 return Listing { looked, failure, ..Listing::default() };
             }
         };
-        let looked_for = |path: &Path| {
-            path.extension().and_then(OsStr::to_str).is_some_and(|ending| ENDINGS.contains(&ending))
-        };
+        let ending = |path: &Path| path.extension().and_then(OsStr::to_str).map(str::to_owned);
         let mut found: Vec<(PathBuf, u64, Moment)> = entries
             .take(ENTRIES)
             .flatten()
-            .filter(|entry| looked_for(Path::new(&entry.file_name())))
             .filter_map(|entry| {
-                let about = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
+                let ending = ending(Path::new(&entry.file_name()))?;
+                let is_folder = ending == traces::ENDING;
+                if !is_folder && !ENDINGS.contains(&&*ending) {
+                    return None;
+                }
+                let about = fs::metadata(entry.path()).ok()?;
+                let is_meant = if is_folder { about.is_dir() } else { about.is_file() };
+                let bytes = if is_folder { traces::bytes(&entry.path()) } else { about.len() };
                 let since = about.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
                 let written = Moment(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-                Some((entry.file_name().into(), about.len(), written))
+                is_meant.then(|| (entry.file_name().into(), bytes, written))
             })
             .collect();
         found.sort_by(|one, other| other.2.cmp(&one.2).then_with(|| one.0.cmp(&other.0)));

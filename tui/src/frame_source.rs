@@ -10,14 +10,13 @@ use xpu_client::{
     arrival::Arrival,
     capture::Wanted,
     follow::LATELY,
-    frame_cursor::FrameCursor,
     kineto::{self, Tracer},
     live::{Live, WatchedRanks},
     recording_writer,
     screen_capture::Capturer,
 };
 use xpu_model::{figure, job::Job};
-use xpu_recording::Header;
+use xpu_recording::{FrameCursor, Header};
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,

@@ -15,12 +15,12 @@ use xpu_analysis::capture::Groups;
 use xpu_client::{
     arrival::{Arrivals, Endpoint},
     filter::Filter,
-    frame_cursor::FrameCursor,
     live::Live,
     new_file,
     screen_capture::Capturer,
 };
 use xpu_model::{baseline::Runs, peak::Peaks};
+use xpu_recording::FrameCursor;
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,

@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use xpu_client::time;
-use xpu_model::finding::Kind;
+use xpu_model::{duration::duration, finding::Kind};
 use xpu_wire::{
     endpoint::BasePort,
     frame::SampleOrder,
@@ -71,13 +70,13 @@ pub(super) fn kinds(text: &str) -> Result<KindList, String> {
 }
 
 pub(super) fn length(text: &str) -> Result<Duration, String> {
-    let length = time::duration(text).filter(|length| !length.is_zero());
+    let length = duration(text).filter(|length| !length.is_zero());
     length.ok_or_else(|| "write a time like 90s, 10m or 1h30m".to_owned())
 }
 
 /// A duration that may be shorter than a second.
 pub(super) fn trace_length(text: &str) -> Result<Duration, String> {
-    let length = time::duration(text).filter(|length| !length.is_zero() && *length <= LONGEST_TRACE);
+    let length = duration(text).filter(|length| !length.is_zero() && *length <= LONGEST_TRACE);
     length.ok_or_else(|| "write a time like 500ms, 2s or 1m, an hour at most".to_owned())
 }
 

@@ -9,6 +9,7 @@ mod machine;
 mod ports;
 mod preload;
 mod redaction;
+mod started;
 
 use std::{
     io::{self, Write as _},

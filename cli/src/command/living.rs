@@ -75,7 +75,7 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
     match named {
         Some(job) => format!("job {job} has no rank on these hosts; `xpu-top status` lists the jobs there"),
         None => {
-            "no job runs on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`"
+            "no job runs on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`; `xpu-top doctor` on a host says why a started program has no rank"
                 .to_owned()
         }
     }

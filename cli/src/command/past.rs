@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use xpu_client::{arrival::Arrival, follow::Following, frame_cursor::FrameCursor, time};
+use xpu_client::{arrival::Arrival, follow::Following, replay_file, time};
+use xpu_recording::FrameCursor;
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
@@ -14,7 +15,7 @@ use crate::args::UsageError;
 /// A recording, and the moment of it that is meant: `at`, or its end.
 pub fn opened(path: &Path, at: Option<&str>) -> anyhow::Result<(FrameCursor, Moment)> {
     // An unreadable file is a usage error: it says nothing about the health of the job.
-    let cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
+    let cursor = replay_file::open(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match at {
         Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,
         None => cursor.span().last,

@@ -21,8 +21,12 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use xpu_model::expected::{self, Expected};
+use xpu_model::{
+    duration::WhatIfEvery,
+    expected::{self, Expected},
+};
 use xpu_net::key::{Key, KeyError};
+use xpu_tui::config::Config;
 use xpu_wire::{
     endpoint::{BasePort, RuntimeDir, RuntimeDirError, variable},
     functions::Asked,
@@ -38,7 +42,11 @@ use crate::{
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 
-pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
+/// Settings are read only if a collector is started.
+pub fn run(
+    args: &RunArgs,
+    settings: impl FnOnce() -> Result<Config, UsageError>,
+) -> Result<ExitCode, UsageError> {
     let base = args.way.base()?;
     let [program, rest @ ..] = &args.command[..] else {
         return Err(UsageError::Value("nothing to start; write xpu-top run -- COMMAND".to_owned()));
@@ -68,11 +76,24 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     }
     announce(&runtime, base, job(args));
     if !args.no_collector
-        && let Err(why) = collector::ensure(&runtime, base, &key)
+        && let Err(why) = collector::ensure(&runtime, base, &key, || what_if_every(args, settings))
     {
         warn(&format!("no collector: {why}; the job runs, but is not shown"));
     }
     Ok(become_it(&mut command, program))
+}
+
+/// From the command line or the settings. The collector reads the variable itself, which takes precedence over
+/// the settings.
+fn what_if_every(
+    args: &RunArgs,
+    settings: impl FnOnce() -> Result<Config, UsageError>,
+) -> Option<WhatIfEvery> {
+    if args.what_if_every.is_some() || std::env::var_os(WhatIfEvery::VARIABLE).is_some() {
+        return args.what_if_every;
+    }
+    let settings = settings().map_err(|why| warn(&format!("{why}; the settings are ignored"))).ok()?;
+    Some(settings.what_if_every)
 }
 
 /// Variables of xpu-timer that have an effect here.

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use xpu_model::duration::duration;
 use xpu_wire::{frame::CaptureWindow, id::Step, unit::Moment};
-
-use crate::time;
 
 /// The request to each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub struct Plan {
 
 /// The length of a capture as people write it: `500ms`, `2s`, `1m`.
 pub fn window_length(text: &str) -> Result<Duration, String> {
-    let length = time::duration(text).filter(|length| !length.is_zero() && *length <= CaptureWindow::LONGEST);
+    let length = duration(text).filter(|length| !length.is_zero() && *length <= CaptureWindow::LONGEST);
     length.ok_or_else(|| "write a time like 500ms, 2s or 1m, ten minutes at most".to_owned())
 }
 

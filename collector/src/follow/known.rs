@@ -16,7 +16,6 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::Recording;
 use crate::metrics::{Pages, Tally};
 
 /// Ranks with subscribed details, which include histograms. A host has tens; a relay may have ten thousand,
@@ -72,18 +71,23 @@ impl Known {
         Self { pages, since, ..Self::default() }
     }
 
-    /// The state of a recording at its moment. What a live job shows only on request is shown of all ranks.
-    pub(crate) fn recorded(recording: Recording, pages: Pages) -> Self {
-        let Recording { frames, at, .. } = recording;
-        let mut known = Self { has_snapshot: true, still: Some(at), ..Self::new(at, pages) };
-        for frame in &frames {
-            match &frame.body {
-                Body::Detail(_) | Body::NcclDetail(_) => known.jobs.fold(frame),
-                Body::History(history) => history.frames.frames().for_each(|frame| known.fold(&frame)),
-                _ => known.fold(frame),
-            }
+    /// Nothing yet of a recording, at this moment.
+    pub(super) fn recorded(at: Moment, pages: Pages) -> Self {
+        Self { has_snapshot: true, still: Some(at), ..Self::new(at, pages) }
+    }
+
+    /// The moment of the recording that is shown from now on.
+    pub(super) fn stand_at(&mut self, at: Moment) {
+        self.still = Some(at);
+    }
+
+    /// Takes a frame of a recording. What a live job shows only on request is shown of all ranks.
+    pub(super) fn replay(&mut self, frame: &Frame) {
+        match &frame.body {
+            Body::Detail(_) | Body::NcclDetail(_) => self.jobs.fold(frame),
+            Body::History(history) => history.frames.frames().for_each(|frame| self.fold(&frame)),
+            _ => self.fold(frame),
         }
-        known
     }
 
     /// The moment of the recording that is shown; `None` of live data.

@@ -21,7 +21,10 @@ use futures_util::stream::unfold;
 use serde::Serialize;
 use serde_json::json;
 use tokio::{
-    sync::watch::{Receiver, Sender},
+    sync::{
+        Notify,
+        watch::{Receiver, Sender},
+    },
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use xpu_model::status::Status;
@@ -29,12 +32,15 @@ use xpu_wire::unit::Moment;
 
 use super::{
     api::{self, query, seen, status},
-    app::App,
+    app::{App, run_blocking},
     door::LIFE,
     error::Problem,
     gzip::{Member, Piece},
 };
-use crate::{follow::Known, what_if::WhatIfs};
+use crate::{
+    follow::{Known, Replay},
+    what_if::WhatIfs,
+};
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -45,7 +51,11 @@ const LENGTH: Duration = LIFE.saturating_sub(Duration::from_secs(10));
 type Which = Option<String>;
 
 #[derive(Debug, Default)]
-pub(super) struct Events(Mutex<BTreeMap<Which, Sender<Piece>>>);
+pub(super) struct Events {
+    streams: Mutex<BTreeMap<Which, Sender<Piece>>>,
+    /// Documents are made at once, because another moment of a recording is shown.
+    woken: Notify,
+}
 
 /// The status, its sentence on what limits the job, and what the last what-if says.
 #[derive(Serialize)]
@@ -57,6 +67,8 @@ struct Document {
     /// The moment of a recording that is shown, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded_at: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay: Option<Replay>,
 }
 
 pub(super) async fn listen(
@@ -95,7 +107,11 @@ fn receiver(app: &Arc<App>, job: Option<String>) -> Receiver<Piece> {
 
 impl Events {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Which, Sender<Piece>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wake(&self) {
+        self.woken.notify_waiters();
     }
 
     /// Removes a stream without listeners.
@@ -115,26 +131,33 @@ async fn make(app: Arc<App>, job: Option<String>, sender: Sender<Piece>) {
     let mut clock = interval(EVERY);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        clock.tick().await;
+        tokio::select! {
+            _ = clock.tick() => {}
+            () = app.events.woken.notified() => {}
+        }
         if app.events.ends(&job, &sender) {
             return;
         }
         let name = job.clone();
         let whose = Arc::clone(&app);
-        let made = seen(&app, move |known| Ok(piece(known, name.as_deref(), &whose.what_ifs))).await;
+        let made = run_blocking(move || {
+            let replay = whose.follow.steer(|steering| steering.replay());
+            whose.follow.look(|known| piece(known, name.as_deref(), &whose.what_ifs, replay))
+        })
+        .await;
         if let Ok(made) = made {
             sender.send_replace(made);
         }
     }
 }
 
-fn piece(known: &Known, job: Option<&str>, what_ifs: &WhatIfs) -> Piece {
+fn piece(known: &Known, job: Option<&str>, what_ifs: &WhatIfs, replay: Option<Replay>) -> Piece {
     let (event, data) = match status(known, job) {
         Ok(status) => {
             let bound_sentence = status.bound.as_ref().map(ToString::to_string);
             let what_if_sentences = what_ifs.sentences(&status.job);
             let recorded_at = known.recorded_at().map(|at| at.0 as f64 / 1e9);
-            let document = Document { status, bound_sentence, what_if_sentences, recorded_at };
+            let document = Document { status, bound_sentence, what_if_sentences, recorded_at, replay };
             ("status", serde_json::to_string(&document))
         }
         // The job may still appear.

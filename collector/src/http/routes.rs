@@ -16,7 +16,7 @@ use super::{
     error::Problem,
     events,
     gate::{self, BODY, HEALTH, METRICS},
-    hosting, kineto, page, report, web, what_if,
+    hosting, kineto, page, replay, report, web, what_if,
 };
 
 pub(super) fn all(app: &Arc<App>) -> Router {
@@ -34,6 +34,7 @@ pub(super) fn all(app: &Arc<App>) -> Router {
         .route("/api/v1/findings", get(api::findings))
         .route("/api/v1/steps", get(api::steps))
         .route("/api/v1/events", get(events::listen))
+        .route("/api/v1/replay", get(replay::show).post(replay::steer))
         .route("/api/v1/hook", post(api::hook))
         .route("/api/v1/stacks", post(api::stacks))
         .route("/api/v1/capture", get(capture::list).post(capture::begin))

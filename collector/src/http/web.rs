@@ -50,6 +50,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
     "overview.js": SCRIPT,
     "rank.js": SCRIPT,
     "ranks.js": SCRIPT,
+    "replay.js": SCRIPT,
     "scale.js": SCRIPT,
     "stacks.js": SCRIPT,
     "state.js": SCRIPT,

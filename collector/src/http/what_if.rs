@@ -123,12 +123,12 @@ pub(super) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) 
     let (error, next) = if app.config.what_if_every.is_none() {
         (
             "what-if is off",
-            "start the collector with XPU_TOP_WHAT_IF_EVERY=300, or run `xpu-top what-if --live`",
+            "start the collector with XPU_TOP_WHAT_IF_EVERY=5m, or run `xpu-top what-if --live`",
         )
     } else if !is_whole {
         (
             "not all ranks of the job are here",
-            "ask a relay that was started with XPU_TOP_WHAT_IF_EVERY=300, or run `xpu-top what-if --live --job-hosts FILE`",
+            "ask a relay that was started with XPU_TOP_WHAT_IF_EVERY=5m, or run `xpu-top what-if --live --job-hosts FILE`",
         )
     } else {
         ("no capture has ended yet", "ask again in a minute; the collector's log says why there is none")

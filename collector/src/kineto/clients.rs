@@ -23,6 +23,17 @@ pub(super) struct Client {
     pub every: Option<Nanoseconds>,
     /// No trace is in progress there.
     pub accepts: bool,
+    /// Why it cannot be answered.
+    pub unanswerable: Option<String>,
+}
+
+/// A poll, as in [`Client`].
+#[derive(Debug)]
+pub(super) struct Poll {
+    pub own: Pid,
+    pub job: i64,
+    pub accepts: bool,
+    pub unanswerable: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -32,13 +43,15 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn polled(&mut self, pid: u32, own: Pid, job: i64, accepts: bool, now: Moment) {
+    /// The process `pid` has polled.
+    pub(super) fn polled(&mut self, pid: u32, poll: Poll, now: Moment) {
+        let Poll { own, job, accepts, unanswerable } = poll;
         let before = self.known.get(&pid).filter(|known| known.own == own);
         let every = before.map(|known| Nanoseconds::from(now.since(known.polled)));
         if !self.known.contains_key(&pid) && self.known.len() >= REMEMBERED {
             self.forget_oldest();
         }
-        self.known.insert(pid, Client { own, job, polled: now, every, accepts });
+        self.known.insert(pid, Client { own, job, polled: now, every, accepts, unanswerable });
     }
 
     fn forget_oldest(&mut self) {
@@ -76,15 +89,19 @@ mod tests {
         Moment(seconds * 1_000_000_000)
     }
 
+    fn poll(own: u32, accepts: bool) -> Poll {
+        Poll { own: Pid(own), job: 0, accepts, unanswerable: None }
+    }
+
     #[test]
     fn a_rank_in_a_container_is_found_by_its_own_number_unless_two_have_it() {
         let mut clients = Clients::default();
-        clients.polled(5001, Pid(7), 0, true, at(1));
+        clients.polled(5001, poll(7, true), at(1));
         assert_eq!(clients.of(Pid(7)).map(|(pid, _)| pid), Some(5001));
-        clients.polled(7, Pid(7), 0, true, at(1));
+        clients.polled(7, poll(7, true), at(1));
         assert_eq!(clients.of(Pid(7)).map(|(pid, _)| pid), Some(7), "that of this host comes first");
-        clients.polled(5002, Pid(8), 0, true, at(1));
-        clients.polled(5003, Pid(8), 0, true, at(1));
+        clients.polled(5002, poll(8, true), at(1));
+        clients.polled(5003, poll(8, true), at(1));
         assert_eq!(clients.of(Pid(8)), None);
     }
 
@@ -92,11 +109,11 @@ mod tests {
     fn who_asks_no_more_is_forgotten_and_there_are_never_too_many() {
         let mut clients = Clients::default();
         for pid in 0..2000 {
-            clients.polled(pid, Pid(pid), 0, true, at(100 + u64::from(pid)));
+            clients.polled(pid, poll(pid, true), at(100 + u64::from(pid)));
         }
         assert_eq!(clients.known.len(), REMEMBERED);
         assert_eq!(clients.of(Pid(0)), None);
-        clients.polled(1999, Pid(1999), 0, false, at(2104));
+        clients.polled(1999, poll(1999, false), at(2104));
         let (_, last) = clients.of(Pid(1999)).unwrap();
         assert_eq!((last.every, last.accepts), (Some(Nanoseconds(5_000_000_000)), false));
         clients.forget(at(2160));

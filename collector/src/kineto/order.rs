@@ -337,7 +337,8 @@ mod tests {
 
     fn known(step: u64, accepts: bool, now: u64, client: &mut Option<Client>) -> Known<'_> {
         let count = Some(KinetoCount { step: Step(step), counted: step as u32 });
-        *client = Some(Client { own: Pid(7), job: 0, polled: at(now), every: None, accepts });
+        *client =
+            Some(Client { own: Pid(7), job: 0, polled: at(now), every: None, accepts, unanswerable: None });
         Known { lives: true, client: client.as_ref(), count, now: at(now) }
     }
 

@@ -8,7 +8,7 @@ use xpu_wire::{
     id::JobName,
 };
 
-use super::{JobRank, Kineto, KinetoName, Subject, order::Ordered, trace, trace::Place};
+use super::{JobRank, Kineto, KinetoName, Subject, clients::Client, order::Ordered, trace, trace::Place};
 use crate::{address::Address, request_time::RequestTime};
 
 impl Kineto {
@@ -87,6 +87,7 @@ impl Kineto {
     fn of_none(&self, job: &JobName, subject: &Subject, number: u64, clock_offset: i64) -> KinetoRank {
         let client = self.clients.of(subject.pid).map(|(_, client)| client);
         let standing = match client {
+            Some(Client { unanswerable: Some(why), .. }) => KinetoStanding::Unregistered { why: why.clone() },
             Some(client) if client.accepts => KinetoStanding::Idle,
             Some(_) => KinetoStanding::Busy,
             None => KinetoStanding::Unregistered { why: self.why_silent(subject) },
@@ -127,6 +128,12 @@ impl Kineto {
         }
         if has_torch(pid) == Some(false) {
             return "its process has loaded no PyTorch".to_owned();
+        }
+        if fs::metadata(format!("/proc/{pid}/environ")).is_ok() {
+            let theirs = trace::variable(pid, KinetoName::FOLDER);
+            if let Some(why) = self.name.why_elsewhere(theirs.as_deref()) {
+                return why;
+            }
         }
         "its PyTorch sent no request: PyTorch 2.7 or newer sends one every 5 s if its KINETO_IPC_SOCKET_DIR is that of the collector"
             .to_owned()

@@ -41,7 +41,7 @@ impl KinetoName {
     /// `off` for no socket; else the name to use instead of dynolog's.
     pub const VARIABLE: &str = "XPU_TOP_KINETO_SOCKET";
     /// Kineto's variable.
-    const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
+    pub(super) const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 
     pub fn of(set: impl Fn(&str) -> Option<OsString>) -> Self {
         let set = |name| set(name).filter(|value| !value.is_empty());
@@ -206,6 +206,37 @@ impl Drop for Socket {
 }
 
 impl KinetoName {
+    /// Why a client of this name would take no answer from ours; `None` if it would.
+    pub(super) fn why_unexpected(&self, peer: &Peer) -> Option<String> {
+        if self.is_expected_by(peer) {
+            return None;
+        }
+        let folder = peer.0.iter().rposition(|&letter| letter == b'/').map(|end| &peer.0[..end]);
+        let folder = folder.map(|folder| String::from_utf8_lossy(folder).into_owned());
+        let why = self.why_elsewhere(folder.as_deref());
+        why.or_else(|| Some("its Kineto gives no name to which an answer could go".to_owned()))
+    }
+
+    /// Why a process with this value of Kineto's variable does not get answers from our name; `None` if it does.
+    pub(super) fn why_elsewhere(&self, theirs: Option<&str>) -> Option<String> {
+        let ours = match self {
+            Self::Folder(folder) => Some(folder.to_string_lossy()),
+            Self::Abstract(_) => None,
+            Self::Off => return None,
+        };
+        let said = |folder: Option<&str>| {
+            folder
+                .map_or_else(|| format!("no {}", Self::FOLDER), |folder| format!("{}={folder}", Self::FOLDER))
+        };
+        (theirs != ours.as_deref()).then(|| {
+            format!(
+                "its process has {}, and its host's collector has {}: start both with the same spelling, because Kineto takes no other answer",
+                said(theirs),
+                said(ours.as_deref()),
+            )
+        })
+    }
+
     /// Whether a client of this name polls our name. In a folder, its own name shows how it spells the
     /// folder.
     fn is_expected_by(&self, peer: &Peer) -> bool {
@@ -386,6 +417,12 @@ mod tests {
             other.send_to(b"hello", folder.path().join("dynolog")).unwrap();
             let peer = socket.receive().unwrap().unwrap().peer.clone();
             assert_eq!(socket.send(&peer, b"answer"), is_answered, "{path}");
+            let why = name.why_unexpected(&peer);
+            assert_eq!(why.is_none(), is_answered, "{path}: {why:?}");
+            if let (Some(why), Some((theirs, _))) = (why, path.rsplit_once("/dynoconfigclient")) {
+                let (theirs, ours) = (format!("DIR={theirs}, "), format!("DIR={spelled}: "));
+                assert!(why.contains(&theirs) && why.contains(&ours), "{why}");
+            }
         }
         drop(socket);
         assert!(!folder.path().join("dynolog").exists());

@@ -119,7 +119,7 @@ metrics! {
     WHAT_IF_STEP = Gauge Seconds "xpu_top_what_if_step" "Simulated step, by the last what-if capture";
     WHAT_IF_IDEAL = Gauge Seconds "xpu_top_what_if_ideal_step" "Predicted step without stragglers";
     WHAT_IF_REPAIRED = Gauge Seconds "xpu_top_what_if_repaired_step" "Predicted step without one cause";
-    WHAT_IF_AGE = Gauge Seconds "xpu_top_what_if_age" "Time since the last what-if capture";
+    WHAT_IF_AGE = Gauge Seconds "xpu_top_what_if_age" "Time since the last what-if capture that gave an estimate";
     WHAT_IF_CAPTURES = Counter Number "xpu_top_what_if_captures" "What-if captures, by result";
     WHAT_IF_STEPS = Counter Number "xpu_top_what_if_steps" "Steps since the first what-if capture: the sums below cover these";
     WHAT_IF_GPU = Counter Seconds "xpu_top_what_if_gpu" "GPU time of all ranks in these steps";

@@ -135,7 +135,8 @@ fn what_stragglers_cost_is_in_seconds_of_gpus_and_unknown_without_an_estimate() 
     let what_ifs = WhatIfs::default();
     let page = || text(&Exposition::of(&known, &Own::default(), &what_ifs, &Pod::of_environment(), now));
     assert!(!page().contains("what_if"));
-    assert!(what_ifs.take(&simulation.job, LINE));
+    let line = LINE.replace(r#""at":1800000099.0,"since""#, r#""at":1800000049.0,"since""#);
+    assert!(what_ifs.take(&simulation.job, &line));
     let job = format!("job_name=\"{}\"", simulation.job);
     let first = page();
     for line in [
@@ -148,13 +149,18 @@ fn what_stragglers_cost_is_in_seconds_of_gpus_and_unknown_without_an_estimate() 
     }
     assert!(!first.contains("money"), "without a price: {first}");
     let mut priced = Exposition::default();
-    let figures = what_ifs.of(&simulation.job).unwrap().figures;
-    what_if::expose(&mut priced, &[], &figures, "2.5 EUR".parse().ok(), now);
+    let of_job = what_ifs.of(&simulation.job).unwrap();
+    what_if::expose(&mut priced, &[], &of_job, "2.5 EUR".parse().ok(), now);
     let money = "xpu_top_what_if_lost_money_total{cause=\"all\",currency=\"EUR\"} 0.25";
     assert!(text(&priced).lines().any(|one| one == money), "{}", text(&priced));
     let mut failed: serde_json::Value = serde_json::from_str(LINE).unwrap();
     failed.as_object_mut().unwrap().remove("estimate");
+    let age = |page: &str| {
+        page.lines().find(|line| line.starts_with("xpu_top_what_if_age_seconds")).map(str::to_owned)
+    };
+    failed["at"] = (1_800_000_089.0).into();
     assert!(what_ifs.take(&simulation.job, &failed.to_string()));
     let later = page();
+    assert!(age(&first).is_some_and(|line| line.ends_with(" 50.0")) && age(&later) == age(&first), "{later}");
     assert!(!later.contains("what_if_slowdown") && later.contains("what_if_lost_gpu_seconds_total{"));
 }

@@ -4,19 +4,22 @@ use xpu_model::finding::Price;
 use xpu_wire::unit::Moment;
 
 use super::{Exposition, Label, catalogue as all, with};
-use crate::what_if::{Estimate, Figures, Total};
+use crate::what_if::{Estimate, Total, WhatIf};
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
 pub(super) fn expose(
     exposition: &mut Exposition,
     labels: &[Label],
-    figures: &Figures,
+    of_job: &WhatIf,
     price: Option<Price>,
     now: Moment,
 ) {
-    let age = (now.0 as f64 / 1e9 - figures.at).max(0.0);
-    exposition.gauge(all::WHAT_IF_AGE, labels, age);
+    let WhatIf { figures, estimated_at, .. } = of_job;
+    // A capture without an estimate makes the last estimate no younger.
+    if let Some(at) = estimated_at {
+        exposition.gauge(all::WHAT_IF_AGE, labels, (now.0 as f64 / 1e9 - at).max(0.0));
+    }
     // If the last capture has no estimate, the step is unknown; the sums are kept.
     if let Some(Estimate { slowdown, step, losses }) = &figures.estimate {
         exposition.gauge(all::WHAT_IF_SLOWDOWN, labels, *slowdown);

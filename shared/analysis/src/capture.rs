@@ -26,7 +26,7 @@ use xpu_wire::{
     collective::Operation,
     frame::{
         Body, CaptureAccount, CapturePart, CaptureSheet, CaptureWindow, CapturedLabel, CapturedSpan,
-        CommunicatorState, Frame, RankDigest, StepMark,
+        CommunicatorState, Frame, RankDigest, RankSnapshot, StepMark,
     },
     id::{CommunicatorId, HostName, JobName, Pid, Rank, Sequence, Step},
     unit::Moment,
@@ -40,8 +40,8 @@ pub use matched::{MatchedCollective, MatchedCollectives, Participation};
 pub use per::Per;
 pub use report::{
     ArrivalRow, CollectiveRow, CopyRow, FunctionRow, Gaps, GemmRow, HostKind, HostRow, KernelRow, Kinds,
-    NOISE_NS, PythonRank, PythonReport, RankReport, Report, SlowKind, SlowRow, Spread, StepReport, Summary,
-    WindowReport, bucket, copied, host_function, python_place, transposed,
+    NOISE_NS, Pace, PythonRank, PythonReport, RankReport, Report, SlowKind, SlowRow, Spread, StepReport,
+    Summary, WindowReport, bucket, copied, host_function, python_place, transposed,
 };
 pub(crate) use report::{gemm_shape, role};
 pub use sampled::{Sampled, Stack};
@@ -62,6 +62,8 @@ pub struct Capture {
     pub world_size: Option<u32>,
     pub pids: BTreeMap<Rank, Pid>,
     pub communicators: BTreeMap<CommunicatorId, CapturedCommunicator>,
+    /// The steps that each rank had completed, and when it had completed the last of them.
+    progress: BTreeMap<Rank, Vec<(Step, Moment)>>,
     number: Option<u64>,
 }
 
@@ -199,9 +201,12 @@ impl Capture {
             }
             Body::Snapshot(snapshot) => {
                 let jobs = snapshot.jobs.iter().filter(|job| self.is_of(&job.job));
-                let ranks: Vec<_> = jobs.flat_map(|job| &job.ranks).map(|rank| &rank.digest).collect();
-                for of in ranks {
-                    self.hear(of);
+                let ranks: Vec<_> = jobs.flat_map(|job| &job.ranks).collect();
+                for RankSnapshot { earlier, digest, .. } in ranks {
+                    for past in earlier {
+                        self.advance(digest.rank, past.step, past.step_at);
+                    }
+                    self.hear(digest);
                 }
             }
             _ => {}
@@ -213,6 +218,7 @@ impl Capture {
     }
 
     fn hear(&mut self, digest: &RankDigest) {
+        self.advance(digest.rank, digest.step, digest.step_at);
         self.pids.insert(digest.rank, digest.pid);
         self.world_size = Some(digest.world_size).filter(|&size| size > 0).or(self.world_size);
         for CommunicatorState { id, name, size, .. } in &digest.communicators {
@@ -223,6 +229,13 @@ impl Capture {
             if known.name.is_empty() {
                 known.name.clone_from(name);
             }
+        }
+    }
+
+    fn advance(&mut self, rank: Rank, step: Option<Step>, at: Moment) {
+        let progress = self.progress.entry(rank).or_default();
+        if let Some(step) = step.filter(|_| progress.last().is_none_or(|&(_, before)| before < at)) {
+            progress.push((step, at));
         }
     }
 

@@ -11,6 +11,7 @@
 pub mod baseline;
 pub mod change_point;
 pub mod divergence;
+pub mod duration;
 pub mod expected;
 pub mod figure;
 pub mod finding;

@@ -11,6 +11,7 @@
 //! data is never overwritten.
 
 mod block;
+mod frame_cursor;
 mod header;
 mod index;
 mod media;
@@ -20,6 +21,7 @@ mod ring;
 mod writer;
 
 pub use block::{Block, Entry, Kind, Record, SealedBlock};
+pub use frame_cursor::FrameCursor;
 pub use header::Header;
 pub use media::{Media, Place};
 pub use packer::Packer;

@@ -10,6 +10,8 @@ use xpu_wire::{
     unit::Moment,
 };
 
+use super::traces;
+
 /// Blocks that are read: from the begin until the kind of file is known, and from the end back until the last
 /// sheet is found.
 const BLOCKS: usize = 4;
@@ -45,6 +47,12 @@ pub enum What {
         hosts: usize,
         ranks: usize,
     },
+    /// A folder of traces by PyTorch's profiler; `of` is unknown until they are complete.
+    Traces {
+        of: Option<String>,
+        ranks: usize,
+        missing: usize,
+    },
 }
 
 impl Label {
@@ -54,6 +62,9 @@ impl Label {
     }
 
     pub(super) fn of(path: &Path) -> Result<Self, String> {
+        if path.is_dir() {
+            return traces::label(path);
+        }
         let mut recording = Recording::open_file(path).map_err(|error| match error {
             RecordingError::Foreign => NONE_OF_OURS.to_owned(),
             other => other.to_string(),

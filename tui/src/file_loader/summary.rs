@@ -6,6 +6,8 @@ use xpu_analysis::{capture::Report, file, render};
 use xpu_model::figure;
 use xpu_recording::{Recording, Span};
 
+use super::traces;
+
 /// A larger file is not summarized on the screen: its report would take minutes and all memory.
 const LARGEST: u64 = 512 << 20;
 
@@ -27,6 +29,9 @@ pub struct Summary {
 
 impl Summary {
     pub(super) fn of(path: &Path) -> Result<Self, String> {
+        if path.is_dir() {
+            return Err(traces::NO_CAPTURE.to_owned());
+        }
         let bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
         if bytes > LARGEST {
             return Err(format!(

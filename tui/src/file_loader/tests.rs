@@ -185,3 +185,29 @@ fn a_timeline_and_a_page_are_written_beside_the_file_and_never_over_another() {
     assert!(order(Order::Page("steps.xpucap".into())).unwrap_err().contains("steps.html: it exists"));
     assert!(order(Order::Export("gone.xpucap".into())).is_err());
 }
+
+#[test]
+fn a_folder_of_traces_is_listed_by_its_manifest() {
+    let folder = Folder::new("traces");
+    fs::create_dir_all(folder.0.join("a.kineto")).unwrap();
+    fs::create_dir_all(folder.0.join("b.other")).unwrap();
+    let listed = || {
+        let Action::Listed(listing) = FolderReader::new(folder.0.clone()).follow(Order::List) else {
+            panic!()
+        };
+        listing.files
+    };
+    let under_way = listed().remove(0).label.unwrap();
+    assert_eq!((under_way.what, under_way.closed), (What::Traces { of: None, ranks: 0, missing: 0 }, false));
+    let manifest = r#"{"job":"llama","window":{"first_step":8,"last_step":9,"optimizer_calls_per_step":1},
+        "ranks":[{"file":"rank-0000.json.gz"},{"file":null}]}"#;
+    fs::write(folder.0.join("a.kineto/manifest.json"), manifest).unwrap();
+    let [file] = &listed()[..] else { panic!("one folder") };
+    let what = What::Traces { of: Some("steps 8 to 9".to_owned()), ranks: 2, missing: 1 };
+    let label = file.label.as_ref().unwrap();
+    assert_eq!((&label.what, &*label.job, file.bytes), (&what, "llama", manifest.len() as u64));
+    fs::write(folder.0.join("a.kineto/manifest.json"), "{").unwrap();
+    assert!(listed()[0].label.as_ref().unwrap_err().contains("manifest.json"));
+    let opened = FolderReader::new(folder.0.clone()).follow(Order::Open("a.kineto".into()));
+    assert!(matches!(opened, Action::Opened(_, Err(why)) if why.contains("perfetto")));
+}

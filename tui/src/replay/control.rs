@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xpu_client::time;
-use xpu_model::figure;
+use xpu_model::{duration::duration, figure};
 use xpu_wire::unit::Moment;
 
 use super::{Mark, Of};
@@ -111,7 +111,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
 pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
     let Some(playback) = &app.playback else {
         // In a live job, the target is this long before now.
-        if let Some(by) = text.trim().strip_prefix('-').and_then(time::duration) {
+        if let Some(by) = text.trim().strip_prefix('-').and_then(duration) {
             return Some(Effect::LookBack(by));
         }
         app.note =

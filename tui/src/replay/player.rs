@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_client::frame_cursor::FrameCursor;
+use xpu_recording::FrameCursor;
 use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{Search, drop_thread::DropThread};

@@ -9,12 +9,11 @@ use std::{
     time::Duration,
 };
 
-use xpu_client::frame_cursor::FrameCursor;
 use xpu_model::{
     finding::{self, Class, Kind},
     job::Jobs,
 };
-use xpu_recording::Span;
+use xpu_recording::{FrameCursor, Span};
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,

@@ -3,7 +3,7 @@
 use crate::{
     action::{Action, Effect},
     app::{App, Note},
-    file_loader::{Order, What},
+    file_loader::{Label, Order, What},
     page::Page,
 };
 
@@ -35,6 +35,10 @@ fn of_capture(app: &mut App, ending: &str, order: impl Fn(std::path::PathBuf) ->
     let file = app.files.selected()?;
     let note = match &file.label {
         Err(why) => Note::Failed(format!("{}: {why}", file.path.display())),
+        Ok(Label { what: What::Traces { .. }, .. }) => {
+            let why = "has traces by PyTorch's profiler: ui.perfetto.dev opens its files";
+            Note::Failed(format!("{} {why}", file.path.display()))
+        }
         Ok(label) if !matches!(label.what, What::Capture { .. }) => {
             let why = "is a recording, without single operations: c captures some steps with them";
             Note::Failed(format!("{} {why}", file.path.display()))

@@ -118,6 +118,7 @@ fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
         Ok(Label { damage: 1.., .. }) => (glyph::WARNING, "damaged", Role::Warning),
         Ok(Label { what: What::Capture { .. }, .. }) => (glyph::GOOD, "capture", Role::Good),
         Ok(Label { what: What::Recording { .. }, .. }) => (glyph::GOOD, "recording", Role::Accent),
+        Ok(Label { what: What::Traces { .. }, .. }) => (glyph::GOOD, "traces", Role::Good),
     };
     let what = match &file.label {
         Ok(label) => (contents(label), Role::Text),
@@ -133,19 +134,21 @@ fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
     ]
 }
 
-/// `steps 812 to 814, 8 ranks`, `500 ms, 8 ranks`, `12 m of 64 ranks`
+/// `steps 812 to 814, 8 ranks`, `500 ms, 8 ranks, 1 missing`, `12 m of 64 ranks`
 fn contents(label: &Label) -> String {
+    let absent = |missing: usize| {
+        if missing > 0 { format!(", {} missing", figure::count(missing as u64)) } else { String::new() }
+    };
     match &label.what {
+        What::Traces { of: None, .. } => "traces by PyTorch's profiler".to_owned(),
+        What::Traces { of: Some(of), ranks, missing } => {
+            format!("{of}, {}{}", figure::counted(*ranks, "rank", "ranks"), absent(*missing))
+        }
         What::Capture { ranks, stalled: true, .. } => {
             format!("a job that hung, {}", figure::counted(*ranks, "rank", "ranks"))
         }
         What::Capture { of, ranks, missing, .. } => {
-            let absent = if *missing > 0 {
-                format!(", {} missing", figure::count(*missing as u64))
-            } else {
-                String::new()
-            };
-            format!("{}, {}{absent}", of.on_screen(), figure::counted(*ranks, "rank", "ranks"))
+            format!("{}, {}{}", of.on_screen(), figure::counted(*ranks, "rank", "ranks"), absent(*missing))
         }
         What::Recording { from, to, ranks, .. } => {
             format!("{}, {}", figure::age(to.since(*from)), figure::counted(*ranks, "rank", "ranks"))

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use xpu_client::{follow::Following, live};
-use xpu_model::figure;
+use xpu_model::{figure, job::Job};
 
-use super::{check::Check, ports::Holder};
+use super::{check::Check, ports::Holder, started};
 use crate::{args::DoctorArgs, command::living::take_until};
 
 /// How long hosts may take to answer.
@@ -54,6 +54,10 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
         let ranks = figure::counted(job.ranks().len(), "rank", "ranks");
         let hosts = figure::counted(job.hosts().len(), "host", "hosts");
         checks.push(Check::ok("job", format!("{}: {ranks} on {hosts}, {} live", job.name(), job.living())));
+    }
+    if !named {
+        let ranks = following.jobs().iter().flat_map(Job::ranks).map(|(_, view)| view.pid()).collect();
+        checks.extend(started::checks(of.way.base()?, &ranks));
     }
     Ok(checks)
 }

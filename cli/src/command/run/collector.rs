@@ -15,6 +15,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use xpu_model::duration::WhatIfEvery;
 use xpu_wire::endpoint::{self, BasePort, RuntimeDir};
 
 use super::{CollectorKey, warn};
@@ -30,7 +31,12 @@ const LONGEST_LOG: u64 = 1 << 20;
 const LONGEST_LINE: u64 = 4096;
 
 /// Returns when a collector serves, or with the reason if none does.
-pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_>) -> anyhow::Result<()> {
+pub(super) fn ensure(
+    runtime: &RuntimeDir,
+    base: BasePort,
+    key: &CollectorKey<'_>,
+    what_if_every: impl FnOnce() -> Option<WhatIfEvery>,
+) -> anyhow::Result<()> {
     // The check uses its socket and not its lock, because a starting collector would find the lock held by
     // the check.
     if endpoint::connect(&runtime.socket(base)?).is_ok() {
@@ -60,6 +66,9 @@ pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);
+    if let Some(WhatIfEvery(every)) = what_if_every() {
+        command.arg(format!("--what-if-every={}", every.map_or(0, |every| every.as_secs())));
+    }
     match key {
         CollectorKey::Usual => {}
         CollectorKey::Named(path) => {

@@ -45,7 +45,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     if status.ranks.is_empty() {
         return writeln!(
             to,
-            "no ranks: start the job under `xpu-top run`, or name its hosts with --job-hosts or --hosts (a rank is seen from its first CUDA call or step on)"
+            "no ranks: start the job under `xpu-top run`, or name its hosts with --job-hosts or --hosts (a rank is seen from its first CUDA call or step on; `xpu-top doctor` on its host says why a program has none)"
         );
     }
     let steps = match (status.steps.min, status.steps.max) {

@@ -8,6 +8,7 @@ mod gaps;
 mod gemm;
 mod host;
 mod kernel;
+mod pace;
 mod python;
 mod slower;
 mod spread;
@@ -28,6 +29,7 @@ use gemm::shape_of;
 pub use gemm::{GemmRow, transposed};
 pub use host::{HostKind, HostRow, what as host_function};
 pub use kernel::KernelRow;
+pub use pace::Pace;
 pub(crate) use python::role;
 pub use python::{FunctionRow, PythonRank, PythonReport, shown as python_place};
 use serde::Serialize;
@@ -56,6 +58,8 @@ pub struct Report {
     pub asked: Option<[Step; 2]>,
     /// Why the job hung during the capture. If it did, the requested steps may not have been reached.
     pub hang: Option<String>,
+    /// The time of captured steps beside that of the steps before; `null` if the file has none of these.
+    pub pace: Option<Pace>,
     pub ranks: Vec<RankReport>,
     /// Ranks whose data is missing, and why.
     pub missing: Vec<Missing>,
@@ -85,7 +89,9 @@ pub struct Report {
 pub struct WindowReport {
     /// Time by the requester's clock.
     pub begin: Moment,
+    /// The longest that a rank recorded.
     pub length_ns: u64,
+    pub asked_ns: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -202,13 +208,16 @@ impl Report {
             python: PythonReport::of(capture, &busy),
             job: sheet.map(|sheet| sheet.job.clone()).unwrap_or_default(),
             steps,
-            window: capture
-                .window
-                .map(|window| WindowReport { begin: window.at, length_ns: window.length.0 }),
+            window: capture.window.map(|window| WindowReport {
+                begin: window.at,
+                length_ns: longest.unwrap_or(window.length.0),
+                asked_ns: window.length.0,
+            }),
             asked: sheet
                 .filter(|_| capture.window.is_none())
                 .map(|sheet| [sheet.order.first, sheet.order.last()]),
             hang: sheet.and_then(|sheet| sheet.stall.clone()),
+            pace: Pace::of(capture),
             missing,
             closed: sheet.is_some_and(|sheet| sheet.closed),
             operations: sum(|rank| rank.operations),

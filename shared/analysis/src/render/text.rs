@@ -55,6 +55,7 @@ pub fn preface(report: &Report) -> Vec<String> {
         (None, None) => "no GPU time was read".to_owned(),
     });
     lines.extend(report.hang.iter().map(|evidence| format!("the job hung: {evidence}")));
+    lines.extend(report.pace.and_then(|pace| pace.sentence()));
     lines.extend(unreached(report));
     lines.extend(beyond(report));
     if !report.closed {
@@ -162,8 +163,8 @@ fn cut_short(report: &Report) -> Vec<String> {
     let said = |took: u64| figure::span(Nanoseconds(took));
     let short = report.ranks.iter().filter(|rank| rank.ended != CaptureEnd::Done).filter_map(|rank| {
         let took = rank.steps.last().map_or(0, |step| step.took_ns);
-        let of = said(window.length_ns);
-        (took < window.length_ns)
+        let of = said(window.asked_ns);
+        (took < window.asked_ns)
             .then(|| (rank.rank, format!("{} of the requested {of} were recorded", said(took))))
     });
     by_ranks(short)

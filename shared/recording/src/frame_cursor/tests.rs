@@ -1,7 +1,7 @@
-use xpu_recording::{Header, Media, Packer, Writer};
 use xpu_wire::simulation::Simulation;
 
 use super::*;
+use crate::{Header, Media, Packer, Writer};
 
 const SECONDS: u64 = 90;
 

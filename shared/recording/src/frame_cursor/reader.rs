@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeSet, io, sync::mpsc, thread};
 
-use xpu_recording::{Entry, Kind, Recording};
 use xpu_wire::{codec, frame::Frame, id::Rank, unit::Moment};
+
+use crate::{Entry, Kind, Recording};
 
 /// Largest number of blocks that wait: unpacked, they take many times their size in the file.
 const WAITING: usize = 2;

@@ -5,15 +5,13 @@ mod reader;
 use std::{
     collections::{BTreeSet, VecDeque},
     io,
-    path::{Path, PathBuf},
     time::Duration,
 };
 
 use reader::{Frames, Reader};
-use xpu_recording::{Entry, Kind, Recording, RecordingError, Span};
 use xpu_wire::{frame::Frame, id::Rank, unit::Moment};
 
-use crate::kept;
+use crate::{Entry, Kind, Recording, Span};
 
 /// Time before the target that is read again, even if that is slow: rates and findings need half a minute of
 /// digests, and the digest before them.
@@ -39,24 +37,7 @@ pub struct FrameCursor {
     strange: u64,
 }
 
-/// A file that cannot be replayed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot replay {path}: {error}", path = path.display())]
-pub struct ReplayError {
-    path: PathBuf,
-    error: RecordingError,
-}
-
 impl FrameCursor {
-    /// A file, or a folder that a collector keeps of a hang.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read, or holds nothing to show.
-    pub fn open_file(path: &Path) -> Result<Self, ReplayError> {
-        let opened = if path.is_dir() { kept::open(path) } else { Recording::open_file(path) };
-        opened.map(Self::new).map_err(|error| ReplayError { path: path.to_owned(), error })
-    }
-
     pub fn new(recording: Recording) -> Self {
         let has_frames = |entry: &&Entry| matches!(entry.kind, Kind::Overview | Kind::Detail);
         let mut entries: Vec<_> = recording.entries().iter().filter(has_frames).copied().collect();
