@@ -126,7 +126,7 @@ fn of_two_who_saves_checkpoints_is_named() {
     assert_eq!(status["findings"][0]["ranks"], serde_json::json!([1]), "{status:#}");
 }
 
-/// 2 GiB over PCIe take 38 ms.
+/// A copy of 2 GiB takes 38 ms.
 #[test]
 fn of_two_who_copies_much_is_named() {
     let job = Job::start(2, "ok(process.cudaMemcpy(memory, memory, c_size_t(2 << 30), 1))");
