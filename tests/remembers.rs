@@ -36,6 +36,9 @@ use zmq::{Context, DONTWAIT, Socket};
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 
+/// Seconds for which the job has run when its test begins.
+const JOB_AGE: u64 = 25 * HOUR;
+
 /// In seconds before now: rank 1 was late during this period.
 const WAS_LATE: std::ops::Range<u64> = 4 * HOUR..5 * HOUR;
 const IS_LATE: u64 = 90 * 60;
@@ -67,11 +70,21 @@ fn make_wait(samples: &mut [CollectiveSample], rank: Rank, late: Option<Rank>) {
     }
 }
 
+/// How many of the job's seconds up to this one the rank was late.
+fn late_for(rank: Rank, second: u64) -> u64 {
+    let now = JOB_AGE;
+    match rank {
+        Rank(1) => second.clamp(now - WAS_LATE.end, now - WAS_LATE.start) - (now - WAS_LATE.end),
+        Rank(2) => second.saturating_sub(now - IS_LATE),
+        _ => 0,
+    }
+}
+
 /// Makes the digest equal to what the simulated hook reports. GEMMs wait for communication for a fifth of the
-/// time.
+/// time, except on a late rank, which waits for nobody.
 fn digest_at(digest: &mut RankDigest, second: u64, ago: u64) {
     digest.pid = Pid(std::process::id());
-    digest.exposed_for = Some(Nanoseconds(second * SECOND / 5));
+    digest.exposed_for = Some(Nanoseconds((second - late_for(digest.rank, second)) * SECOND / 5));
     digest.device = None;
     make_wait(&mut digest.samples, digest.rank, late(ago));
 }
@@ -82,9 +95,9 @@ impl Job {
         let base = BasePort::new(port::free_base()).expect("a port");
         let mut simulation = Simulation::new(7, 1, 4);
         let now = Moment(Moment::now().0 / SECOND * SECOND);
-        simulation.started = Moment(now.0 - 25 * HOUR * SECOND);
+        simulation.started = Moment(now.0 - JOB_AGE * SECOND);
         past::leave(&place.path("run"), base, now, |ago| {
-            let second = 25 * HOUR - ago;
+            let second = JOB_AGE - ago;
             let mut frame = simulation.digests(second).remove(0);
             let Body::Digest(digest) = &mut frame.body else { unreachable!() };
             digest.ranks.iter_mut().for_each(|digest| digest_at(digest, second, ago));

@@ -122,6 +122,7 @@ pub enum Command {
     /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's
     GemmReplay(GemmReplayArgs),
     /// Measure each GPU before a job or while it pauses (GEMMs, memory, links, NCCL), and name slow ones
+    ///
     /// Without hosts, it measures this host. It measures named hosts through ssh, alone and with each other;
     /// `ssh HOST xpu-top --version` must work without a prompt. Exit codes: 0 all pass, 1 one fails, 2 one
     /// could not be measured

@@ -120,7 +120,7 @@ impl Kineto {
         self.bind(now);
     }
 
-    /// Binds the name, if it is free. A taken name is logged once.
+    /// Binds the name, if it is free. If another daemon has it, one line is logged.
     fn bind(&mut self, now: Moment) {
         if self.socket.as_ref().is_some_and(|socket| !socket.has_its_name()) {
             tracing::warn!("{} was removed or taken by another daemon", self.name.shown());

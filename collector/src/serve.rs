@@ -170,7 +170,7 @@ impl Collector {
                     return Ok(());
                 }
             }
-            // A clock that was set back must not stop the digests until it has caught up.
+            // If the clock was set back, digests continue at once.
             digest_at = digest_at.min(now.after(DIGEST));
             check_at = check_at.min(now.after(CHECK));
         }

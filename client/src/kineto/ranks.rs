@@ -203,8 +203,8 @@ impl Ranks {
             Some(KinetoStanding::Started) => {
                 ("started", Some("it had not written its trace in time".to_owned()))
             }
-            Some(KinetoStanding::Told) => {
-                ("told", Some("it received the request but did not begin in time".to_owned()))
+            Some(KinetoStanding::Instructed) => {
+                ("instructed", Some("it received the request but did not begin in time".to_owned()))
             }
             Some(KinetoStanding::Idle | KinetoStanding::Busy | KinetoStanding::Asked) => {
                 ("asked", Some("its Kineto had not polled in time".to_owned()))
@@ -220,7 +220,7 @@ impl Ranks {
                 None | Some(KinetoStanding::Idle | KinetoStanding::Busy | KinetoStanding::Asked) => {
                     (0, "asked")
                 }
-                Some(KinetoStanding::Told) => (1, "told"),
+                Some(KinetoStanding::Instructed) => (1, "instructed"),
                 Some(KinetoStanding::Started) => (2, "tracing"),
                 Some(KinetoStanding::Written { .. }) => (3, "written"),
                 Some(KinetoStanding::Refused { .. }) => (4, "refused"),

@@ -142,7 +142,7 @@ impl Ordered {
 
     /// The configuration was sent.
     pub(super) fn instructed(&mut self, now: Moment) {
-        (self.standing, self.instructed) = (KinetoStanding::Told, Some(now));
+        (self.standing, self.instructed) = (KinetoStanding::Instructed, Some(now));
     }
 
     fn refuse(&mut self, why: String) {
@@ -171,7 +171,7 @@ impl Ordered {
         let before = self.standing.clone();
         match self.standing {
             KinetoStanding::Asked => self.check_asked(known),
-            KinetoStanding::Told | KinetoStanding::Started => self.check_instructed(known),
+            KinetoStanding::Instructed | KinetoStanding::Started => self.check_instructed(known),
             _ if self.may_come => self.check_late(known),
             _ => {}
         }

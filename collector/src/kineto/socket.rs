@@ -401,7 +401,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spelled = folder.path().to_str().unwrap();
         let name = KinetoName::Folder(spelled.into());
-        // A socket file that was left behind is no daemon.
+        // The file of a daemon that has ended does not count as a daemon.
         drop(UnixDatagram::bind(folder.path().join("dynolog")).unwrap());
         let mut socket = Socket::bind(&name).unwrap();
         assert_eq!(Socket::bind(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);

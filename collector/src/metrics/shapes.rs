@@ -77,7 +77,8 @@ pub(super) fn expose(
     }
 }
 
-/// GEMMs of two element types may have the same shape: the first one keeps the name.
+/// xpu-timer's names have no element type. If GEMMs of two types have the same shape, the name is that of the
+/// first type.
 fn expose_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
     let mut put = |suffix: &str, help, value: f64| {
         let stem = format!("{name}_{suffix}").into();

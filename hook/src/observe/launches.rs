@@ -90,7 +90,7 @@ const ALL: u8 = 1;
 const MARKER: u8 = 2;
 
 static WANTED: AtomicU8 = AtomicU8::new(0);
-/// Whether a launch was not reported because it did not fit.
+/// Whether a launch was not reported because the ring was full.
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// The launch that begins a step.

@@ -79,7 +79,7 @@ fn unique_id() -> Result<String, String> {
     Ok(nccl()?.unique_id()?.text())
 }
 
-/// Reduces on a thread that is abandoned, together with the GPUs, if it does not return.
+/// Measures an all-reduce on a separate thread. If that thread does not return, it is abandoned with its GPUs.
 fn reduce(gpus: &mut Option<Vec<Gpu>>, id: &str, ranks: Ranks) -> Result<Figure, String> {
     let id = UniqueId::parse(id).ok_or("this is not an id of NCCL")?;
     let nccl = nccl()?;

@@ -46,7 +46,7 @@ static LOOK: extern "C" fn() = look;
 /// If files may not grow (`ulimit -f`), a write fails without ending this process, because the program must
 /// start.
 pub(super) fn outlive_full_files() {
-    // SAFETY: no function is called for it.
+    // SAFETY: no handler is installed: the signal is ignored.
     if unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } == libc::SIG_DFL {
         CHANGED.fetch_or(LIMITED, Relaxed);
     }
@@ -61,7 +61,7 @@ pub(super) fn hand_on(command: &mut Command) {
             unsafe { libc::close(stream) };
         }
         if changed & IGNORED != 0 {
-            // SAFETY: no function is called for it.
+            // SAFETY: no handler is installed: the signal is ignored.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
         }
         if changed & LIMITED != 0 {

@@ -31,7 +31,7 @@ pub(super) struct Copied {
 }
 
 impl Copied {
-    /// From a signal handler's note.
+    /// The registers and the stack that a signal handler noted.
     pub(super) fn of_fault(fault: &FaultReading) -> Self {
         // SAFETY: it consists of integers, for which zero is a valid value.
         let mut registers: libc::user_regs_struct = unsafe { zeroed() };

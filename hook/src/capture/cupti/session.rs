@@ -175,8 +175,8 @@ pub(super) fn wait_for_begin() {
     }
 }
 
-/// A tool that excludes other users of CUPTI holds its only subscription. PyTorch also holds it for good once
-/// it has recorded, but then other users can still record.
+/// CUPTI has one subscription. A tool that excludes other users holds it. PyTorch keeps it too, once it has
+/// recorded, but does not exclude other users.
 fn is_free() -> Result<(), String> {
     if others::are_subscribed() {
         return Ok(());

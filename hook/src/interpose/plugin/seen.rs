@@ -197,7 +197,7 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     if size > 0 {
         plans::learn(Kind { communicator, operation, datatype: element, bytes }, plan);
     }
-    // Versions that report calls count those instead.
+    // Newer versions of the interface report calls; for them, calls count and not launches.
     if let Some(handle) = alone.filter(|_| event.layout.narrow_type) {
         lane.counters.by_plugin.add(1);
         let asked = Asked { root: Some(root), ..Asked::default() };

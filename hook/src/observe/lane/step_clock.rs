@@ -42,7 +42,7 @@ impl Lane {
         self.step_clock.mark.store(completed.wrapping_add(1), Relaxed);
     }
 
-    /// A launch of this thread was captured.
+    /// A launch of this thread went into a CUDA graph that is being captured.
     pub(crate) fn captured(&self, capture: GraphCaptureId) {
         self.step_clock.capture.store(capture.get(), Relaxed);
     }

@@ -114,13 +114,14 @@ impl Examiner {
     }
 }
 
-/// Adds the place of the main thread of the worst rank to a finding about hosts.
+/// Adds the place of the main thread of the worst rank, or of the job's only rank, to a finding about hosts.
 fn sampled(job: &Job, finding: Finding) -> Finding {
     if !matches!(finding.class, Class::Host | Class::Step | Class::Pauses) {
         return finding;
     }
-    let seen = |&rank: &Rank| MainThreadSeen::of(rank, job.rank(rank)?.times()?.main.as_ref()?);
-    let Some(seen) = finding.ranks.iter().find_map(seen) else { return finding };
+    let seen = |rank: Rank| MainThreadSeen::of(rank, job.rank(rank)?.times()?.main.as_ref()?);
+    let only = job.ranks().map(|(rank, _)| rank).filter(|_| finding.ranks.is_empty() && job.is_alone());
+    let Some(seen) = finding.ranks.iter().copied().chain(only).find_map(seen) else { return finding };
     let advice = match &seen.gil {
         _ if !finding.evidence.launches_late() => finding.advice,
         Some(gil) => format!(

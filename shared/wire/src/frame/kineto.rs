@@ -91,7 +91,7 @@ pub enum KinetoStanding {
     /// It gets the order at its next poll.
     Asked,
     /// It got the order.
-    Told,
+    Instructed,
     /// It traces, or writes the trace.
     Started,
     /// Its trace of this size is ready.

@@ -17,7 +17,7 @@ use super::{Clock, Headline, JobView, Losses, Metric, Outlier, Row, Seats};
 use crate::widget::scale::Scale;
 
 impl JobView {
-    /// Processes the part of the ranks' reports that is handled at once.
+    /// Takes from each rank's report what every redraw needs.
     pub(super) fn hear(&mut self, job: &Job, clock: impl Fn(&HostName) -> Clock) {
         // Neighbouring ranks are mostly on the same host.
         let mut last: Option<(&HostName, Clock)> = None;
