@@ -87,8 +87,8 @@ fn a_drag_over_the_past_is_heard_to_its_end() {
     let mut terminal = fixture.slow(132, 40);
     terminal.keys("x").shows("over time");
     let screen = terminal.text();
-    let is_of_rank_0 = |line: &str| line.trim_start_matches(['│', ' ']).starts_with("0 ");
-    let (y, line) = screen.lines().enumerate().find(|(_, line)| is_of_rank_0(line)).expect("a row");
+    let is_row = |line: &str| line.contains(" gpu-001 1 ");
+    let (y, line) = screen.lines().enumerate().find(|(_, line)| is_row(line)).expect("a row");
     let edge = line.split('│').nth(1).expect("a panel").chars().count() as u16;
     let (from, to, y) = (edge - 4, edge - 1, y as u16);
     mouse(&terminal, &[(0, from, y, 'M'), (32, to, y, 'M')]);
