@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, time::Duration};
 use arrival_skew::ArrivalSkew;
 pub use arrival_skew::Arrivals;
 pub use bound::{Bound, BoundBy, GemmTime, GilHolder, MainThreadSeen, OtherTime};
-pub use breakdown::Breakdown;
+pub use breakdown::{Breakdown, HostShares};
 pub use clock::Clock;
 pub use jobs::{Collector, Jobs, Stream};
 pub use join::{Join, Joins, Place};

@@ -59,6 +59,32 @@ impl Breakdown {
     }
 }
 
+/// What the threads of a rank did instead of launching, as shares of the last half minute; `None` if unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostShares {
+    pub synchronizing: Option<f64>,
+    pub copying: Option<f64>,
+    pub loading: Option<f64>,
+    pub collecting: Option<f64>,
+}
+
+impl RankView {
+    pub fn host_shares(&self) -> HostShares {
+        let times = self.times().filter(|times| times.interval.0 > 0);
+        let share = |of: &dyn Fn(&RankTimes) -> Option<Nanoseconds>| {
+            times.and_then(|times| Some(of(times)?.seconds() / times.interval.seconds()))
+        };
+        let sampled = times.and_then(|times| times.main.as_ref()).filter(|main| main.samples > 0);
+        HostShares {
+            synchronizing: share(&|times| Some(times.synchronizing)),
+            copying: share(&|times| Some(times.copying)),
+            loading: share(&|times| times.loading)
+                .or_else(|| sampled.map(|main| f64::from(main.loading) / f64::from(main.samples))),
+            collecting: share(&|times| times.collecting),
+        }
+    }
+}
+
 impl Job {
     pub fn breakdown(&self, rank: Rank) -> Option<Breakdown> {
         let view = self.rank(rank)?;
@@ -68,11 +94,7 @@ impl Job {
         let of_peak = view.gemm_rate().zip(view.gemm_peak()).map(|(rate, peak)| rate.0 / peak.0);
         let clocks = view.device().filter(|reading| !reading.is_stale());
         let clocks = clocks.and_then(|reading| reading.sm_clock.zip(reading.sm_clock_max));
-        let times = view.times().filter(|times| times.interval.0 > 0);
-        let share = |of: &dyn Fn(&RankTimes) -> Option<Nanoseconds>| {
-            times.and_then(|times| Some(of(times)?.seconds() / times.interval.seconds()))
-        };
-        let sampled = times.and_then(|times| times.main.as_ref()).filter(|main| main.samples > 0);
+        let HostShares { synchronizing, copying, loading, collecting } = view.host_shares();
         Some(Breakdown {
             gemms,
             at_peak: gemms.zip(of_peak).map(|(gemms, of_peak)| gemms * of_peak.min(1.0)),
@@ -81,11 +103,10 @@ impl Job {
             waiting: collectives.zip(waited).map(|(share, waited)| share * waited),
             exposed: view.exposed(),
             blocked: view.blocked(),
-            synchronizing: share(&|times| Some(times.synchronizing)),
-            copying: share(&|times| Some(times.copying)),
-            loading: share(&|times| times.loading)
-                .or_else(|| sampled.map(|main| f64::from(main.loading) / f64::from(main.samples))),
-            collecting: share(&|times| times.collecting),
+            synchronizing,
+            copying,
+            loading,
+            collecting,
             busy: view.gpu_busy(),
         })
     }

@@ -2,17 +2,14 @@
 
 use std::fmt;
 
-use xpu_wire::{
-    frame::RankTimes,
-    id::{HostName, Rank},
-};
+use xpu_wire::id::{HostName, Rank};
 
 use super::{
     super::{Class, device::Clocks},
     Figures, WithFigures,
     pace::LacksCpu,
 };
-use crate::phrase;
+use crate::{job::HostShares, phrase};
 
 /// Advice for a rank whose host launches too late.
 pub(in crate::finding) const LATE_HOST: &str = "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU";
@@ -79,14 +76,12 @@ pub enum HostWork {
 impl HostWork {
     pub(in crate::finding) const ALL: [Self; 3] = [Self::DataLoading, Self::GarbageCollection, Self::Copies];
 
-    /// Of a rank's time.
-    pub(in crate::finding) fn share(self, times: &RankTimes) -> Option<f64> {
-        let took = match self {
-            Self::DataLoading => times.loading?,
-            Self::GarbageCollection => times.collecting?,
-            Self::Copies => times.copying,
-        };
-        (times.interval.0 > 0).then(|| took.seconds() / times.interval.seconds())
+    pub(in crate::finding) fn share(self, of: HostShares) -> Option<f64> {
+        match self {
+            Self::DataLoading => of.loading,
+            Self::GarbageCollection => of.collecting,
+            Self::Copies => of.copying,
+        }
     }
 
     pub(super) fn name(self) -> &'static str {

@@ -301,7 +301,7 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
         return Some(Cause::LacksCpu(lacks));
     }
     for work in HostWork::ALL {
-        let share = |member: &Member<'_>| work.share(member.view.times()?);
+        let share = |member: &Member<'_>| work.share(member.view.host_shares());
         if let Some((own, usual)) = beside(member, others, share)
             && explains(own - usual)
         {
