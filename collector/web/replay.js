@@ -28,7 +28,7 @@ export function drawReplay() {
   if (!now) return;
   if (!part.slider) {
     part.slider = h("input", { type: "range", step: "any", "aria-label": "moment of the recording" });
-    part.slider.addEventListener("change", () => steer({ at: Number(part.slider.value) }));
+    part.slider.addEventListener("change", () => steer(() => ({ at: Number(part.slider.value) })));
     // The keys that move time act on the recording, not on the slider.
     part.slider.addEventListener("keydown", (event) => { if (event.key.startsWith("Arrow")) event.preventDefault(); });
     box.replaceChildren(part.play, part.at, part.begin, part.slider, part.end, part.said);
@@ -42,34 +42,38 @@ export function drawReplay() {
   part.at.textContent = `${timeOfDay(now.at)} UTC${now.is_playing ? `, playing${speed}` : speed}`;
 }
 
-async function steer(wish) {
-  try {
-    state.status.replay = await (await ask("/api/v1/replay", { body: wish })).json();
-    part.said.textContent = "";
-  } catch (error) {
-    part.said.textContent = `${error.message} ${error.next ?? ""}`;
-  }
-  drawReplay();
+let answered = Promise.resolve();
+
+/** Sends one wish after another: a wish may depend on the answer to the one before it. */
+function steer(wish) {
+  answered = answered.then(async () => {
+    try {
+      state.status.replay = await (await ask("/api/v1/replay", { body: wish(replay()) })).json();
+      part.said.textContent = "";
+    } catch (error) {
+      part.said.textContent = `${error.message} ${error.next ?? ""}`;
+    }
+    drawReplay();
+  });
 }
 
-const turn = () => steer({ is_playing: !replay().is_playing });
+const turn = () => steer((now) => ({ is_playing: !now.is_playing }));
 
 /** Whether the key moves time. */
 export function press(event, askTime) {
-  const now = replay();
-  if (!now) return false;
+  if (!replay()) return false;
   const by = event.shiftKey ? FAR_S : NEAR_S;
-  const speed = (factor) => steer({ speed: Math.min(SPEEDS[1], Math.max(SPEEDS[0], now.speed * factor)) });
+  const speed = (factor) => steer((now) => ({ speed: Math.min(SPEEDS[1], Math.max(SPEEDS[0], now.speed * factor)) }));
   switch (event.key) {
     case " ": turn(); break;
-    case "ArrowLeft": steer({ by: -by }); break;
-    case "ArrowRight": steer({ by }); break;
-    case ",": steer({ by: -1, is_playing: false }); break;
-    case ".": steer({ by: 1, is_playing: false }); break;
+    case "ArrowLeft": steer(() => ({ by: -by })); break;
+    case "ArrowRight": steer(() => ({ by })); break;
+    case ",": steer(() => ({ by: -1, is_playing: false })); break;
+    case ".": steer(() => ({ by: 1, is_playing: false })); break;
     case "<": speed(0.5); break;
     case ">": speed(2); break;
-    case "{": steer({ at: now.begin }); break;
-    case "}": steer({ at: now.end }); break;
+    case "{": steer((now) => ({ at: now.begin })); break;
+    case "}": steer((now) => ({ at: now.end })); break;
     case "t": askTime(); break;
     default: return false;
   }
@@ -88,7 +92,7 @@ export function timeForm(close) {
         hint.className = "warning";
         return;
       }
-      steer({ at });
+      steer(() => ({ at }));
     }
     if (event.key === "Enter" || event.key === "Escape") {
       input.blur();

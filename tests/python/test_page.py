@@ -325,8 +325,9 @@ def test_a_recording_is_played_with_the_keys_of_the_terminal(browser, slow_job, 
         comes_to(begin)
         step = visit.page.locator(".tiles b").first
         first = step.inner_text()
-        visit.press(">", ">", " ")
-        visit.shows("playing x4", "#replay")
+        visit.press(">", ">")
+        visit.shows("UTC x4", "#replay")
+        visit.press(" ")
         comes_to(end)
         visit.page.locator(".tiles b", has_text=re.compile(f"^(?!{first}$)")).first.wait_for()
         visit.shows("play", "#replay button")
