@@ -29,6 +29,10 @@ const DIGESTS: usize = 15;
 const LEAST: usize = 5;
 const MOST: usize = 120;
 
+/// Number of digests that the cost of a loss which has just begun needs: the first of them may have begun before
+/// the loss.
+const ONSET: usize = 3;
+
 /// Steps that compile and warm up: their loss does not recur.
 pub(super) const FIRST: u64 = 10;
 
@@ -36,12 +40,21 @@ pub(super) const FIRST: u64 = 10;
 /// half of the hash is one in 2^8.
 const REVEALING: u32 = 8;
 
+/// A digest this many times as long as the one before it may contain a time without matched collectives.
+const LONGER: u64 = 3;
+
+/// It does if the numbers of its matched collectives span less than this share of those that were launched.
+/// With [`REVEALING`] timed ones, this happens by chance once in 140 times.
+const SPANNED: f64 = 0.5;
+
 /// Shares of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StragglerDelay {
     /// How long the others wait for this rank alone, and the standard error.
     pub cost: f64,
     pub error: f64,
+    /// `None` while the loss began too recently.
+    pub onset: Option<Onset>,
     /// If few digests have a loss, the same over the time since the loss began, at most two minutes: with a
     /// pause every five seconds, only three or four are in the last 15 digests.
     pub average: Option<f64>,
@@ -58,6 +71,19 @@ pub struct StragglerDelay {
     pub last: u32,
     /// Relative standard error of the sum of its arrival skew.
     pub late_error: f64,
+}
+
+/// The digests since a loss began, if it began within those of the estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Onset {
+    /// Their mean loss, as a multiple of that of all digests.
+    pub times: f64,
+    pub digests: usize,
+}
+
+impl Onset {
+    /// The loss is in all digests.
+    pub const BEFORE: Self = Self { times: 1.0, digests: DIGESTS };
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +106,9 @@ struct Tally {
     at: Moment,
     step: Option<Step>,
     communicators: Vec<Counts>,
+    /// The times that its collectives represent themselves: more than one if some of its time has no matched
+    /// collectives, because a collector was restarted.
+    stretch: f64,
 }
 
 /// The matched collectives of one communicator. Times in nanoseconds.
@@ -132,7 +161,11 @@ impl Window {
             let before = if last.at == self.from { 0 } else { last.digests };
             (last.digests, last.at, last.step) = (before + 1, at, step);
         } else {
-            self.digests.push_back(Tally { digests: 1, at, step, communicators: Vec::new() });
+            let stretch = self.stretch();
+            if let Some(last) = self.digests.back_mut() {
+                last.stretch = stretch;
+            }
+            self.digests.push_back(Tally { digests: 1, at, step, communicators: Vec::new(), stretch: 1.0 });
         }
         while self.reaches_too_far() {
             self.retire();
@@ -161,9 +194,29 @@ impl Window {
         self.digests.pop_front();
     }
 
+    /// The times that the collectives of the last digest represent themselves.
+    fn stretch(&self) -> f64 {
+        let mut newest = self.digests.iter().rev();
+        let Some((last, before)) = newest.next().zip(newest.next()) else { return 1.0 };
+        let usual = before.at.since(newest.next().map_or(self.from, |tally| tally.at));
+        if last.at.since(before.at).as_nanos() <= usual.as_nanos() * u128::from(LONGER) {
+            return 1.0;
+        }
+        let Some(most) = last.communicators.iter().max_by_key(|counts| counts.joined) else { return 1.0 };
+        let known = before.communicators.iter().find(|counts| counts.id == most.id);
+        known.filter(|_| most.joined >= REVEALING).map_or(1.0, |known| {
+            let joined = f64::from(most.joined);
+            // The mean span of this many numbers drawn from a range is shorter than the range.
+            let spanned = most.latest.0.saturating_sub(most.first.0) as f64 * (joined + 1.0) / (joined - 1.0);
+            let launched = most.latest.0.saturating_sub(known.latest.0) as f64;
+            if spanned < SPANNED * launched { launched / spanned.max(1.0) } else { 1.0 }
+        })
+    }
+
     /// The estimated loss in a digest.
     fn lost(&self, tally: &Tally) -> f64 {
-        tally.communicators.iter().map(|counts| counts.gaps * self.weight(counts)).sum()
+        tally.stretch
+            * tally.communicators.iter().map(|counts| counts.gaps * self.weight(counts)).sum::<f64>()
     }
 
     /// Number of collectives that each timed one represents.
@@ -201,9 +254,11 @@ impl Window {
         let mut delay = StragglerDelay { since: self.from, ..StragglerDelay::default() };
         let mut lost = vec![0.0; self.digests.len()];
         let (mut late, mut late_error) = (0.0, 0.0);
-        for (tally, lost) in self.digests.iter().zip(&mut lost) {
+        let newest = self.digests.len() - 1;
+        for (at, (tally, lost)) in self.digests.iter().zip(&mut lost).enumerate() {
+            let stretch = if at == newest { self.stretch() } else { tally.stretch };
             for counts in &tally.communicators {
-                let weight = self.weight(counts);
+                let weight = stretch * self.weight(counts);
                 *lost += counts.gaps * weight;
                 delay.error += counts.squares * weight * (weight - 1.0);
                 delay.waited += counts.waited * weight;
@@ -214,10 +269,9 @@ impl Window {
             }
         }
         let (sum, most) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
-        // The first digest with at least half of the mean loss.
-        let began = lost.iter().position(|lost| 2.0 * lost > sum / self.digests.len() as f64).unwrap_or(0);
-        delay.since =
-            if began == 0 { self.former.since(sum / passed, self.from) } else { self.digests[began - 1].at };
+        let began;
+        (began, delay.since) = self.since(&lost, sum / passed);
+        delay.onset = self.onset(&lost, began);
         delay.average = self.average(&lost, sum / passed);
         let steps =
             self.digests.back()?.step.zip(self.from_step).and_then(|(to, from)| to.0.checked_sub(from.0));
@@ -228,6 +282,43 @@ impl Window {
         let late_error = if late > 0.0 { late_error.sqrt() / late } else { 0.0 };
         let (error, waited) = (share(delay.error.sqrt()), share(delay.waited));
         Some(StragglerDelay { cost, error, steady, waited, late_error, ..delay })
+    }
+
+    /// The time from which this share was lost, and the first digest since then. Most digests and segments from
+    /// then on exceed half of it: with few timed collectives, one may show less by chance.
+    fn since(&self, lost: &[f64], share: f64) -> (usize, Moment) {
+        let digests = (0..lost.len()).rev().map(|at| (self.before(at), lost[at] / 1e9));
+        let end = self.digests.back().map_or(self.from, |last| last.at);
+        let (mut until, mut since) = (end, end);
+        let (mut excess, mut most, mut taken) = (0.0, 0.0, 0);
+        for (before, (began, lost)) in digests.chain(self.former.newest_first()).enumerate() {
+            excess += lost - share * until.since(began).as_secs_f64() / 2.0;
+            until = began;
+            if excess > most {
+                (most, since, taken) = (excess, began, before + 1);
+            }
+        }
+        (lost.len().saturating_sub(taken), since)
+    }
+
+    /// When a digest began.
+    fn before(&self, at: usize) -> Moment {
+        at.checked_sub(1).and_then(|before| self.digests.get(before)).map_or(self.from, |before| before.at)
+    }
+
+    /// What the digests from `began` on show; `BEFORE` if most of them have no such loss.
+    fn onset(&self, lost: &[f64], began: usize) -> Option<Onset> {
+        let recent = &lost[began..];
+        let mean = recent.iter().sum::<f64>() / recent.len() as f64;
+        let has_lost = recent.iter().filter(|lost| 2.0 * **lost > mean).count();
+        if began == 0 || 2 * has_lost <= recent.len() {
+            return Some(Onset::BEFORE);
+        }
+        let end = self.digests.back()?.at;
+        let share = |lost: &[f64], from: Moment| lost.iter().sum::<f64>() / end.since(from).as_secs_f64();
+        let times = share(recent, self.before(began)) / share(lost, self.from);
+        let digests = self.digests.range(began..).map(|tally| tally.digests).sum();
+        (recent.len() >= ONSET).then_some(Onset { times, digests })
     }
 
     /// The same since it began, if few digests have a loss.

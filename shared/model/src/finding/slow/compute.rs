@@ -122,9 +122,14 @@ fn holds_nobody_up(member: &Member<'_>, late: Option<f64>) -> bool {
     late.is_some_and(|late| late < LATE_BY_COMPUTE) && member.waited > LATE_BY_COMPUTE
 }
 
-/// How long its rate has been below `bound`.
+/// How long its rate has been below `bound`. If it is lower in all digests with a rate, it may have begun before
+/// them, and the others' waits have the longer memory.
 fn low_since(member: &Member<'_>, bound: f64) -> f64 {
-    let first = member.view.gemm_rates().take_while(|(_, rate)| rate.0 < bound).last();
+    let heard = member.view.heard();
+    let mut rates = member.view.gemm_rates().peekable();
+    let first = std::iter::from_fn(|| rates.next_if(|(_, rate)| rate.0 < bound)).last();
     // A digest covers the second before it.
-    first.map_or(1.0, |(heard, _)| member.view.heard().since(heard).as_secs_f64() + 1.0)
+    let low = first.map_or(1.0, |(first, _)| heard.since(first).as_secs_f64() + 1.0);
+    let waited_for = member.delay.filter(|_| rates.next().is_none() && low > cost::LOOKED_BACK);
+    low.max(waited_for.map_or(0.0, |delay| heard.since(delay.since).as_secs_f64()))
 }

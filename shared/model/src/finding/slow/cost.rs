@@ -16,7 +16,7 @@ use super::{
     },
     SLOW,
 };
-use crate::job::{StragglerDelay, median};
+use crate::job::{Onset, StragglerDelay, median};
 
 /// Share of the time from which a cost is reported; a smaller one is not worth an investigation.
 pub(super) const REPORTED: f64 = 0.02;
@@ -39,7 +39,7 @@ const TIMES_THEIRS: f64 = 2.0;
 
 /// Rules that look back over [`LONG`] digests, a second or a little more apart, cover at most this many
 /// seconds.
-const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
+pub(super) const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 
 /// If another rank costs more than this share of the first one's cost, one may pass on the other's delay, so
 /// neither is reported. Tuned.
@@ -106,7 +106,12 @@ fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost
 
 /// The time that the others lose because of it: at most the time that they wait for it.
 fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
-    bounded(waited_for(member, others)?, member, others)
+    lost_since(Onset::BEFORE, member, others)
+}
+
+/// The same over the digests since it began.
+fn lost_since(onset: Onset, member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
+    bounded(waited_for(member, others)?, onset, member, others)
 }
 
 /// The same for a rank that is late together with others, so that the remaining ranks never wait for it
@@ -115,33 +120,51 @@ fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
     let usual = usual_of_others(rest.iter().map(|other| other.late_pooled).collect())?;
     let share = member.late_pooled - usual;
     let error = WIDTH * member.delay?.late_error * member.late_pooled;
-    bounded(Lost { share, error }, member, rest)
+    bounded(Lost { share, error }, Onset::BEFORE, member, rest)
 }
 
 /// The time that is lost, from a sum of waits.
-fn bounded(Lost { share: sum, error }: Lost, member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
+fn bounded(
+    Lost { share: sum, error }: Lost,
+    onset: Onset,
+    member: &Member<'_>,
+    others: &[&Member<'_>],
+) -> Option<Lost> {
     // Overlapping collectives, such as gradients in the backward pass, wait for the same delay several times,
     // so the loss is at most the time that the others' GEMMs waited.
-    let exposed = exposed_wait(member, others).map(|wait| {
+    let exposed = exposed_wait(onset, member, others).map(|wait| {
         // Without this rank, they would still wait for the rank that entered before it.
         let waited = others.iter().filter_map(|other| Some(other.delay?.waited)).collect();
         wait * usual_of_others(waited).filter(|waited| *waited > sum).map_or(1.0, |waited| sum / waited)
     });
-    let share = sum.min(exposed.unwrap_or(member.late_pooled)).min(held_up(others).unwrap_or(1.0));
+    let most = exposed.unwrap_or(onset.times * member.late_pooled);
+    let share = (onset.times * sum).min(most).min(held_up_since(onset, others).unwrap_or(1.0));
     (share > 0.0).then(|| Lost { share, error: error * share / sum })
 }
 
 /// The others' exposed communication without its transfers, which are exposed on the late rank too.
-fn exposed_wait(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
-    let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect())?;
+fn exposed_wait(onset: Onset, member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
+    let exposed = |member: &Member<'_>| match onset {
+        Onset::BEFORE => member.exposed,
+        Onset { digests, .. } => member.view.exposed_for(digests),
+    };
+    let usual = usual_of_others(others.iter().filter_map(|other| exposed(other)).collect())?;
     let waited = member.delay.map_or(0.0, |delay| delay.waited);
-    Some(exposed - member.exposed.map_or(0.0, |own| (own - waited).max(0.0)))
+    Some(usual - exposed(member).map_or(0.0, |own| (own - waited).max(0.0)))
 }
 
 /// Upper bound of the time that these ranks lose, regardless of the late rank: the time for which their
 /// threads wait for the GPU. If a GPU waits for others while its own host has nothing to launch, it loses
 /// nothing.
 pub(super) fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
+    held_up_since(Onset::BEFORE, ranks)
+}
+
+fn held_up_since(onset: Onset, ranks: &[&Member<'_>]) -> Option<f64> {
+    let waits = |member: &Member<'_>| match onset {
+        Onset::BEFORE => waits(member),
+        Onset { digests, .. } => observed(member, member.view.blocked_for(digests)),
+    };
     usual_of_others(ranks.iter().map(|member| waits(member)).collect::<Option<_>>()?)
 }
 
@@ -160,7 +183,11 @@ pub(super) fn waits_less(member: &Member<'_>, others: Option<f64>) -> bool {
 
 /// Share of the time that its threads wait for the GPU; `None` if they wait in unobserved ways.
 fn waits(member: &Member<'_>) -> Option<f64> {
-    member.blocked.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
+    observed(member, member.blocked)
+}
+
+fn observed(member: &Member<'_>, blocked: Option<f64>) -> Option<f64> {
+    blocked.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
 }
 
 /// Whether it is known that, for this many seconds, the others have not waited for any rank, or at least not
@@ -405,5 +432,8 @@ pub(super) fn of(
     }
     let Some((member, lost)) = most else { return (None, since_s) };
     let step = delay.map_or(member.pace, |delay| delay.step);
-    (Some(Cost::of(lost.share, lost.error, step, all.len(), since_s)), since_s)
+    // Digests from before the slowdown do not make it cheaper.
+    let lost = delay.map_or(Some(lost), |delay| lost_since(delay.onset?, member, &rest));
+    let cost = lost.map(|lost| Cost::of(lost.share, lost.error, step, all.len(), since_s));
+    (cost, since_s)
 }

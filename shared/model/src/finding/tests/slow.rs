@@ -320,3 +320,32 @@ fn severity_is_by_cost() {
     };
     assert_eq!((severity(3.0), severity(12.0)), (Severity::Slow, Severity::Critical));
 }
+
+/// The cost is that of the time since the fault began, not of all digests that are looked at.
+#[test]
+fn a_cost_is_right_from_its_first_seconds() {
+    for fault in [Fault::Host { rank: 3, ms: 40.0 }, Fault::Compute { rank: 3, factor: 1.4 }] {
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]);
+        (cluster.from, cluster.exposed) = (40, Some(0.5));
+        cluster.run(39);
+        let mut other = Cluster::new(1, 8, Layout::Data, &[fault]);
+        other.exposed = cluster.exposed;
+        let settled = other.run(60).findings();
+        let ms_per_step = |found: &[Finding]| found.first()?.cost?.ms_per_step;
+        let settled = ms_per_step(&settled).expect("a cost");
+        let mut costs = Vec::new();
+        for second in 40..140 {
+            let found = cluster.run(1).findings();
+            if let Some(cost) = ms_per_step(&found) {
+                costs.push(cost);
+                assert!((cost / settled - 1.0).abs() < 0.3, "second {second}: {cost} ms, settled {settled}");
+                let (since_s, really) = (found[0].since_s, f64::from(second - 39));
+                assert!(
+                    (since_s - really).abs() <= 6.0,
+                    "second {second}: since {since_s} s, really {really}"
+                );
+            }
+        }
+        assert!(costs.len() > 93, "{costs:?}");
+    }
+}

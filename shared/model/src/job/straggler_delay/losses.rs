@@ -55,24 +55,8 @@ impl Losses {
         }
     }
 
-    /// Newest first.
-    fn segments(&self) -> impl Iterator<Item = Segment> {
-        self.0.iter().flat_map(|kept| kept.iter().rev().copied())
-    }
-
-    /// The time from which this share was lost, up to `end`, as far as segments are kept: most segments from
-    /// then on exceed half of it. A segment with few timed collectives may show less by chance.
-    pub(super) fn since(&self, share: f64, end: Moment) -> Moment {
-        let (mut since, mut end) = (end, end);
-        let (mut excess, mut most) = (0.0, 0.0);
-        for segment in self.segments() {
-            let began = segment.began();
-            excess += segment.lost() - share * end.since(began).as_secs_f64() / 2.0;
-            end = began;
-            if excess > most {
-                (most, since) = (excess, began);
-            }
-        }
-        since
+    /// The begin and the seconds lost of each segment that is kept.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = (Moment, f64)> {
+        self.0.iter().flat_map(|kept| kept.iter().rev()).map(|segment| (segment.began(), segment.lost()))
     }
 }

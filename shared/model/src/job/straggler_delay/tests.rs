@@ -43,6 +43,41 @@ fn a_sample_has_no_bias_and_its_error_is_reported() {
     }
 }
 
+/// A collector that was restarted reported nothing for twelve seconds of a rank that costs a tenth of the time.
+#[test]
+fn a_time_without_reports_costs_as_much_as_the_time_around_it() {
+    let mut window = Window::default();
+    for second in (0..60).filter(|second| !(40..52).contains(second)) {
+        window.begin(Moment((100 + second) * SECOND), None);
+        for number in 0..100 {
+            let (gap, waited) =
+                if second >= 20 && number % 10 == 0 { (10_000_000, 0) } else { (0, 1_000_000) };
+            window.take(entry(100 * second + number, Rate::EVERY, gap, waited));
+        }
+        if second >= 40 {
+            let delay = window.straggler_delay().unwrap();
+            assert!((delay.cost - 0.1).abs() < 0.01, "second {second}: {delay:?}");
+            assert!((delay.since.0 / SECOND).abs_diff(119) < 8, "second {second}: {delay:?}");
+        }
+    }
+}
+
+/// A digest that was late has all collectives of its time.
+#[test]
+fn a_late_digest_is_no_time_without_reports() {
+    let mut window = Window::default();
+    for second in (0..60).filter(|second| !(40..52).contains(second)) {
+        window.begin(Moment((100 + second) * SECOND), None);
+        let from = if second == 52 { 40 } else { second };
+        for number in 100 * from..100 * (second + 1) {
+            let (gap, waited) = if number % 10 == 0 { (10_000_000, 0) } else { (0, 1_000_000) };
+            window.take(entry(number, Rate::EVERY, gap, waited));
+        }
+    }
+    let delay = window.straggler_delay().unwrap();
+    assert!((delay.cost - 0.1).abs() < 0.01, "{delay:?}");
+}
+
 /// Ten collectives a second. Every five seconds, since a minute and a half ago, the first one keeps the
 /// others waiting for a second.
 #[test]
