@@ -41,11 +41,12 @@ pub(super) const FIRST: u64 = 10;
 const REVEALING: u32 = 8;
 
 /// A digest this many times as long as the one before it may contain a time without matched collectives.
-const LONGER: u64 = 3;
+const LONGER: f64 = 1.5;
 
-/// It does if the numbers of its matched collectives span less than this share of those that were launched.
-/// With [`REVEALING`] timed ones, this happens by chance once in 140 times.
-const SPANNED: f64 = 0.5;
+/// It does if the numbers of its matched collectives, at least this many, span less than this share of those
+/// that were launched. By chance, this happens once in 80 times.
+const SPANNING: u32 = 16;
+const SPANNED: f64 = 0.75;
 
 /// Shares of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -199,12 +200,12 @@ impl Window {
         let mut newest = self.digests.iter().rev();
         let Some((last, before)) = newest.next().zip(newest.next()) else { return 1.0 };
         let usual = before.at.since(newest.next().map_or(self.from, |tally| tally.at));
-        if last.at.since(before.at).as_nanos() <= usual.as_nanos() * u128::from(LONGER) {
+        if last.at.since(before.at) <= usual.mul_f64(LONGER) {
             return 1.0;
         }
         let Some(most) = last.communicators.iter().max_by_key(|counts| counts.joined) else { return 1.0 };
         let known = before.communicators.iter().find(|counts| counts.id == most.id);
-        known.filter(|_| most.joined >= REVEALING).map_or(1.0, |known| {
+        known.filter(|_| most.joined >= SPANNING).map_or(1.0, |known| {
             let joined = f64::from(most.joined);
             // The mean span of this many numbers drawn from a range is shorter than the range.
             let spanned = most.latest.0.saturating_sub(most.first.0) as f64 * (joined + 1.0) / (joined - 1.0);
