@@ -1,4 +1,5 @@
-"""The pages in Markdown: prose ends at 110 columns, and each link leads to a file and a heading of this repository.
+"""The pages in Markdown: prose ends at 110 columns, each link leads to a file and a heading of this repository, and
+each source file that is named exists.
 
 `make lint` runs this. Prints each place, and exits with 1 if there is any.
 """
@@ -14,6 +15,10 @@ WIDTH = 110
 # Such a line cannot be wrapped: a table, code, a heading, a picture, or a single long word such as an address.
 FIXED = re.compile(r"\||    |#|!\[|([-*] |  )?\S+$")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+SOURCE = re.compile(r"`([\w-]+/[\w./-]+\.(?:rs|py|js))`")
+# Their sections are dated.
+DATED = {"CHANGELOG.md", "measurements-log.md"}
+TOP = {path.name for path in ROOT.iterdir() if path.is_dir()}
 
 
 def prose(text):
@@ -50,6 +55,9 @@ def faults(page):
                 yield number, f"{file} does not exist"
             elif heading and target.suffix == ".md" and heading not in anchors(target):
                 yield number, f"{link}: there is no such heading"
+        for source in () if page.name in DATED else SOURCE.findall(line):
+            if source.split("/")[0] in TOP and not (ROOT / source).exists():
+                yield number, f"{source} does not exist"
 
 
 def main():
