@@ -109,7 +109,7 @@ struct Tally {
     communicators: Vec<Counts>,
     /// The times that its collectives represent themselves: more than one if some of its time has no matched
     /// collectives, because a collector was restarted.
-    stretch: f64,
+    represents: f64,
 }
 
 /// The matched collectives of one communicator. Times in nanoseconds.
@@ -162,11 +162,11 @@ impl Window {
             let before = if last.at == self.from { 0 } else { last.digests };
             (last.digests, last.at, last.step) = (before + 1, at, step);
         } else {
-            let stretch = self.stretch();
+            let represents = self.represents();
             if let Some(last) = self.digests.back_mut() {
-                last.stretch = stretch;
+                last.represents = represents;
             }
-            self.digests.push_back(Tally { digests: 1, at, step, communicators: Vec::new(), stretch: 1.0 });
+            self.digests.push_back(Tally { digests: 1, at, step, communicators: Vec::new(), represents: 1.0 });
         }
         while self.reaches_too_far() {
             self.retire();
@@ -196,7 +196,7 @@ impl Window {
     }
 
     /// The times that the collectives of the last digest represent themselves.
-    fn stretch(&self) -> f64 {
+    fn represents(&self) -> f64 {
         let mut newest = self.digests.iter().rev();
         let Some((last, before)) = newest.next().zip(newest.next()) else { return 1.0 };
         let usual = before.at.since(newest.next().map_or(self.from, |tally| tally.at));
@@ -216,7 +216,7 @@ impl Window {
 
     /// The estimated loss in a digest.
     fn lost(&self, tally: &Tally) -> f64 {
-        tally.stretch
+        tally.represents
             * tally.communicators.iter().map(|counts| counts.gaps * self.weight(counts)).sum::<f64>()
     }
 
@@ -257,9 +257,9 @@ impl Window {
         let (mut late, mut late_error) = (0.0, 0.0);
         let newest = self.digests.len() - 1;
         for (at, (tally, lost)) in self.digests.iter().zip(&mut lost).enumerate() {
-            let stretch = if at == newest { self.stretch() } else { tally.stretch };
+            let represents = if at == newest { self.represents() } else { tally.represents };
             for counts in &tally.communicators {
-                let weight = stretch * self.weight(counts);
+                let weight = represents * self.weight(counts);
                 *lost += counts.gaps * weight;
                 delay.error += counts.squares * weight * (weight - 1.0);
                 delay.waited += counts.waited * weight;
