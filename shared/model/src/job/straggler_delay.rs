@@ -166,7 +166,13 @@ impl Window {
             if let Some(last) = self.digests.back_mut() {
                 last.represents = represents;
             }
-            self.digests.push_back(Tally { digests: 1, at, step, communicators: Vec::new(), represents: 1.0 });
+            self.digests.push_back(Tally {
+                digests: 1,
+                at,
+                step,
+                communicators: Vec::new(),
+                represents: 1.0,
+            });
         }
         while self.reaches_too_far() {
             self.retire();
