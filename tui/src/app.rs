@@ -13,6 +13,7 @@ mod incident;
 mod inspection;
 mod invitation;
 mod job_view;
+mod maps;
 mod metric;
 mod order;
 mod others;
@@ -45,7 +46,8 @@ pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};
 use invitation::Invitation;
 pub use job_view::{Headline, JobView, Row, Sifted, Urgency};
-pub use metric::{Maps, Metric};
+pub use maps::Maps;
+pub use metric::Metric;
 pub(crate) use order::Order;
 pub use others::Others;
 pub use outlier::Outlier;
@@ -59,11 +61,11 @@ pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
-use xpu_client::{arrival::Endpoint, filter::Filter, inquiry::Inquiry, kineto, screen_capture};
+use xpu_client::{arrival::Endpoint, filter::Filter};
 pub use xpu_model::step_times::{Point, StepTimes};
 use xpu_model::{
     baseline::Runs,
-    finding::{Log, Price},
+    finding::Log,
     job::{Job, Jobs},
     peak::Peaks,
 };
@@ -80,7 +82,6 @@ use crate::{
     page::Page,
     palette::Palette,
     prompt::{Lines, Prompt},
-    recorder::Standing as Recording,
     replay::Playback,
 };
 
@@ -120,12 +121,8 @@ pub struct App {
     /// When the last frame of each host arrived, by this machine's clock.
     pub(crate) arrived: HashMap<HostName, Moment>,
     pub(crate) job_view: JobView,
-    inquiry: Inquiry,
     pub(crate) stacks: Stacks,
-    pub(crate) whereabouts: Whereabouts,
     pub(crate) log: Log,
-    /// Past runs with which the job is compared.
-    pub(crate) runs: Option<Arc<Runs>>,
     pub(crate) incident: Option<Incident>,
     pub others: Others,
     /// The begin of the last incident for which the screen opened the stacks by itself; it does so once per
@@ -135,14 +132,8 @@ pub struct App {
     pub(crate) finding: usize,
     /// Filled only while they are shown.
     pub(crate) communicators: Communicators,
-    /// Whether each communicator has a line, however many there are.
-    pub(crate) every_communicator: bool,
-    /// The index of the selected communicator.
-    pub(crate) communicator: usize,
     pub(crate) maps: Maps,
     pub(crate) history: History,
-    /// The part of the history that the heatmaps show.
-    pub(crate) zoom: Zoom,
     /// The ranks whose details are subscribed.
     pub(crate) watched: Watched,
     pub(crate) gemms: Gemms,
@@ -150,19 +141,10 @@ pub struct App {
     pub(crate) steps: Steps,
     pub(crate) hosts: Hosts,
     pub(crate) files: Files,
-    /// GPU peaks given by the user, which override the data sheets.
-    pub(crate) peaks: Peaks,
-    /// The price of a GPU-hour.
-    pub(crate) price: Option<Price>,
     /// A replay's position, if there is one.
     pub(crate) playback: Option<Playback>,
     /// The state that continues while the past is shown.
     pub(crate) parked: Option<Parked>,
-    pub(crate) recording: Recording,
-    /// The latest capture.
-    pub(crate) capture: screen_capture::Standing,
-    /// Traces by PyTorch's profiler.
-    pub(crate) kineto: kineto::Standing,
     /// Lines by which the help page is scrolled, and the words that its lines must contain.
     pub(crate) help: usize,
     pub(crate) sought: String,
@@ -227,34 +209,23 @@ impl App {
             now,
             arrived: HashMap::new(),
             job_view: JobView::default(),
-            inquiry: Inquiry::default(),
             stacks: Stacks::default(),
-            whereabouts: Whereabouts::default(),
             log: Log::default(),
-            runs: None,
             incident: None,
             others: Others::default(),
             alarmed: None,
             finding: 0,
             communicators: Communicators::default(),
-            every_communicator: false,
-            communicator: 0,
             maps: Maps::default(),
             history: History::default(),
-            zoom: Zoom::default(),
             watched: Watched::default(),
             gemms: Gemms::default(),
             step_times: StepTimes::default(),
             steps: Steps::default(),
             hosts: Hosts::default(),
             files: Files::default(),
-            peaks: Peaks::default(),
-            price: None,
             playback: None,
             parked: None,
-            recording: Recording::default(),
-            capture: screen_capture::Standing::default(),
-            kineto: kineto::Standing::default(),
             help: 0,
             sought: String::new(),
             palette: look.into().palette(),
@@ -310,55 +281,19 @@ impl App {
         self.warnings.push_back(warning);
     }
 
-    /// Reports the result of a capture once.
-    pub(crate) fn captured(&mut self, standing: screen_capture::Standing) {
-        if self.capture == standing {
-            return;
-        }
-        match &standing {
-            screen_capture::Standing::Done(outcome) => {
-                let note = if outcome.bytes == 0 { Note::Failed } else { Note::Done };
-                self.note = Some(note(outcome.to_string()));
-                self.files.captured = (outcome.bytes > 0).then(|| outcome.path.clone());
-                outcome.complaints.iter().for_each(|complaint| self.warn(format!("capture: {complaint}")));
-            }
-            screen_capture::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
-            _ => {}
-        }
-        self.capture = standing;
-    }
-
-    /// What a step of the job's last capture would take without its stragglers.
-    pub(crate) fn what_if(&self) -> Option<&str> {
-        let simulated = self.files.simulated.as_ref()?;
-        (self.job()?.name() == &simulated.job).then_some(simulated.sentence.as_str())
-    }
-
-    /// Reports the result of traces once.
-    pub(crate) fn traced(&mut self, standing: kineto::Standing) {
-        if self.kineto == standing {
-            return;
-        }
-        match &standing {
-            kineto::Standing::Done(outcome) => {
-                let note = if outcome.is_whole { Note::Done } else { Note::Failed };
-                self.note = Some(note(outcome.summary.clone()));
-                outcome.complaints.iter().for_each(|complaint| self.warn(format!("Kineto: {complaint}")));
-            }
-            kineto::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
-            kineto::Standing::None | kineto::Standing::UnderWay(_) => {}
-        }
-        self.kineto = standing;
-    }
-
     /// The ranks whose details the screen requests.
     pub fn watched(&self) -> &Watched {
         &self.watched
     }
 
+    /// From now on the job is compared with past runs.
+    pub(crate) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
+        self.job_view.hold_against(runs);
+    }
+
     /// Overrides the data sheets' GPU peaks.
     pub fn set_peaks(&mut self, peaks: Peaks) {
-        self.peaks = peaks;
+        self.gemms.peaks = peaks;
     }
 
     /// Sets the layout of the ranks, by which groups are folded.
@@ -376,7 +311,7 @@ impl App {
     /// Ranks whose stacks are needed: the shown job hangs, and they have not arrived.
     pub(crate) fn stacks_due(&mut self) -> Option<(JobName, Vec<Rank>)> {
         let job = self.choice.job(&self.jobs)?;
-        let ranks = self.inquiry.due(job, &self.job_view.findings, self.now);
+        let ranks = self.stacks.due(job, &self.job_view.findings, self.now);
         (!ranks.is_empty()).then(|| (job.name().clone(), ranks))
     }
 

@@ -80,9 +80,9 @@ pub fn text(app: &App) -> String {
         };
         let _ = writeln!(text, "  next: {}{command}", finding.advice);
     }
-    if !app.whereabouts.groups.is_empty() {
-        let _ = writeln!(text, "\nRanks of communicator {}:", app.whereabouts.title);
-        for group in &app.whereabouts.groups {
+    if !app.stacks.whereabouts().groups.is_empty() {
+        let _ = writeln!(text, "\nRanks of communicator {}:", app.stacks.whereabouts().title);
+        for group in &app.stacks.whereabouts().groups {
             let _ = writeln!(
                 text,
                 "  {}: entered {}, enqueued {}, done {}, in call: {}{}",

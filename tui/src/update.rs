@@ -73,7 +73,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::GoLive => app.go_live(),
         Action::Found(marks, searched) => app.found(marks, searched),
         Action::Control(what) => return control(app, what),
-        Action::Recorded(standing) => app.recording = standing,
+        Action::Recorded(standing) => app.files.recording = standing,
         Action::Captured(standing) => app.captured(standing),
         Action::Traced(standing) => app.traced(standing),
         Action::Listed(_)
@@ -167,7 +167,7 @@ fn turn_help(app: &mut App) {
 /// Zooms. Maps of the present have no time range.
 fn zoom(app: &mut App, what: ZoomAction) {
     if app.maps.over_time {
-        app.zoom.act(what, app.history.known());
+        app.maps.zoom.act(what, app.history.known());
     } else {
         let text = format!("{} shows the heatmaps over time, which this zooms", app.key("over-time"));
         app.note = Some(Note::Failed(text));

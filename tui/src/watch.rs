@@ -117,7 +117,7 @@ pub async fn watch(
     let mut app = App::new(endpoints, options.job, options.look, Moment::now());
     app.lay_out(options.groups);
     app.configure(&options.config);
-    app.runs = options.runs;
+    app.hold_against(options.runs.as_ref());
     let kept = options.config.keep_state.then(State::path).flatten();
     if let Some(path) = &kept {
         app.resume(&State::load(path));
@@ -257,7 +257,7 @@ fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Actio
         // Most mouse events are movements, for which nothing is computed.
         let is_handled = match mouse.kind {
             MouseEventKind::Moved => false,
-            MouseEventKind::Up(_) => app.zoom.is_begun(),
+            MouseEventKind::Up(_) => app.maps.zoom.is_begun(),
             _ => true,
         };
         return if is_handled { Ok(screen.hits(app)?.meant(*mouse, app)) } else { Ok(Vec::new()) };

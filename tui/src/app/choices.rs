@@ -13,7 +13,7 @@ use crate::{
 impl App {
     pub fn configure(&mut self, config: &Config) {
         self.keymap = config.keymap.clone();
-        self.price = config.price;
+        self.job_view.price = config.price;
         self.page = config.page.unwrap_or(self.page);
         self.maps = config.metric.map_or(self.maps, |metric| self.maps.showing(metric));
         self.sort = config.sort.unwrap_or(self.sort);

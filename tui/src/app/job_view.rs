@@ -63,6 +63,8 @@ pub struct JobView {
     pub lost: Option<Lost>,
     pub bound: Option<Bound>,
     examiner: Examiner,
+    /// The price of a GPU-hour.
+    pub(super) price: Option<Price>,
     /// The second of the findings, and the number of living ranks then.
     examined: Option<Examination>,
     pub world_size: u32,
@@ -114,8 +116,6 @@ pub(super) struct Arrangement {
     pub groups: Option<Groups>,
     /// Among ranks in the same state, this metric decides which is the worst.
     pub judge: Metric,
-    /// The price of a GPU-hour.
-    pub price: Option<Price>,
 }
 
 /// The present time on a host. No clocks are compared: an age is the age at the time of the host's report,
@@ -156,6 +156,17 @@ pub struct Losses {
 }
 
 impl JobView {
+    /// An empty view of another job, with the same past runs and price.
+    fn anew(&self) -> Self {
+        Self { examiner: self.examiner.anew(), price: self.price, ..Self::default() }
+    }
+
+    /// Empties it, and returns what it was.
+    pub(super) fn forget(&mut self) -> Self {
+        let anew = self.anew();
+        std::mem::replace(self, anew)
+    }
+
     pub(super) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
         self.examiner.hold_against(runs);
     }

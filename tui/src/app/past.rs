@@ -80,7 +80,7 @@ impl App {
 
     /// Discards the state, but keeps the user's choices.
     pub(crate) fn forget(&mut self) {
-        let gone = (take(&mut self.jobs), take(&mut self.job_view), take(&mut self.step_times));
+        let gone = (take(&mut self.jobs), self.job_view.forget(), take(&mut self.step_times));
         // Freeing a thousand ranks would delay a jump noticeably, so another thread does it.
         let _ = thread::Builder::new().spawn(move || drop(gone));
         self.arrived.clear();

@@ -7,7 +7,7 @@ use xpu_wire::{
 };
 
 use super::{
-    App, Choice, Incident, Whereabouts,
+    App, Choice, Incident,
     job_view::{Arrangement, Clock},
 };
 use crate::page::Page;
@@ -60,9 +60,7 @@ impl App {
         let judge =
             self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
         let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
-        let arrangement =
-            Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge, price: self.price };
-        self.job_view.hold_against(self.runs.as_ref());
+        let arrangement = Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge };
         self.job_view.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
         self.others.settle(jobs, job, there);
         self.history.take(job.name(), &self.job_view, there);
@@ -80,8 +78,6 @@ impl App {
     /// Updates the positions of the ranks, and their stacks.
     pub(crate) fn settle_stacks(&mut self) {
         let Some(job) = self.choice.job(&self.jobs) else { return };
-        let stall = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
-        self.whereabouts = Whereabouts::of(job, stall.map(|of| of.communicator.as_str()));
-        self.stacks.settle(job, self.job_view.meant());
+        self.stacks.settle(job, self.job_view.meant(), self.incident.as_ref());
     }
 }

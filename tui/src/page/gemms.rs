@@ -39,7 +39,7 @@ impl View for Gemms {
 
     fn settle(&self, app: &mut App) {
         let Some(job) = app.choice.job(&app.jobs) else { return };
-        app.gemms.settle(job, &app.watched, app.peaks, app.now);
+        app.gemms.settle(job, &app.watched, app.now);
     }
 
     fn watches(&self, app: &App, job: &Job) -> BTreeSet<Rank> {

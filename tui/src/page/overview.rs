@@ -66,7 +66,7 @@ impl View for Overview {
     }
 
     fn close(&self, app: &mut App) -> Option<Effect> {
-        if app.maps.over_time && app.zoom.clear() {
+        if app.maps.over_time && app.maps.zoom.clear() {
             return None;
         }
         if app.selected.take().is_none() {

@@ -10,7 +10,7 @@ use crate::{
 /// Requests the simulation of a capture that the screen has made. While the page of files is shown, it also
 /// polls the folder, because any process may write to it.
 pub(super) fn look(app: &mut App) -> Option<Effect> {
-    if let Some(path) = app.files.captured.take() {
+    if let Some(path) = app.files.unsimulated.take() {
         return Some(Effect::Files(Order::Simulate(path)));
     }
     let due = if app.page == Page::Captures { app.files.due(app.now) } else { None };

@@ -52,30 +52,27 @@ pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
 pub(super) fn to_communicator(app: &mut App, id: CommunicatorId) -> Option<Effect> {
     let effect = to(app, Page::Collectives);
     app.settle();
-    let place = |app: &App| app.communicators.lines.iter().position(|one| one.id == id);
-    let mut at = place(app);
-    if at.is_none() {
+    if !app.communicators.select_one(id) {
         // Another communicator of its kind represents it.
-        app.every_communicator = true;
+        app.communicators.every = true;
         app.settle();
-        at = place(app);
+        app.communicators.select_one(id);
     }
-    app.communicator = at.unwrap_or(app.communicator);
     effect
 }
 
 /// Lists each communicator, or one of each kind.
 pub(super) fn communicators(app: &mut App) -> Option<Effect> {
-    let selected = app.communicators.lines.get(app.communicator).map(|one| one.id);
-    app.every_communicator = !app.every_communicator;
+    let selected = app.communicators.selected().map(|one| one.id);
+    app.communicators.every = !app.communicators.every;
     let effect = to(app, Page::Collectives);
     app.settle();
-    let lines = &app.communicators.lines;
-    app.communicator = lines.iter().position(|one| Some(one.id) == selected).unwrap_or(0);
-    let (lines, total) = (lines.len(), app.communicators.total);
-    if lines == total {
-        app.note =
-            Some(Note::Done(format!("all {}", figure::counted(total, "communicator", "communicators"))));
+    if !selected.is_some_and(|id| app.communicators.select_one(id)) {
+        app.communicators.select(0);
+    }
+    if !app.communicators.has_more() {
+        let all = figure::counted(app.communicators.total, "communicator", "communicators");
+        app.note = Some(Note::Done(format!("all {all}")));
     }
     effect
 }

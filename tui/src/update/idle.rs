@@ -44,7 +44,7 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
         }
         Action::Close if app.page == Page::Overview && app.overlay == Overlay::None => {
             let closes = app.picker.is_some()
-                || (app.maps.over_time && app.zoom.is_set())
+                || (app.maps.over_time && app.maps.zoom.is_set())
                 || app.selected.is_some()
                 || app.filter.is_some();
             says(!closes, "nothing to clear")

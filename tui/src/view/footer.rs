@@ -191,9 +191,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::Open(Kind::Command) => app.page == Page::Overview,
         Action::Open(Kind::Filter) if app.overlay == Overlay::Help => true,
         Action::Open(Kind::Filter) => app.standing() == Standing::Running && app.page.view().offers_filter(),
-        Action::TurnCommunicators => {
-            app.communicators.total > app.communicators.lines.len() || app.every_communicator
-        }
+        Action::TurnCommunicators => app.communicators.has_more() || app.communicators.every,
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
         Action::Explain => app.page.view().unexplained(app).is_none(),
         _ => true,

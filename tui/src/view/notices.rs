@@ -150,7 +150,7 @@ fn notices(app: &App, stall: Option<&Finding>, width: usize) -> Vec<Notice> {
     all.extend(blind(app));
     all.extend(turned_away(app));
     all.extend(losses(app));
-    let failure = app.recording.failure.clone();
+    let failure = app.files.recording.failure.clone();
     all.extend(failure.map(|text| Notice::new(glyph::ALARM, Role::Alarm, text)));
     all.extend(app.warnings.iter().rev().map(|text| Notice::warning(text.clone())));
     all.extend(other_jobs(app));

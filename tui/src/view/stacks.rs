@@ -39,7 +39,7 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let headline_of_incident = headline::incident(app, usize::from(area.width));
     let below = headline::lines(&headline_of_incident, below, buffer);
-    let groups = app.whereabouts.groups.len() as u16;
+    let groups = app.stacks.whereabouts().groups.len() as u16;
     let (tree, beside) = if breakpoint == Breakpoint::Wide {
         let [tree, beside] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(below);

@@ -25,8 +25,7 @@ impl JobView {
         clock: impl Fn(&HostName) -> Clock,
     ) {
         if self.job != *job.name() {
-            let examiner = self.examiner.anew();
-            *self = Self { job: job.name().clone(), examiner, ..Self::default() };
+            *self = Self { job: job.name().clone(), ..self.anew() };
         }
         // Ages are shown in seconds, so within one second only the job itself can change the picture.
         let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
@@ -48,7 +47,7 @@ impl JobView {
         self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
         self.losses.frames = lost_frames;
         self.hear(job, clock);
-        self.reckon(job, now, examination, arrangement.price);
+        self.reckon(job, now, examination);
         self.sift(filter);
         if let Some((_, arrangement, _)) = &making {
             self.arrange(job, arrangement);
