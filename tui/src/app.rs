@@ -7,17 +7,19 @@ mod connections;
 mod files;
 mod fold;
 mod gemms;
+mod help;
 mod history;
 mod hosts;
 mod incident;
 mod inspection;
-mod invitation;
 mod job_view;
 mod maps;
+mod messages;
 mod metric;
 mod order;
 mod others;
 mod outlier;
+mod overlay;
 mod past;
 mod picker;
 mod seats;
@@ -30,27 +32,27 @@ mod watched;
 mod whereabouts;
 mod zoom;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 pub use communicators::{Communicator, Communicators, Entered, Traffic};
 pub use connections::{Connections, Standing};
 pub use files::{Files, Opened};
 pub use fold::{Bundle, Fold, kinds};
 pub use gemms::{Basis, Gemm, GemmColumn, Gemms};
+pub(crate) use help::Help;
 pub use history::{COLUMNS, History, PERIOD, PastValue};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};
-use invitation::Invitation;
 pub use job_view::{Headline, JobView, Row, Sifted, Urgency};
 pub use maps::Maps;
+pub(crate) use messages::Messages;
+pub use messages::Note;
 pub use metric::Metric;
 pub(crate) use order::Order;
 pub use others::Others;
 pub use outlier::Outlier;
+pub(crate) use overlay::Overlay;
 pub(crate) use past::Parked;
 pub use picker::Choosing;
 pub(crate) use picker::{Item, Picker, columns};
@@ -81,12 +83,8 @@ use crate::{
     look::Look,
     page::Page,
     palette::Palette,
-    prompt::{Lines, Prompt},
     replay::Playback,
 };
-
-/// Warnings kept for the screen; the oldest are dropped.
-const WARNINGS: usize = 16;
 
 #[derive(Debug)]
 pub struct App {
@@ -97,12 +95,6 @@ pub struct App {
     pub(crate) sort: Sort,
     /// The filter of listed ranks; `None` lists all.
     pub(crate) filter: Option<Filter>,
-    /// The line that is being typed.
-    pub(crate) prompt: Option<Prompt>,
-    /// The open list to choose from.
-    pub(crate) picker: Option<Picker>,
-    /// Lines that were typed before.
-    pub(crate) lines: Lines,
     pub(crate) fold: Fold,
     /// The layout of the ranks, if the user gave it.
     pub(crate) groups: Option<Groups>,
@@ -113,10 +105,7 @@ pub struct App {
     /// The view from which the page of one rank was opened.
     pub(crate) back: Page,
     pub(crate) overlay: Overlay,
-    pub(crate) note: Option<Note>,
-    pub(crate) warnings: VecDeque<String>,
-    /// How to watch from another terminal, while that line is shown.
-    pub(crate) invitation: Option<Invitation>,
+    pub(crate) messages: Messages,
     pub(crate) now: Moment,
     /// When the last frame of each host arrived, by this machine's clock.
     pub(crate) arrived: HashMap<HostName, Moment>,
@@ -145,9 +134,6 @@ pub struct App {
     pub(crate) playback: Option<Playback>,
     /// The state that continues while the past is shown.
     pub(crate) parked: Option<Parked>,
-    /// Lines by which the help page is scrolled, and the words that its lines must contain.
-    pub(crate) help: usize,
-    pub(crate) sought: String,
     pub(crate) palette: Palette,
 }
 
@@ -170,20 +156,6 @@ impl Choice {
     }
 }
 
-/// What is open over the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlay {
-    None,
-    Help,
-}
-
-/// The result of the last key, for the footer; the next key clears it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    Done(String),
-    Failed(String),
-}
-
 impl App {
     pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, look: impl Into<Look>, now: Moment) -> Self {
         Self {
@@ -193,19 +165,14 @@ impl App {
             selected: None,
             sort: Sort::default(),
             filter: None,
-            prompt: None,
-            picker: None,
-            lines: Lines::default(),
             fold: Fold::default(),
             groups: None,
             pinned: None,
             keymap: Keymap::default(),
             page: Page::Overview,
             back: Page::Overview,
-            overlay: Overlay::None,
-            note: None,
-            warnings: VecDeque::new(),
-            invitation: None,
+            overlay: Overlay::default(),
+            messages: Messages::default(),
             now,
             arrived: HashMap::new(),
             job_view: JobView::default(),
@@ -226,8 +193,6 @@ impl App {
             files: Files::default(),
             playback: None,
             parked: None,
-            help: 0,
-            sought: String::new(),
             palette: look.into().palette(),
         }
     }
@@ -241,23 +206,14 @@ impl App {
             .or_else(|| (!matches!(scope, Scope::Prompt | Scope::Picker)).then_some(Action::Unbound(key)));
         match meant? {
             // In help, `q` closes help instead of the program. Ctrl+C always ends the program.
-            Action::Quit if self.overlay == Overlay::Help && !key.control => Some(Action::Help),
+            Action::Quit if self.overlay.help.is_open() && !key.control => Some(Action::Help),
             action => Some(action),
         }
     }
 
     /// The scope whose keys are active.
     pub fn scope(&self) -> Scope {
-        if self.prompt.is_some() {
-            return Scope::Prompt;
-        }
-        if self.picker.is_some() {
-            return Scope::Picker;
-        }
-        match self.overlay {
-            Overlay::Help => Scope::Help,
-            Overlay::None => Scope::Page(self.page),
-        }
+        self.overlay.scope(self.page)
     }
 
     /// The key for an action here, by the action's name in the settings.
@@ -272,13 +228,6 @@ impl App {
 
     pub fn palette(&self) -> Palette {
         self.palette
-    }
-
-    pub fn warn(&mut self, warning: String) {
-        if self.warnings.len() == WARNINGS {
-            self.warnings.pop_front();
-        }
-        self.warnings.push_back(warning);
     }
 
     /// The ranks whose details the screen requests.

@@ -9,7 +9,7 @@ use xpu_wire::id::Rank;
 
 use crate::{
     action::{Action, Motion},
-    app::{App, Columns, Metric, Overlay, Seat, ZoomAction},
+    app::{App, Columns, Metric, Seat, ZoomAction},
     widget::grid::Grid,
 };
 
@@ -156,7 +156,7 @@ impl Target {
 }
 
 fn rank_clicked(rank: Rank, app: &App) -> Action {
-    if app.selected == Some(rank) && app.overlay == Overlay::None {
+    if app.selected == Some(rank) && !app.overlay.help.is_open() {
         Action::Inspect
     } else {
         Action::SelectRank(rank)

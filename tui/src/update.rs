@@ -18,9 +18,7 @@ use xpu_wire::{
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Fold, Metric, Note, Overlay, ZoomAction},
-    keymap::BINDINGS,
-    page::LINES,
+    app::{App, Fold, Metric, Note, ZoomAction},
     replay::{between_looks, control, go_to},
 };
 
@@ -44,10 +42,10 @@ fn comes_by_itself(action: &Action) -> bool {
 
 pub fn update(app: &mut App, action: Action) -> Option<Effect> {
     if !comes_by_itself(&action) {
-        app.note = None;
+        app.messages.clear_note();
     }
     if let Some(why) = idle::why(app, &action) {
-        app.note = Some(Note::Failed(why));
+        app.messages.failed(why);
         return None;
     }
     if picker::takes(app, &action) {
@@ -95,7 +93,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::ChooseJob(name) => return job::choose(app, name),
         Action::GoTo(text) => return go_to(app, &text),
         Action::SaveTo(path) => return save::to(app, path),
-        Action::Line(line) if app.picker.is_some() => return picker::choose(app, Some(line)),
+        Action::Line(line) if app.overlay.picker.is_some() => return picker::choose(app, Some(line)),
         Action::Line(line) => return go::line(app, line),
         Action::SortBy(sort) => app.sort = sort,
         Action::Arrive(Arrival::Frame(frame)) => arrive_now(app, &frame),
@@ -104,12 +102,12 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             app.hosts.look_again();
         }
         Action::Arrive(Arrival::Name(endpoint, name)) => app.connections.call(endpoint, name),
-        Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),
-        Action::Saved(Err(why)) => app.note = Some(Note::Failed(why)),
+        Action::Saved(Ok(path)) => app.messages.done(format!("saved {}", path.display())),
+        Action::Saved(Err(why)) => app.messages.failed(why),
         Action::Copied(Ok(path)) => {
-            app.note = Some(Note::Done(format!("report copied and saved as {}", path.display())));
+            app.messages.done(format!("report copied and saved as {}", path.display()));
         }
-        Action::Copied(Err(why)) => app.note = Some(Note::Failed(format!("report copied, {why}"))),
+        Action::Copied(Err(why)) => app.messages.failed(format!("report copied, {why}")),
         Action::Open(kind) => prompt::open(app, kind),
         Action::Edit(edit) => return prompt::edit(app, &edit),
         Action::Move(motion) => return travel(app, motion),
@@ -135,7 +133,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Unbound(_) => {}
         Action::Reverse => app.page.view().reverse(app),
         Action::NextJob => job::next(app),
-        Action::Help => turn_help(app),
+        Action::Help => app.overlay.help.turn(),
         Action::Close => return close(app),
         Action::Save => return Some(save::picture(app)),
         Action::Suspend => return Some(Effect::Suspend),
@@ -155,33 +153,23 @@ fn time_is(app: &mut App, now: Moment) -> Option<Effect> {
     watch::look(app).or_else(|| watch::follow(app)).or_else(|| folder::look(app))
 }
 
-fn turn_help(app: &mut App) {
-    app.help = 0;
-    app.sought.clear();
-    app.overlay = match app.overlay {
-        Overlay::None => Overlay::Help,
-        Overlay::Help => Overlay::None,
-    }
-}
-
 /// Zooms. Maps of the present have no time range.
 fn zoom(app: &mut App, what: ZoomAction) {
     if app.maps.over_time {
         app.maps.zoom.act(what, app.history.known());
     } else {
         let text = format!("{} shows the heatmaps over time, which this zooms", app.key("over-time"));
-        app.note = Some(Note::Failed(text));
+        app.messages.failed(text);
     }
 }
 
 /// Undoes the latest choice first.
 fn close(app: &mut App) -> Option<Effect> {
-    match app.overlay {
-        Overlay::Help if !app.sought.is_empty() => app.sought.clear(),
-        Overlay::Help => app.overlay = Overlay::None,
-        Overlay::None => return app.page.view().close(app),
+    if app.overlay.help.is_open() {
+        app.overlay.help.undo();
+        return None;
     }
-    None
+    app.page.view().close(app)
 }
 
 /// Takes a live frame. Frames arrive one by one, so the work is also done in parts.
@@ -222,7 +210,7 @@ fn arrive(app: &mut App, frame: &Frame) {
         app.arrived.insert(frame.host.clone(), app.now);
     }
     match &frame.body {
-        Body::Refusal(why) => app.warn(format!("{}: {why}", frame.host)),
+        Body::Refusal(why) => app.messages.warn(format!("{}: {why}", frame.host)),
         _ => app.jobs.fold(frame),
     }
     if let Body::Stacks(_) = frame.body {
@@ -233,9 +221,8 @@ fn arrive(app: &mut App, frame: &Frame) {
 /// Moves the selection in the shown view.
 fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
     app.settle();
-    if app.overlay == Overlay::Help {
-        // The number of lines is known only when drawing.
-        app.help = motion.from(app.help, 2 * BINDINGS.len(), LINES);
+    if app.overlay.help.is_open() {
+        app.overlay.help.travel(motion);
         return None;
     }
     app.page.view().travel(app, motion)
@@ -257,13 +244,13 @@ fn fold(app: &mut App) {
     app.fold = app.fold.next(&kinds);
     if app.fold == Fold::Hosts && kinds.is_empty() {
         let text = "by host; the communicators show no groups: use --groups tp4-dp2";
-        app.note = Some(Note::Done(text.to_owned()));
+        app.messages.done(text);
     }
 }
 
 fn pin(app: &mut App) {
     app.settle();
-    app.note = Some(match app.selected {
+    let note = match app.selected {
         None => Note::Failed("select a rank first: j and k do".to_owned()),
         Some(rank) if app.pinned == Some(rank) => {
             app.pinned = None;
@@ -273,7 +260,8 @@ fn pin(app: &mut App) {
             app.pinned = Some(rank);
             Note::Done(format!("rank {rank} is pinned: others are compared with it"))
         }
-    });
+    };
+    app.messages.set_note(note);
 }
 
 /// Shows a quantity on the maps. A quantity without any figure is on no map.
@@ -281,6 +269,6 @@ fn show_metric(app: &mut App, metric: Metric) {
     if app.job_view.reported().contains(&metric) {
         app.maps = app.maps.showing(metric);
     } else {
-        app.note = Some(Note::Failed(format!("no rank has reported {} yet", metric.title())));
+        app.messages.failed(format!("no rank has reported {} yet", metric.title()));
     }
 }

@@ -125,12 +125,12 @@ pub async fn watch(
     if let Some(filter) = options.filter {
         app.filter = Some(filter);
     }
-    options.warnings.into_iter().for_each(|warning| app.warn(warning));
+    options.warnings.into_iter().for_each(|warning| app.messages.warn(warning));
     match Peaks::parse(&std::env::var(Peaks::VARIABLE).unwrap_or_default()) {
         Ok(peaks) => app.set_peaks(peaks),
-        Err(why) => app.warn(why),
+        Err(why) => app.messages.warn(why),
     }
-    options.invitation.into_iter().for_each(|how| app.invite(how));
+    options.invitation.into_iter().for_each(|how| app.messages.invite(how, app.now));
     let mut source = FrameSource::new(options.live, options.capturer, options.replayed, &mut app)?;
     let (loader, mut read) = FileLoader::start(PathBuf::from("."));
     let mut signals = Signals::listen()?;

@@ -34,14 +34,14 @@ impl App {
         }
         for (kind, lines) in [(Kind::Filter, &state.filters), (Kind::Command, &state.commands)] {
             for line in lines {
-                self.lines.keep(kind, line);
+                self.overlay.lines.keep(kind, line);
             }
         }
     }
 
     /// The choices with which the next screen continues.
     pub fn state(&self) -> State {
-        let lines = |kind| self.lines.of(kind).map(str::to_owned).collect();
+        let lines = |kind| self.overlay.lines.of(kind).map(str::to_owned).collect();
         let Sort { column, reversed } = self.sort;
         State {
             page: self.page.name().to_owned(),

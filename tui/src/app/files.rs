@@ -99,11 +99,14 @@ impl App {
         match &standing {
             screen_capture::Standing::Done(outcome) => {
                 let note = if outcome.bytes == 0 { Note::Failed } else { Note::Done };
-                self.note = Some(note(outcome.to_string()));
+                self.messages.set_note(note(outcome.to_string()));
                 self.files.unsimulated = (outcome.bytes > 0).then(|| outcome.path.clone());
-                outcome.complaints.iter().for_each(|complaint| self.warn(format!("capture: {complaint}")));
+                outcome
+                    .complaints
+                    .iter()
+                    .for_each(|complaint| self.messages.warn(format!("capture: {complaint}")));
             }
-            screen_capture::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
+            screen_capture::Standing::Failed(why) => self.messages.failed(why.clone()),
             _ => {}
         }
         self.files.capture = standing;
@@ -123,10 +126,13 @@ impl App {
         match &standing {
             kineto::Standing::Done(outcome) => {
                 let note = if outcome.is_whole { Note::Done } else { Note::Failed };
-                self.note = Some(note(outcome.summary.clone()));
-                outcome.complaints.iter().for_each(|complaint| self.warn(format!("Kineto: {complaint}")));
+                self.messages.set_note(note(outcome.summary.clone()));
+                outcome
+                    .complaints
+                    .iter()
+                    .for_each(|complaint| self.messages.warn(format!("Kineto: {complaint}")));
             }
-            kineto::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
+            kineto::Standing::Failed(why) => self.messages.failed(why.clone()),
             kineto::Standing::None | kineto::Standing::UnderWay(_) => {}
         }
         self.files.kineto = standing;

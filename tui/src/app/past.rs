@@ -70,14 +70,6 @@ impl App {
         self.jobs.iter().map(|job| job.ranks().len()).sum()
     }
 
-    /// Replaces warnings of its kind.
-    pub(crate) fn complain(&mut self, complaints: Vec<String>) {
-        self.warnings.clear();
-        for complaint in complaints {
-            self.warn(complaint);
-        }
-    }
-
     /// Discards the state, but keeps the user's choices.
     pub(crate) fn forget(&mut self) {
         let gone = (take(&mut self.jobs), self.job_view.forget(), take(&mut self.step_times));

@@ -9,7 +9,7 @@ use xpu_wire::unit::Moment;
 use super::{Mark, Of};
 use crate::{
     action::Effect,
-    app::{App, Note},
+    app::App,
     prompt::{Kind, Prompt},
 };
 
@@ -56,7 +56,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
             Control::StepBack => Some(Effect::LookBack(STEP)),
             Control::Begin => Some(Effect::LookBack(Duration::MAX)),
             _ => {
-                app.note = Some(Note::Done("the screen is live: Space pauses it, ← goes back".to_owned()));
+                app.messages.done("the screen is live: Space pauses it, ← goes back");
                 None
             }
         };
@@ -94,7 +94,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
         Control::Loop => playback.looped = !playback.looped,
         Control::NextFinding => return to_mark(app, true),
         Control::PreviousFinding => return to_mark(app, false),
-        Control::AskTime => app.prompt = Some(Prompt::new(Kind::Time, "")),
+        Control::AskTime => app.overlay.prompt = Some(Prompt::new(Kind::Time, "")),
         Control::Begin => return Some(Effect::Seek(playback.span.first)),
         Control::End => {
             return Some(match playback.of {
@@ -114,14 +114,13 @@ pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
         if let Some(by) = text.trim().strip_prefix('-').and_then(duration) {
             return Some(Effect::LookBack(by));
         }
-        app.note =
-            Some(Note::Failed(format!("the screen is live: -30s goes back 30 s; {text} is for a replay")));
+        app.messages.failed(format!("the screen is live: -30s goes back 30 s; {text} is for a replay"));
         return None;
     };
     if let Some(moment) = time::moment(text, playback.span) {
         return Some(Effect::Seek(playback.within(moment)));
     }
-    app.note = Some(Note::Failed(format!("`{text}` is not a time: {}", time::FORMS)));
+    app.messages.failed(format!("`{text}` is not a time: {}", time::FORMS));
     None
 }
 
@@ -134,10 +133,10 @@ fn to_mark(app: &mut App, forward: bool) -> Option<Effect> {
         return Some(Effect::Seek(at));
     }
     let known = playback.searched >= playback.span.last;
-    app.note = Some(Note::Done(match (forward, known) {
+    app.messages.done(match (forward, known) {
         (true, false) => format!("no finding yet; searched up to {}", figure::time_of_day(playback.searched)),
         (true, true) => "no finding begins after this".to_owned(),
         (false, _) => "no finding began before this".to_owned(),
-    }));
+    });
     None
 }

@@ -139,7 +139,7 @@ impl Player {
         // Damage is found only when the damaged part is read.
         if complaints.len() != self.shown_complaints {
             self.shown_complaints = complaints.len();
-            app.complain(complaints);
+            app.messages.warn_only(complaints);
         }
         Ok(())
     }

@@ -45,11 +45,10 @@ fn of_capture(app: &mut App, ending: &str, order: impl Fn(std::path::PathBuf) ->
         }
         Ok(_) => {
             let order = order(file.path.clone());
-            app.note =
-                Some(Note::Done(format!("{} is being written", file.path.with_extension(ending).display())));
+            app.messages.done(format!("{} is being written", file.path.with_extension(ending).display()));
             return Some(Effect::Files(order));
         }
     };
-    app.note = Some(note);
+    app.messages.set_note(note);
     None
 }

@@ -6,7 +6,7 @@ use xpu_wire::id::{CommunicatorId, Rank};
 use super::{folder, watch};
 use crate::{
     action::{Effect, Motion},
-    app::{App, Note},
+    app::App,
     page::{LINES, Page},
 };
 
@@ -41,7 +41,7 @@ pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
         let rows = app.job_view.rows();
         let last =
             rows.last().map_or_else(String::new, |row| format!(": the last one is {}", row.status.rank));
-        app.note = Some(Note::Failed(format!("rank {rank} was not seen{last}")));
+        app.messages.failed(format!("rank {rank} was not seen{last}"));
         return None;
     }
     app.selected = Some(rank);
@@ -72,7 +72,7 @@ pub(super) fn communicators(app: &mut App) -> Option<Effect> {
     }
     if !app.communicators.has_more() {
         let all = figure::counted(app.communicators.total, "communicator", "communicators");
-        app.note = Some(Note::Done(format!("all {all}")));
+        app.messages.done(format!("all {all}"));
     }
     effect
 }

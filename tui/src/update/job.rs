@@ -6,7 +6,7 @@ use xpu_wire::id::JobName;
 
 use crate::{
     action::Effect,
-    app::{App, Choice, Note, Stacks},
+    app::{App, Choice, Stacks},
 };
 
 pub(super) fn next(app: &mut App) {
@@ -19,7 +19,7 @@ pub(super) fn next(app: &mut App) {
         Some(name) if at != Some(next) => {
             show(app, name);
         }
-        _ => app.note = Some(Note::Done(only(app))),
+        _ => app.messages.done(only(app)),
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn choose(app: &mut App, name: JobName) -> Option<Effect> {
         None if names.is_empty() => "none is there".to_owned(),
         None => format!("there are {}", names.join(", ")),
     };
-    app.note = Some(Note::Failed(format!("unknown job {name}: {there}")));
+    app.messages.failed(format!("unknown job {name}: {there}"));
     None
 }
 

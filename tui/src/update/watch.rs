@@ -4,7 +4,7 @@ use xpu_client::live::WatchedRanks;
 
 use crate::{
     action::{Action, Effect, Reading},
-    app::{App, Note, Overlay, Watched},
+    app::{App, Watched},
     page::Page,
 };
 
@@ -14,7 +14,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
     {
         app.alarmed = Some(incident.since);
         // Other pages are not replaced, because the first line of every view shows the hang anyway.
-        if app.page == Page::Overview && app.overlay == Overlay::None && app.picker.is_none() {
+        if app.page == Page::Overview && app.overlay.is_clear() {
             app.page = Page::Stacks;
         }
     }
@@ -59,19 +59,19 @@ pub(super) fn read(app: &mut App, action: &Action) -> Option<Effect> {
 fn ask_gpus(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     if app.is_past() || app.is_replay() {
-        app.note = Some(Note::Failed("the past has no GPUs to read".to_owned()));
+        app.messages.failed("the past has no GPUs to read");
         return None;
     }
     if app.job_view.stall().is_none() {
-        app.note = Some(Note::Failed("the job does not hang: reading its GPUs would end it".to_owned()));
+        app.messages.failed("the job does not hang: reading its GPUs would end it");
         return None;
     }
     if !app.stacks.confirms_gpus(app.now) {
         let what = "U again, after a second, ends all ranks to name the kernels on their GPUs (job started with run --gpu-core)";
-        app.note = Some(Note::Failed(what.to_owned()));
+        app.messages.failed(what);
         return None;
     }
-    app.note = None;
+    app.messages.clear_note();
     app.stacks.ask_with_gpus(app.now);
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading: Reading::Gpus })
 }

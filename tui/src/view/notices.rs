@@ -67,7 +67,8 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
 
 /// How to watch from another terminal, in as many lines as needed.
 fn invitation(app: &App, width: usize) -> Vec<Line<'static>> {
-    let Some(text) = app.invitation() else { return Vec::new() };
+    // Time in a replay is not the user's time.
+    let Some(text) = app.messages.invitation(app.now).filter(|_| !app.is_past()) else { return Vec::new() };
     let texts = wrapped(text, width.saturating_sub(2), usize::MAX);
     let muted = app.palette.of(Role::Muted);
     let signs = [glyph::HINT].into_iter().chain(std::iter::repeat(" "));
@@ -152,7 +153,7 @@ fn notices(app: &App, stall: Option<&Finding>, width: usize) -> Vec<Notice> {
     all.extend(losses(app));
     let failure = app.files.recording.failure.clone();
     all.extend(failure.map(|text| Notice::new(glyph::ALARM, Role::Alarm, text)));
-    all.extend(app.warnings.iter().rev().map(|text| Notice::warning(text.clone())));
+    all.extend(app.messages.warnings().rev().map(|text| Notice::warning(text.to_owned())));
     all.extend(other_jobs(app));
     if all.is_empty() && stall.is_none() {
         all.push(calm(app));

@@ -45,7 +45,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, standing: Standing, area: 
         }));
         lines.extend(command.map(|command| Line::styled(format!("   {command}"), palette.of(Role::Accent))));
     }
-    for warning in &app.warnings {
+    for warning in app.messages.warnings() {
         let style = palette.of(Role::Warning);
         lines.extend(
             wrapped(warning, width.saturating_sub(2), 2).into_iter().map(|text| Line::styled(text, style)),
