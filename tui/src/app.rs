@@ -13,6 +13,7 @@ mod hosts;
 mod incident;
 mod inspection;
 mod job_view;
+mod listing;
 mod maps;
 mod messages;
 mod metric;
@@ -23,6 +24,7 @@ mod overlay;
 mod past;
 mod picker;
 mod seats;
+mod selection;
 mod settle;
 mod since;
 mod sort;
@@ -32,12 +34,12 @@ mod watched;
 mod whereabouts;
 mod zoom;
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 pub use communicators::{Communicator, Communicators, Entered, Traffic};
 pub use connections::{Connections, Standing};
 pub use files::{Files, Opened};
-pub use fold::{Bundle, Fold, kinds};
+pub use fold::{Bundle, Fold};
 pub use gemms::{Basis, Gemm, GemmColumn, Gemms};
 pub(crate) use help::Help;
 pub use history::{COLUMNS, History, PERIOD, PastValue};
@@ -45,6 +47,7 @@ pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};
 pub use job_view::{Headline, JobView, Row, Sifted, Urgency};
+pub(crate) use listing::Listing;
 pub use maps::Maps;
 pub(crate) use messages::Messages;
 pub use messages::Note;
@@ -57,16 +60,16 @@ pub(crate) use past::Parked;
 pub use picker::Choosing;
 pub(crate) use picker::{Item, Picker, columns};
 pub use seats::{Seat, Seats};
+pub(crate) use selection::{Choice, Selection};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
-use xpu_client::{arrival::Endpoint, filter::Filter};
+use xpu_client::arrival::Endpoint;
 pub use xpu_model::step_times::{Point, StepTimes};
 use xpu_model::{
-    baseline::Runs,
     finding::Log,
     job::{Job, Jobs},
     peak::Peaks,
@@ -90,16 +93,8 @@ use crate::{
 pub struct App {
     pub(crate) jobs: Jobs,
     pub(crate) connections: Connections,
-    pub(crate) choice: Choice,
-    pub(crate) selected: Option<Rank>,
-    pub(crate) sort: Sort,
-    /// The filter of listed ranks; `None` lists all.
-    pub(crate) filter: Option<Filter>,
-    pub(crate) fold: Fold,
-    /// The layout of the ranks, if the user gave it.
-    pub(crate) groups: Option<Groups>,
-    /// The rank with which others are compared.
-    pub(crate) pinned: Option<Rank>,
+    pub(crate) selection: Selection,
+    pub(crate) listing: Listing,
     pub(crate) keymap: Keymap,
     pub(crate) page: Page,
     /// The view from which the page of one rank was opened.
@@ -117,8 +112,6 @@ pub struct App {
     /// The begin of the last incident for which the screen opened the stacks by itself; it does so once per
     /// incident.
     pub(crate) alarmed: Option<Moment>,
-    /// The selected finding, by its index.
-    pub(crate) finding: usize,
     /// Filled only while they are shown.
     pub(crate) communicators: Communicators,
     pub(crate) maps: Maps,
@@ -137,37 +130,13 @@ pub struct App {
     pub(crate) palette: Palette,
 }
 
-/// Which job is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// The foremost job. It is kept while any of its ranks lives, so that the screen does not jump between
-    /// two jobs.
-    Foremost(Option<JobName>),
-    /// The job that the user requested.
-    Named(JobName),
-}
-
-impl Choice {
-    pub(crate) fn job<'a>(&self, jobs: &'a Jobs) -> Option<&'a Job> {
-        match self {
-            Self::Foremost(name) => jobs.get(name.as_ref()?),
-            Self::Named(name) => jobs.get(name),
-        }
-    }
-}
-
 impl App {
     pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, look: impl Into<Look>, now: Moment) -> Self {
         Self {
             jobs: Jobs::default(),
             connections: Connections::new(endpoints, now),
-            choice: job.map_or(Choice::Foremost(None), Choice::Named),
-            selected: None,
-            sort: Sort::default(),
-            filter: None,
-            fold: Fold::default(),
-            groups: None,
-            pinned: None,
+            selection: Selection::new(job),
+            listing: Listing::default(),
             keymap: Keymap::default(),
             page: Page::Overview,
             back: Page::Overview,
@@ -181,7 +150,6 @@ impl App {
             incident: None,
             others: Others::default(),
             alarmed: None,
-            finding: 0,
             communicators: Communicators::default(),
             maps: Maps::default(),
             history: History::default(),
@@ -235,11 +203,6 @@ impl App {
         &self.watched
     }
 
-    /// From now on the job is compared with past runs.
-    pub(crate) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
-        self.job_view.hold_against(runs);
-    }
-
     /// Overrides the data sheets' GPU peaks.
     pub fn set_peaks(&mut self, peaks: Peaks) {
         self.gemms.peaks = peaks;
@@ -247,25 +210,24 @@ impl App {
 
     /// Sets the layout of the ranks, by which groups are folded.
     pub fn lay_out(&mut self, groups: Option<Groups>) {
-        self.groups = groups;
+        self.listing.groups = groups;
     }
 
     /// The kinds of groups by which ranks can be folded.
     pub(crate) fn kinds(&self) -> Vec<String> {
         let Some(job) = self.job() else { return Vec::new() };
-        let groups = self.groups.as_ref().filter(|groups| groups.world_size() == u64::from(job.world_size()));
-        kinds(job, self.job_view.rows(), groups)
+        self.listing.kinds(job, self.job_view.rows())
     }
 
     /// Ranks whose stacks are needed: the shown job hangs, and they have not arrived.
     pub(crate) fn stacks_due(&mut self) -> Option<(JobName, Vec<Rank>)> {
-        let job = self.choice.job(&self.jobs)?;
+        let job = self.selection.job(&self.jobs)?;
         let ranks = self.stacks.due(job, &self.job_view.findings, self.now);
         (!ranks.is_empty()).then(|| (job.name().clone(), ranks))
     }
 
     pub(crate) fn job(&self) -> Option<&Job> {
-        self.choice.job(&self.jobs)
+        self.selection.job(&self.jobs)
     }
 
     /// The situation that the screen as a whole shows.

@@ -156,7 +156,7 @@ impl Target {
 }
 
 fn rank_clicked(rank: Rank, app: &App) -> Action {
-    if app.selected == Some(rank) && !app.overlay.help.is_open() {
+    if app.selection.rank == Some(rank) && !app.overlay.help.is_open() {
         Action::Inspect
     } else {
         Action::SelectRank(rank)

@@ -18,7 +18,7 @@ use xpu_wire::{
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Fold, Metric, Note, ZoomAction},
+    app::{App, Fold, Metric, ZoomAction},
     replay::{between_looks, control, go_to},
 };
 
@@ -87,15 +87,15 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::CaptureOf(wanted) => return Some(Effect::Capture(Some(wanted))),
         Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
         Action::ShowMetric(metric) => show_metric(app, metric),
-        Action::Filter(filter) => app.filter = filter.map(|filter| *filter),
-        Action::SelectRank(rank) => app.selected = Some(rank),
+        Action::Filter(filter) => app.listing.filter = filter.map(|filter| *filter),
+        Action::SelectRank(rank) => app.selection.rank = Some(rank),
         Action::InspectRank(rank) => return go::to_rank(app, rank),
         Action::ChooseJob(name) => return job::choose(app, name),
         Action::GoTo(text) => return go_to(app, &text),
         Action::SaveTo(path) => return save::to(app, path),
         Action::Line(line) if app.overlay.picker.is_some() => return picker::choose(app, Some(line)),
         Action::Line(line) => return go::line(app, line),
-        Action::SortBy(sort) => app.sort = sort,
+        Action::SortBy(sort) => app.listing.sort = sort,
         Action::Arrive(Arrival::Frame(frame)) => arrive_now(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => {
             app.connections.set(endpoint, link, app.now);
@@ -241,8 +241,8 @@ fn in_stacks(app: &mut App, action: &Action) {
 fn fold(app: &mut App) {
     app.settle();
     let kinds = app.kinds();
-    app.fold = app.fold.next(&kinds);
-    if app.fold == Fold::Hosts && kinds.is_empty() {
+    app.listing.fold = app.listing.fold.next(&kinds);
+    if app.listing.fold == Fold::Hosts && kinds.is_empty() {
         let text = "by host; the communicators show no groups: use --groups tp4-dp2";
         app.messages.done(text);
     }
@@ -250,17 +250,7 @@ fn fold(app: &mut App) {
 
 fn pin(app: &mut App) {
     app.settle();
-    let note = match app.selected {
-        None => Note::Failed("select a rank first: j and k do".to_owned()),
-        Some(rank) if app.pinned == Some(rank) => {
-            app.pinned = None;
-            Note::Done(format!("rank {rank} is unpinned"))
-        }
-        Some(rank) => {
-            app.pinned = Some(rank);
-            Note::Done(format!("rank {rank} is pinned: others are compared with it"))
-        }
-    };
+    let note = app.selection.turn_pin();
     app.messages.set_note(note);
 }
 

@@ -117,13 +117,13 @@ pub async fn watch(
     let mut app = App::new(endpoints, options.job, options.look, Moment::now());
     app.lay_out(options.groups);
     app.configure(&options.config);
-    app.hold_against(options.runs.as_ref());
+    app.job_view.hold_against(options.runs.as_ref());
     let kept = options.config.keep_state.then(State::path).flatten();
     if let Some(path) = &kept {
         app.resume(&State::load(path));
     }
     if let Some(filter) = options.filter {
-        app.filter = Some(filter);
+        app.listing.filter = Some(filter);
     }
     options.warnings.into_iter().for_each(|warning| app.messages.warn(warning));
     match Peaks::parse(&std::env::var(Peaks::VARIABLE).unwrap_or_default()) {

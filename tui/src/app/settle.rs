@@ -6,10 +6,7 @@ use xpu_wire::{
     id::HostName,
 };
 
-use super::{
-    App, Choice, Incident,
-    job_view::{Arrangement, Clock},
-};
+use super::{App, Incident, job_view::Clock};
 use crate::page::Page;
 
 impl App {
@@ -40,14 +37,8 @@ impl App {
 
     /// Updates what several pages show.
     fn settle_job(&mut self) {
-        if let Choice::Foremost(name) = &mut self.choice {
-            let lives =
-                name.as_ref().and_then(|name| self.jobs.get(name)).is_some_and(|job| job.living() > 0);
-            if !lives && let Some(job) = self.jobs.foremost() {
-                *name = Some(job.name().clone());
-            }
-        }
-        let Some(job) = self.choice.job(&self.jobs) else { return };
+        self.selection.follow_foremost(&self.jobs);
+        let Some(job) = self.selection.job(&self.jobs) else { return };
         let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
         let clock = |host: &HostName| Clock {
             spoke: jobs.stream(host).map(|stream| stream.now),
@@ -57,18 +48,20 @@ impl App {
         let shown =
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = shown.max().unwrap_or(now);
-        let judge =
-            self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
-        let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
-        let arrangement = Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge };
-        self.job_view.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
+        let judge = self
+            .listing
+            .sort
+            .column
+            .metric()
+            .unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
+        self.job_view.update(job, jobs.lost_frames(), there, &self.listing, judge, clock);
         self.others.settle(jobs, job, there);
         self.history.take(job.name(), &self.job_view, there);
-        self.job_view.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
+        self.job_view.inspect(job, self.selection.rank.filter(|_| self.page == Page::Rank));
         self.log.follow(&self.job_view.findings, now);
         self.step_times.follow(job, now);
         self.incident = Incident::follow(self.incident.take(), &self.job_view.findings, now);
-        self.finding = self.finding.min(self.job_view.findings.len().saturating_sub(1));
+        self.selection.finding = self.selection.finding.min(self.job_view.findings.len().saturating_sub(1));
         // For a hung job, every page and the report show the rank's position.
         if self.job_view.stall().is_some() {
             self.settle_stacks();
@@ -77,7 +70,7 @@ impl App {
 
     /// Updates the positions of the ranks, and their stacks.
     pub(crate) fn settle_stacks(&mut self) {
-        let Some(job) = self.choice.job(&self.jobs) else { return };
+        let Some(job) = self.selection.job(&self.jobs) else { return };
         self.stacks.settle(job, self.job_view.meant(), self.incident.as_ref());
     }
 }

@@ -38,7 +38,7 @@ impl View for Gemms {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.choice.job(&app.jobs) else { return };
+        let Some(job) = app.selection.job(&app.jobs) else { return };
         app.gemms.settle(job, &app.watched, app.now);
     }
 
@@ -65,7 +65,7 @@ impl View for Gemms {
     /// Shows the slowest rank of the shape.
     fn explain(&self, app: &mut App) -> Option<Effect> {
         let (slowest, _) = app.gemms.selected()?.slowest()?;
-        app.selected = Some(slowest);
+        app.selection.rank = Some(slowest);
         go::inspect(app)
     }
 

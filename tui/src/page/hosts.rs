@@ -38,7 +38,7 @@ impl View for Hosts {
     }
 
     fn settle(&self, app: &mut App) {
-        let job = app.choice.job(&app.jobs);
+        let job = app.selection.job(&app.jobs);
         app.hosts.settle(&app.jobs, job, &app.connections, &app.arrived, app.now);
     }
 
@@ -64,7 +64,7 @@ impl View for Hosts {
         let host = app.hosts.selected()?;
         let (there, held) = (&host.ranks, host.gpus.held.first().map(|(rank, _)| *rank));
         let named = app.job_view.findings.iter().flat_map(|finding| &finding.ranks).copied();
-        app.selected =
+        app.selection.rank =
             Some(named.into_iter().find(|&rank| there.contains(rank)).or(held).or_else(|| there.first())?);
         go::inspect(app)
     }

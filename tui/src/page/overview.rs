@@ -40,7 +40,7 @@ impl View for Overview {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.choice.job(&app.jobs) else { return };
+        let Some(job) = app.selection.job(&app.jobs) else { return };
         let counts = |&rank: &Rank| app.job_view.counts(rank);
         let ranks = || sample(job, None, &[]).into_iter().filter(counts).collect();
         app.steps.glance(job, ranks, &app.step_times, app.now);
@@ -59,7 +59,7 @@ impl View for Overview {
         let item = |column: Column| Item {
             text: column.title().to_owned(),
             about: column.means().to_owned(),
-            is_current: column == app.sort.column,
+            is_current: column == app.listing.sort.column,
             action: Action::SortBy(Sort { column, reversed: false }),
         };
         Column::ALL.map(item).into()
@@ -69,8 +69,8 @@ impl View for Overview {
         if app.maps.over_time && app.maps.zoom.clear() {
             return None;
         }
-        if app.selected.take().is_none() {
-            app.filter = None;
+        if app.selection.rank.take().is_none() {
+            app.listing.filter = None;
         }
         None
     }

@@ -38,7 +38,7 @@ impl View for Steps {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.choice.job(&app.jobs) else { return };
+        let Some(job) = app.selection.job(&app.jobs) else { return };
         app.steps.settle(job, &app.job_view, &app.watched, &app.step_times, app.now);
     }
 

@@ -23,8 +23,8 @@ pub(crate) fn inspect(app: &mut App) -> Option<Effect> {
     // Without a selection, the outlier is shown.
     let named = app.job_view.findings.iter().find_map(|finding| finding.ranks.first().copied());
     let outlier = app.job_view.outlier.map(|outlier| outlier.rank(&app.job_view));
-    app.selected = app.selected.or(named).or(outlier);
-    if app.selected.is_none() {
+    app.selection.rank = app.selection.rank.or(named).or(outlier);
+    if app.selection.rank.is_none() {
         among_ranks(app, Motion::First);
     }
     if app.page != Page::Rank {
@@ -44,7 +44,7 @@ pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
         app.messages.failed(format!("rank {rank} was not seen{last}"));
         return None;
     }
-    app.selected = Some(rank);
+    app.selection.rank = Some(rank);
     inspect(app)
 }
 
@@ -107,12 +107,12 @@ pub(crate) fn among(app: &mut App, order: &[usize], motion: Motion) {
     let Some(last) = order.len().checked_sub(1) else { return };
     // A folded rank is at the place of its group.
     let place = |row: usize| order.iter().position(|&listed| listed == row);
-    let row = app.selected.and_then(|rank| job_view.row_of(rank));
+    let row = app.selection.rank.and_then(|rank| job_view.row_of(rank));
     let at = row.and_then(|row| place(row).or_else(|| place(job_view.bundle_of(row)?.worst)));
     let to = match (at, motion) {
         (Some(at), motion) => motion.from(at, last + 1, LINES),
         (None, Motion::Up | Motion::PageUp | Motion::Last) => last,
         (None, Motion::Down | Motion::PageDown | Motion::First) => 0,
     };
-    app.selected = job_view.rows().get(order[to]).map(|row| row.status.rank);
+    app.selection.rank = job_view.rows().get(order[to]).map(|row| row.status.rank);
 }

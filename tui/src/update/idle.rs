@@ -45,8 +45,8 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
         Action::Close if app.page == Page::Overview && !app.overlay.help.is_open() => {
             let closes = app.overlay.picker.is_some()
                 || (app.maps.over_time && app.maps.zoom.is_set())
-                || app.selected.is_some()
-                || app.filter.is_some();
+                || app.selection.rank.is_some()
+                || app.listing.filter.is_some();
             says(!closes, "nothing to clear")
         }
         _ => None,

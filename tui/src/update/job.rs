@@ -6,7 +6,7 @@ use xpu_wire::id::JobName;
 
 use crate::{
     action::Effect,
-    app::{App, Choice, Stacks},
+    app::{App, Stacks},
 };
 
 pub(super) fn next(app: &mut App) {
@@ -44,7 +44,6 @@ pub(super) fn choose(app: &mut App, name: JobName) -> Option<Effect> {
 }
 
 fn show(app: &mut App, name: JobName) {
-    app.choice = Choice::Named(name);
-    (app.selected, app.pinned) = (None, None);
+    app.selection.choose_job(name);
     app.stacks = Stacks::default();
 }

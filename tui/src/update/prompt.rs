@@ -21,7 +21,7 @@ pub(super) fn open(app: &mut App, kind: Kind) {
     }
     // The line starts with the active filter, which the user most likely wants to change.
     let text = match kind {
-        Kind::Filter => app.filter.as_ref().map_or("", Filter::text),
+        Kind::Filter => app.listing.filter.as_ref().map_or("", Filter::text),
         Kind::Search => app.overlay.help.sought(),
         Kind::Command | Kind::Time => "",
     };
@@ -54,7 +54,7 @@ pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
 
 fn cancel(app: &mut App, kind: Kind) -> Option<Effect> {
     match kind {
-        Kind::Filter => app.filter = None,
+        Kind::Filter => app.listing.filter = None,
         Kind::Search => app.overlay.help.seek(""),
         Kind::Command | Kind::Time => {}
     }
@@ -65,11 +65,11 @@ fn cancel(app: &mut App, kind: Kind) -> Option<Effect> {
 /// filter.
 fn sift(app: &mut App, text: &str, whole: bool) {
     if text.trim().is_empty() {
-        app.filter = None;
+        app.listing.filter = None;
     } else if let Ok(filter) = Filter::read(text)
         && (!filter.is_word() || whole || is_somewhere(app, &filter))
     {
-        app.filter = Some(filter);
+        app.listing.filter = Some(filter);
     }
 }
 

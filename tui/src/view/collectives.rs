@@ -61,7 +61,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     } else {
         String::new()
     };
-    let of = app.filter.as_ref().map_or_else(String::new, |_| format!("of {}", filtered::ranks(app)));
+    let of = app.listing.filter.as_ref().map_or_else(String::new, |_| format!("of {}", filtered::ranks(app)));
     let about = [behind, of].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     let about = format!("{about}{}", filtered::filter(app));
     let right = count(&app.communicators);

@@ -203,7 +203,7 @@ fn blind(app: &App) -> Option<Notice> {
 
 /// A notice if the given groups do not fit the job.
 fn laid_out(app: &App) -> Option<Notice> {
-    let said = app.groups.as_ref()?.world_size();
+    let said = app.listing.groups.as_ref()?.world_size();
     let has = app.job_view.world_size;
     let text = format!("--groups covers {said} ranks, the job has {has}: ignored");
     (said != u64::from(has)).then_some(Notice::warning(text))

@@ -78,7 +78,7 @@ fn headline(app: &App, standing: Standing) -> Line<'static> {
             (glyph::WAITING, Role::Accent, format!("{up}, no job yet"))
         }
         Standing::OtherJobs | Standing::Running => {
-            let name = match &app.choice {
+            let name = match &app.selection.choice {
                 Choice::Named(name) => name.as_str(),
                 Choice::Foremost(_) => "",
             };

@@ -64,7 +64,7 @@ fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             StackState::Coming(came) if *came > 0 => {
                 format!("{came} of {expected} ranks, reading the others{}", filtered::filter(app))
             }
-            StackState::Here if app.filter.is_some() => {
+            StackState::Here if app.listing.filter.is_some() => {
                 format!("of {}{}", filtered::ranks(app), filtered::filter(app))
             }
             StackState::Here => format!("of {}, the fewest first", filtered::ranks(app)),

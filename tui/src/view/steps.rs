@@ -157,7 +157,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer
 
 /// The line of the selected rank.
 fn selected(app: &App) -> Option<usize> {
-    let row = app.job_view.row_of(app.selected?)?;
+    let row = app.job_view.row_of(app.selection.rank?)?;
     app.steps.lines.iter().position(|&line| line == row)
 }
 

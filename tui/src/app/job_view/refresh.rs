@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Arrangement, Clock, Inspection, JobView, Row, reckon::Examination};
+use super::{Arrangement, Clock, Inspection, JobView, Listing, Metric, Row, reckon::Examination};
 
 /// Number of ranks whose figures are computed for one redraw. If more have reported, the others keep their
 /// previous figures. With ten thousand ranks, half of this number reports between two redraws.
@@ -20,13 +20,14 @@ impl JobView {
         job: &Job,
         lost_frames: u64,
         now: Moment,
-        arrangement: Arrangement,
-        filter: Option<&Filter>,
+        listing: &Listing,
+        judge: Metric,
         clock: impl Fn(&HostName) -> Clock,
     ) {
         if self.job != *job.name() {
             *self = Self { job: job.name().clone(), ..self.anew() };
         }
+        let (arrangement, filter) = (Arrangement::of(listing, job, judge), listing.filter.as_ref());
         // Ages are shown in seconds, so within one second only the job itself can change the picture.
         let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
         let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());

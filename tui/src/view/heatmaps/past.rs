@@ -190,7 +190,7 @@ impl Past {
 
     /// The ranks of each line, with a sign if the worst of them is conspicuous now.
     fn labels(&self, app: &App, cells: &[Vec<Cell>], area: Rect, buffer: &mut Buffer) {
-        let selected = app.selected.and_then(|rank| app.job_view.row_of(rank));
+        let selected = app.selection.rank.and_then(|rank| app.job_view.row_of(rank));
         for (line, y) in (0..self.frame.height()).zip(area.y..area.bottom()) {
             let rows = self.frame.rows_at(line);
             let now = rows.clone().filter_map(|row| cells[row].last().copied()).reduce(Cell::worse);
