@@ -17,6 +17,7 @@ mod listing;
 mod maps;
 mod messages;
 mod metric;
+mod observed;
 mod order;
 mod others;
 mod outlier;
@@ -34,8 +35,6 @@ mod watched;
 mod whereabouts;
 mod zoom;
 
-use std::collections::HashMap;
-
 pub use communicators::{Communicator, Communicators, Entered, Traffic};
 pub use connections::{Connections, Standing};
 pub use files::{Files, Opened};
@@ -52,11 +51,12 @@ pub use maps::Maps;
 pub(crate) use messages::Messages;
 pub use messages::Note;
 pub use metric::Metric;
+pub(crate) use observed::Observed;
 pub(crate) use order::Order;
 pub use others::Others;
 pub use outlier::Outlier;
 pub(crate) use overlay::Overlay;
-pub(crate) use past::Parked;
+pub(crate) use past::Past;
 pub use picker::Choosing;
 pub(crate) use picker::{Item, Picker, columns};
 pub use seats::{Seat, Seats};
@@ -68,14 +68,10 @@ pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
 use xpu_client::arrival::Endpoint;
+use xpu_model::job::Job;
 pub use xpu_model::step_times::{Point, StepTimes};
-use xpu_model::{
-    finding::Log,
-    job::{Job, Jobs},
-    peak::Peaks,
-};
 use xpu_wire::{
-    id::{HostName, JobName, Rank},
+    id::{JobName, Rank},
     unit::Moment,
 };
 pub use zoom::{Columns, Zoom, ZoomAction};
@@ -86,82 +82,66 @@ use crate::{
     look::Look,
     page::Page,
     palette::Palette,
-    replay::Playback,
 };
 
 #[derive(Debug)]
 pub struct App {
-    pub(crate) jobs: Jobs,
+    /// The jobs, as they are shown: now, or in the past.
+    pub(crate) observed: Observed,
+    /// The past, while it is shown instead of the present.
+    pub(crate) past: Option<Past>,
+    /// The hosts that were named, and the connections to them.
     pub(crate) connections: Connections,
+
+    // What the user has chosen.
+    pub(crate) keymap: Keymap,
+    pub(crate) palette: Palette,
+    pub(crate) page: Page,
+    /// The page from which that of one rank was opened.
+    pub(crate) back: Page,
     pub(crate) selection: Selection,
     pub(crate) listing: Listing,
-    pub(crate) keymap: Keymap,
-    pub(crate) page: Page,
-    /// The view from which the page of one rank was opened.
-    pub(crate) back: Page,
+    pub(crate) maps: Maps,
     pub(crate) overlay: Overlay,
     pub(crate) messages: Messages,
-    pub(crate) now: Moment,
-    /// When the last frame of each host arrived, by this machine's clock.
-    pub(crate) arrived: HashMap<HostName, Moment>,
+
+    // What the pages show.
     pub(crate) job_view: JobView,
-    pub(crate) stacks: Stacks,
-    pub(crate) log: Log,
-    pub(crate) incident: Option<Incident>,
-    pub others: Others,
-    /// The begin of the last incident for which the screen opened the stacks by itself; it does so once per
-    /// incident.
-    pub(crate) alarmed: Option<Moment>,
-    /// Filled only while they are shown.
-    pub(crate) communicators: Communicators,
-    pub(crate) maps: Maps,
     pub(crate) history: History,
+    pub(crate) gemms: Gemms,
+    pub(crate) communicators: Communicators,
+    pub(crate) steps: Steps,
+    pub(crate) stacks: Stacks,
+    pub(crate) files: Files,
+    pub(crate) hosts: Hosts,
     /// The ranks whose details are subscribed.
     pub(crate) watched: Watched,
-    pub(crate) gemms: Gemms,
-    pub(crate) step_times: StepTimes,
-    pub(crate) steps: Steps,
-    pub(crate) hosts: Hosts,
-    pub(crate) files: Files,
-    /// A replay's position, if there is one.
-    pub(crate) playback: Option<Playback>,
-    /// The state that continues while the past is shown.
-    pub(crate) parked: Option<Parked>,
-    pub(crate) palette: Palette,
 }
 
 impl App {
     pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, look: impl Into<Look>, now: Moment) -> Self {
         Self {
-            jobs: Jobs::default(),
+            observed: Observed::at(now),
+            past: None,
             connections: Connections::new(endpoints, now),
-            selection: Selection::new(job),
-            listing: Listing::default(),
             keymap: Keymap::default(),
+            palette: look.into().palette(),
             page: Page::Overview,
             back: Page::Overview,
+            selection: Selection::new(job),
+            listing: Listing::default(),
+            maps: Maps::default(),
             overlay: Overlay::default(),
             messages: Messages::default(),
-            now,
-            arrived: HashMap::new(),
             job_view: JobView::default(),
-            stacks: Stacks::default(),
-            log: Log::default(),
-            incident: None,
-            others: Others::default(),
-            alarmed: None,
-            communicators: Communicators::default(),
-            maps: Maps::default(),
             history: History::default(),
-            watched: Watched::default(),
             gemms: Gemms::default(),
-            step_times: StepTimes::default(),
+            communicators: Communicators::default(),
             steps: Steps::default(),
-            hosts: Hosts::default(),
+            stacks: Stacks::default(),
             files: Files::default(),
-            playback: None,
-            parked: None,
-            palette: look.into().palette(),
+            hosts: Hosts::default(),
+            watched: Watched::default(),
         }
     }
 
@@ -189,11 +169,6 @@ impl App {
         self.keymap.key(Scope::Page(self.page), name)
     }
 
-    /// Sets the look of the screen.
-    pub fn dress(&mut self, palette: Palette) {
-        self.palette = palette;
-    }
-
     pub fn palette(&self) -> Palette {
         self.palette
     }
@@ -201,11 +176,6 @@ impl App {
     /// The ranks whose details the screen requests.
     pub fn watched(&self) -> &Watched {
         &self.watched
-    }
-
-    /// Overrides the data sheets' GPU peaks.
-    pub fn set_peaks(&mut self, peaks: Peaks) {
-        self.gemms.peaks = peaks;
     }
 
     /// Sets the layout of the ranks, by which groups are folded.
@@ -221,13 +191,18 @@ impl App {
 
     /// Ranks whose stacks are needed: the shown job hangs, and they have not arrived.
     pub(crate) fn stacks_due(&mut self) -> Option<(JobName, Vec<Rank>)> {
-        let job = self.selection.job(&self.jobs)?;
-        let ranks = self.stacks.due(job, &self.job_view.findings, self.now);
+        let job = self.selection.job(&self.observed.jobs)?;
+        let ranks = self.stacks.due(job, &self.job_view.findings, self.observed.now);
         (!ranks.is_empty()).then(|| (job.name().clone(), ranks))
     }
 
+    pub(crate) fn now(&self) -> Moment {
+        self.observed.now
+    }
+
+    /// The shown job.
     pub(crate) fn job(&self) -> Option<&Job> {
-        self.selection.job(&self.jobs)
+        self.selection.job(&self.observed.jobs)
     }
 
     /// The situation that the screen as a whole shows.
@@ -235,7 +210,7 @@ impl App {
         if self.job().is_some() {
             Standing::Running
         } else {
-            self.connections.standing(self.jobs.iter().next().is_some())
+            self.connections.standing(self.observed.jobs.iter().next().is_some())
         }
     }
 }

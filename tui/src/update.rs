@@ -55,7 +55,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Time(now) => return time_is(app, now),
         Action::Arrive(arrival) if app.put_aside(&arrival) => {}
         Action::Show(at, frame) => {
-            app.now = at;
+            app.observed.now = at;
             show(app, &frame);
         }
         Action::Reach(moment) => {
@@ -64,7 +64,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         }
         Action::Rewind => app.forget(),
         Action::Ended => {
-            if let Some(playback) = &mut app.playback {
+            if let Some(playback) = app.playback_mut() {
                 playback.paused = true;
             }
         }
@@ -85,7 +85,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Capture => return Some(Effect::Capture(None)),
         Action::Kineto => return Some(Effect::Kineto),
         Action::CaptureOf(wanted) => return Some(Effect::Capture(Some(wanted))),
-        Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
+        Action::Dress(theme) => app.palette = app.palette.dressed(theme),
         Action::ShowMetric(metric) => show_metric(app, metric),
         Action::Filter(filter) => app.listing.filter = filter.map(|filter| *filter),
         Action::SelectRank(rank) => app.selection.rank = Some(rank),
@@ -98,7 +98,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::SortBy(sort) => app.listing.sort = sort,
         Action::Arrive(Arrival::Frame(frame)) => arrive_now(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => {
-            app.connections.set(endpoint, link, app.now);
+            app.connections.set(endpoint, link, app.now());
             app.hosts.look_again();
         }
         Action::Arrive(Arrival::Name(endpoint, name)) => app.connections.call(endpoint, name),
@@ -146,10 +146,10 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
 /// A recording has its own time, and accepts no requests.
 fn time_is(app: &mut App, now: Moment) -> Option<Effect> {
     if app.is_past() {
-        app.set_parked_time(now);
+        app.set_present_time(now);
         return watch::follow(app).or_else(|| folder::look(app));
     }
-    app.now = now;
+    app.observed.now = now;
     watch::look(app).or_else(|| watch::follow(app)).or_else(|| folder::look(app))
 }
 
@@ -191,30 +191,24 @@ fn show(app: &mut App, frame: &Frame) {
 
 /// Folds history as if it had been watched live: its findings are kept.
 fn retrace(app: &mut App, history: &History) {
-    let (now, mut looked) = (app.now, Moment::default());
+    let (now, mut looked) = (app.now(), Moment::default());
     for frame in history.frames.frames() {
-        app.now = frame.now.min(now);
-        if app.now.since(looked) >= between_looks(app) {
-            looked = app.now;
+        app.observed.now = frame.now.min(now);
+        if app.now().since(looked) >= between_looks(app) {
+            looked = app.now();
             app.settle();
         }
         arrive(app, &frame);
     }
-    app.now = now;
+    app.observed.now = now;
 }
 
 fn arrive(app: &mut App, frame: &Frame) {
-    if let Some(came) = app.arrived.get_mut(&frame.host) {
-        *came = app.now;
-    } else {
-        app.arrived.insert(frame.host.clone(), app.now);
-    }
+    app.observed.take(frame);
     match &frame.body {
         Body::Refusal(why) => app.messages.warn(format!("{}: {why}", frame.host)),
-        _ => app.jobs.fold(frame),
-    }
-    if let Body::Stacks(_) = frame.body {
-        app.stacks.came(app.now);
+        Body::Stacks(_) => app.stacks.came(app.now()),
+        _ => {}
     }
 }
 

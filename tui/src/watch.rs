@@ -127,10 +127,10 @@ pub async fn watch(
     }
     options.warnings.into_iter().for_each(|warning| app.messages.warn(warning));
     match Peaks::parse(&std::env::var(Peaks::VARIABLE).unwrap_or_default()) {
-        Ok(peaks) => app.set_peaks(peaks),
+        Ok(peaks) => app.gemms.peaks = peaks,
         Err(why) => app.messages.warn(why),
     }
-    options.invitation.into_iter().for_each(|how| app.messages.invite(how, app.now));
+    options.invitation.into_iter().for_each(|how| app.messages.invite(how, app.now()));
     let mut source = FrameSource::new(options.live, options.capturer, options.replayed, &mut app)?;
     let (loader, mut read) = FileLoader::start(PathBuf::from("."));
     let mut signals = Signals::listen()?;

@@ -25,7 +25,7 @@ use crate::widget::scale::Scale;
 pub struct Gemms {
     shapes: Vec<Gemm>,
     /// GPU peaks given by the user, which override the data sheets.
-    pub(super) peaks: Peaks,
+    pub(crate) peaks: Peaks,
     pub(crate) order: Order<GemmColumn>,
     /// The selected entry, by its shape, because lists are sorted again every second.
     selected: Option<GemmShape>,

@@ -67,7 +67,9 @@ impl Messages {
     /// Replaces all warnings by these.
     pub(crate) fn warn_only(&mut self, warnings: Vec<String>) {
         self.warnings.clear();
-        warnings.into_iter().for_each(|warning| self.warn(warning));
+        for warning in warnings {
+            self.warn(warning);
+        }
     }
 
     /// Says for a while how to watch from another terminal.

@@ -103,7 +103,7 @@ impl App {
 
     fn job_choices(&self) -> Result<Picker, String> {
         let shown = self.job().map(Job::name);
-        let jobs: Vec<_> = self.jobs.iter().collect();
+        let jobs: Vec<_> = self.observed.jobs.iter().collect();
         if let [] | [_] = jobs[..] {
             return Err(shown.map_or_else(|| "no job yet".to_owned(), |job| format!("{job} is the only job")));
         }

@@ -6,7 +6,7 @@ use xpu_wire::{
     id::HostName,
 };
 
-use super::{App, Incident, job_view::Clock};
+use super::App;
 use crate::page::Page;
 
 impl App {
@@ -14,13 +14,13 @@ impl App {
     pub(crate) fn prepare(&mut self, frame: &Frame) {
         match &frame.body {
             Body::Digest(digest) => {
-                if let Some(job) = self.jobs.get(&digest.job) {
+                if let Some(job) = self.observed.jobs.get(&digest.job) {
                     self.job_view.prepare(job, digest.ranks.iter().map(|rank| rank.rank));
                 }
             }
             Body::Snapshot(snapshot) => {
                 for shown in &snapshot.jobs {
-                    if let Some(job) = self.jobs.get(&shown.job) {
+                    if let Some(job) = self.observed.jobs.get(&shown.job) {
                         self.job_view.prepare(job, shown.ranks.iter().map(|rank| rank.info.rank));
                     }
                 }
@@ -37,30 +37,17 @@ impl App {
 
     /// Updates what several pages show.
     fn settle_job(&mut self) {
-        self.selection.follow_foremost(&self.jobs);
-        let Some(job) = self.selection.job(&self.jobs) else { return };
-        let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
-        let clock = |host: &HostName| Clock {
-            spoke: jobs.stream(host).map(|stream| stream.now),
-            since: arrived.get(host).map_or_else(Default::default, |&came| now.since(came)),
-        };
-        // The current time where the job runs, for rules based on the hosts' clocks.
-        let shown =
-            arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
-        let there = shown.max().unwrap_or(now);
-        let judge = self
-            .listing
-            .sort
-            .column
-            .metric()
-            .unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
-        self.job_view.update(job, jobs.lost_frames(), there, &self.listing, judge, clock);
-        self.others.settle(jobs, job, there);
+        self.selection.follow_foremost(&self.observed.jobs);
+        let Some(job) = self.selection.job(&self.observed.jobs) else { return };
+        let there = self.observed.there();
+        let sorted_by = self.listing.sort.column.metric();
+        let judge = sorted_by.unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
+        let (lost, clock) = (self.observed.jobs.lost_frames(), |host: &HostName| self.observed.clock(host));
+        self.job_view.update(job, lost, there, &self.listing, judge, clock);
         self.history.take(job.name(), &self.job_view, there);
         self.job_view.inspect(job, self.selection.rank.filter(|_| self.page == Page::Rank));
-        self.log.follow(&self.job_view.findings, now);
-        self.step_times.follow(job, now);
-        self.incident = Incident::follow(self.incident.take(), &self.job_view.findings, now);
+        let shown = job.name().clone();
+        self.observed.follow(&shown, &self.job_view.findings);
         self.selection.finding = self.selection.finding.min(self.job_view.findings.len().saturating_sub(1));
         // For a hung job, every page and the report show the rank's position.
         if self.job_view.stall().is_some() {
@@ -70,7 +57,7 @@ impl App {
 
     /// Updates the positions of the ranks, and their stacks.
     pub(crate) fn settle_stacks(&mut self) {
-        let Some(job) = self.selection.job(&self.jobs) else { return };
-        self.stacks.settle(job, self.job_view.meant(), self.incident.as_ref());
+        let Some(job) = self.selection.job(&self.observed.jobs) else { return };
+        self.stacks.settle(job, self.job_view.meant(), self.observed.incident.as_ref());
     }
 }

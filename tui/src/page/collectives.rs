@@ -30,7 +30,7 @@ impl View for Collectives {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.selection.job(&app.jobs) else { return };
+        let Some(job) = app.selection.job(&app.observed.jobs) else { return };
         let counts = |rank| app.job_view.counts(rank);
         let meant = app.job_view.meant();
         app.communicators.settle(job, meant.as_ref(), counts);

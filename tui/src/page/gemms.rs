@@ -38,8 +38,8 @@ impl View for Gemms {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.selection.job(&app.jobs) else { return };
-        app.gemms.settle(job, &app.watched, app.now);
+        let Some(job) = app.selection.job(&app.observed.jobs) else { return };
+        app.gemms.settle(job, &app.watched, app.now());
     }
 
     fn watches(&self, app: &App, job: &Job) -> BTreeSet<Rank> {

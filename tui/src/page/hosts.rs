@@ -38,8 +38,8 @@ impl View for Hosts {
     }
 
     fn settle(&self, app: &mut App) {
-        let job = app.selection.job(&app.jobs);
-        app.hosts.settle(&app.jobs, job, &app.connections, &app.arrived, app.now);
+        let job = app.selection.job(&app.observed.jobs);
+        app.hosts.settle(&app.observed.jobs, job, &app.connections, &app.observed.arrived, app.now());
     }
 
     fn lines(&self, app: &App) -> usize {

@@ -40,10 +40,10 @@ impl View for Overview {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.selection.job(&app.jobs) else { return };
+        let Some(job) = app.selection.job(&app.observed.jobs) else { return };
         let counts = |&rank: &Rank| app.job_view.counts(rank);
         let ranks = || sample(job, None, &[]).into_iter().filter(counts).collect();
-        app.steps.glance(job, ranks, &app.step_times, app.now);
+        app.steps.glance(job, ranks, &app.observed.step_times, app.now());
     }
 
     fn lines(&self, app: &App) -> usize {

@@ -9,7 +9,7 @@ use xpu_wire::unit::Moment;
 use super::{Mark, Of};
 use crate::{
     action::Effect,
-    app::App,
+    app::{App, Past},
     prompt::{Kind, Prompt},
 };
 
@@ -47,7 +47,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
     if control == Control::Record {
         return Some(Effect::Record);
     }
-    let Some(playback) = &mut app.playback else {
+    let Some(Past { playback, .. }) = &mut app.past else {
         // In a live job, only the past can be the target.
         return match control {
             Control::Pause => Some(Effect::LookBack(Duration::ZERO)),
@@ -109,7 +109,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
 
 /// Goes to the time that was typed.
 pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
-    let Some(playback) = &app.playback else {
+    let Some(playback) = app.playback() else {
         // In a live job, the target is this long before now.
         if let Some(by) = text.trim().strip_prefix('-').and_then(duration) {
             return Some(Effect::LookBack(by));
@@ -125,7 +125,7 @@ pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
 }
 
 fn to_mark(app: &mut App, forward: bool) -> Option<Effect> {
-    let playback = app.playback.as_mut()?;
+    let playback = &mut app.past.as_mut()?.playback;
     let mark = if forward { playback.next_mark() } else { playback.previous_mark() };
     if let Some(Mark { at, .. }) = mark {
         let at = *at;

@@ -23,7 +23,7 @@ const EACH: u32 = 128;
 
 /// Interval, in recorded time, of computing findings.
 pub(crate) fn between_looks(app: &App) -> Duration {
-    LOOK * (1 + app.ranks() as u32 / EACH)
+    LOOK * (1 + app.observed.ranks() as u32 / EACH)
 }
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Player {
             changed = true;
             update(app, Action::Found(marks, searched));
         }
-        let Some(playback) = app.playback.as_ref().filter(|playback| !playback.paused) else {
+        let Some(playback) = app.playback().filter(|playback| !playback.paused) else {
             return Ok(changed);
         };
         if playback.is_at_end() {
@@ -79,7 +79,7 @@ impl Player {
 
     /// Goes to any moment.
     pub fn seek(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
-        let Some(playback) = &app.playback else { return Ok(()) };
+        let Some(playback) = app.playback() else { return Ok(()) };
         let _rest = self.search.rest();
         let to = playback.within(to);
         if to < playback.position || !self.cursor.is_near(to) {
@@ -102,7 +102,7 @@ impl Player {
 
     /// Goes to the next frames.
     pub fn step(&mut self, app: &mut App) -> io::Result<()> {
-        let Some(position) = app.playback.as_ref().map(|playback| playback.position) else { return Ok(()) };
+        let Some(position) = app.playback().map(|playback| playback.position) else { return Ok(()) };
         match self.cursor.after(position)? {
             Some(next) => self.show(app, next),
             None => Ok(()),
@@ -113,7 +113,7 @@ impl Player {
     pub fn watch_ranks(&mut self, app: &mut App, ranks: BTreeSet<Rank>) -> io::Result<()> {
         let more = !ranks.is_subset(self.cursor.ranks());
         self.cursor.watch_ranks(ranks);
-        match app.playback.as_ref().map(|playback| playback.position) {
+        match app.playback().map(|playback| playback.position) {
             Some(position) if more => self.wind(app, position),
             _ => Ok(()),
         }

@@ -13,7 +13,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
     if let Some(path) = app.files.unsimulated.take() {
         return Some(Effect::Files(Order::Simulate(path)));
     }
-    let due = if app.page == Page::Captures { app.files.due(app.now) } else { None };
+    let due = if app.page == Page::Captures { app.files.due(app.now()) } else { None };
     due.map(Effect::Files)
 }
 

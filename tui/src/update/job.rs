@@ -11,7 +11,7 @@ use crate::{
 
 pub(super) fn next(app: &mut App) {
     app.settle();
-    let names: Vec<_> = app.jobs.iter().map(|job| job.name().clone()).collect();
+    let names: Vec<_> = app.observed.jobs.iter().map(|job| job.name().clone()).collect();
     let shown = app.job().map(Job::name);
     let at = shown.and_then(|shown| names.iter().position(|name| name == shown));
     let next = at.map_or(0, |at| (at + 1) % names.len());
@@ -29,11 +29,11 @@ fn only(app: &App) -> String {
 
 /// The job of this name, if there is one.
 pub(super) fn choose(app: &mut App, name: JobName) -> Option<Effect> {
-    if app.jobs.get(&name).is_some() {
+    if app.observed.jobs.get(&name).is_some() {
         show(app, name);
         return None;
     }
-    let names: Vec<_> = app.jobs.iter().map(|job| job.name().as_str()).collect();
+    let names: Vec<_> = app.observed.jobs.iter().map(|job| job.name().as_str()).collect();
     let there = match nearest(name.as_str(), names.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
         None if names.is_empty() => "none is there".to_owned(),

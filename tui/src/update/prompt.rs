@@ -123,7 +123,7 @@ fn known(app: &App, kind: Kind, before: &str) -> (usize, Vec<String>) {
     match kind {
         Kind::Filter => filter::complete(before, &hosts(app)),
         Kind::Command => {
-            let jobs = app.jobs.iter().map(|job| job.name().as_str()).collect();
+            let jobs = app.observed.jobs.iter().map(|job| job.name().as_str()).collect();
             prompt_command::complete(before, &Names { hosts: hosts(app), jobs })
         }
         Kind::Time | Kind::Search => (0, Vec::new()),

@@ -52,5 +52,5 @@ pub(super) fn report(app: &mut App) -> Option<Effect> {
 fn named(app: &App, what: &str, ending: &str) -> PathBuf {
     // The name came over the network; once cleaned, it cannot be a path.
     let job = app.job().map(|job| format!("{}-", JobName::cleaned(job.name().as_str()))).unwrap_or_default();
-    PathBuf::from(format!("{what}-{job}{}.{ending}", figure::stamp(app.now)))
+    PathBuf::from(format!("{what}-{job}{}.{ending}", figure::stamp(app.now())))
 }

@@ -206,7 +206,7 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
         lines.push(entry(app, "hangs at", Span::raw(text)));
     }
     let since = app.since(finding);
-    let text = format!("{} UTC, {}", figure::time_of_day(since), figure::age(app.now.since(since)));
+    let text = format!("{} UTC, {}", figure::time_of_day(since), figure::age(app.now().since(since)));
     lines.push(entry(app, "since", Span::raw(text)));
     if let Some(cost) = &finding.cost {
         let text = format!("{cost}: {}", word(&finding.severity));
@@ -226,7 +226,7 @@ fn entry<'a>(app: &App, label: &'a str, value: Span<'a>) -> Line<'a> {
 }
 
 fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
-    let entries = app.log.entries();
+    let entries = app.observed.log.entries();
     let title = Title { name: "Past findings", about: "newest first, UTC".to_owned(), ..Title::default() };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     if entries.len() == 0 {
@@ -234,7 +234,7 @@ fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) 
         buffer.set_line(inner.x, inner.y, &line, inner.width);
     }
     let width = usize::from(inner.width);
-    let shown = || app.log.entries().take(inner.height.into());
+    let shown = || app.observed.log.entries().take(inner.height.into());
     let words = shown().map(|entry| what(entry).width()).max().unwrap_or(0);
     for (entry, y) in shown().zip(inner.y..) {
         buffer.set_line(inner.x, y, &logged(app, entry, words, width), inner.width);

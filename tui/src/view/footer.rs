@@ -167,7 +167,7 @@ fn page_of(binding: &Binding) -> Option<Page> {
 fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
         Action::NextJob | Action::Pick(Choosing::Job) => {
-            app.jobs.iter().nth(1).is_some() && !app.overlay.help.is_open()
+            app.observed.jobs.iter().nth(1).is_some() && !app.overlay.help.is_open()
         }
         // These pages also show why there is no job.
         Action::Go(page) if page == Page::Overview || !page.view().needs_job() => true,

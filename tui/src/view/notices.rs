@@ -68,7 +68,7 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
 /// How to watch from another terminal, in as many lines as needed.
 fn invitation(app: &App, width: usize) -> Vec<Line<'static>> {
     // Time in a replay is not the user's time.
-    let Some(text) = app.messages.invitation(app.now).filter(|_| !app.is_past()) else { return Vec::new() };
+    let Some(text) = app.messages.invitation(app.now()).filter(|_| !app.is_past()) else { return Vec::new() };
     let texts = wrapped(text, width.saturating_sub(2), usize::MAX);
     let muted = app.palette.of(Role::Muted);
     let signs = [glyph::HINT].into_iter().chain(std::iter::repeat(" "));
@@ -186,7 +186,7 @@ fn partly_seen(app: &App) -> Option<Notice> {
 
 /// Jobs that are not shown and make no progress.
 fn other_jobs(app: &App) -> Option<Notice> {
-    let hang = app.others.hang();
+    let hang = app.observed.others.hang();
     let first = hang.first()?;
     let text = match hang.len() {
         1 => format!("another job makes no progress: {first}"),

@@ -189,7 +189,7 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
             say("A job that already runs under xpu-top run appears with its first CUDA call."),
         ],
         Standing::OtherJobs | Standing::Running => {
-            let names: Vec<_> = app.jobs.iter().map(|job| job.name().as_str()).collect();
+            let names: Vec<_> = app.observed.jobs.iter().map(|job| job.name().as_str()).collect();
             vec![
                 say(&format!("There are: {}. Tab shows them.", names.join(", "))),
                 (

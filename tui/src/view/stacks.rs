@@ -56,8 +56,8 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let stacks = &app.stacks;
     let expected = stacks.expected();
-    let state = stacks.state(app.now);
-    let read = stacks.newest().map(|newest| format!("read {} ago", figure::age(app.now.since(newest))));
+    let state = stacks.state(app.now());
+    let read = stacks.newest().map(|newest| format!("read {} ago", figure::age(app.now().since(newest))));
     let title = Title {
         name: "Stacks",
         about: match &state {

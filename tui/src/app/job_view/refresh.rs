@@ -131,8 +131,8 @@ mod tests {
                 update(&mut app, Action::Arrive(Arrival::Frame(Box::new(frame))));
             }
             app.settle();
-            let job = app.jobs.foremost().unwrap();
-            let status = Status::of(&app.jobs, job, simulation.digests(second)[0].now);
+            let job = app.observed.jobs.foremost().unwrap();
+            let status = Status::of(&app.observed.jobs, job, simulation.digests(second)[0].now);
             let shown: Vec<_> = app.job_view.rows().iter().map(|row| row.status.clone()).collect();
             (status, shown, app.job_view.headline)
         };
@@ -185,7 +185,7 @@ mod tests {
         arrive(&mut at_once, simulation.snapshots(100));
         for second in [107, 108, 109] {
             for frame in simulation.digests(second) {
-                at_once.jobs.fold(&frame);
+                at_once.observed.jobs.fold(&frame);
             }
         }
         at_once.job_view = JobView::default();

@@ -121,7 +121,7 @@ fn memory(app: &App) -> (Role, String) {
         Some((first, bytes)) => {
             let text = format!(
                 "the last {} in {}; ← goes back, r writes them to a file",
-                figure::age(app.now.since(first)),
+                figure::age(app.now().since(first)),
                 figure::bytes(bytes as u64)
             );
             (Role::Text, text)
