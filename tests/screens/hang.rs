@@ -5,7 +5,7 @@ use xpu_tests::Lab;
 use xpu_tui::{
     action::{Effect, Reading},
     palette::Depth,
-    replay::{Of, Playback},
+    playback::{Of, Playback},
 };
 use xpu_wire::{
     frame::{Body, Event, Frame, Life, StackFrame},

@@ -1,7 +1,6 @@
 //! The state from which the screen is drawn. [`crate::update`] changes it, [`crate::view`] draws it.
 #![forbid(unsafe_code)]
 
-mod choices;
 mod communicators;
 mod connections;
 mod files;
@@ -57,7 +56,6 @@ pub use others::Others;
 pub use outlier::Outlier;
 pub(crate) use overlay::Overlay;
 pub(crate) use past::Past;
-pub use picker::Choosing;
 pub(crate) use picker::{Item, Picker, columns};
 pub use seats::{Seat, Seats};
 pub(crate) use selection::{Choice, Selection};
@@ -74,11 +72,12 @@ use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
 };
-pub use zoom::{Columns, Zoom, ZoomAction};
+pub use zoom::{Columns, Zoom};
 
 use crate::{
     action::Action,
-    keymap::{Key, Keymap, Scope},
+    key::Key,
+    keymap::{Keymap, Scope},
     look::Look,
     page::Page,
     palette::Palette,
@@ -176,6 +175,11 @@ impl App {
     /// The ranks whose details the screen requests.
     pub fn watched(&self) -> &Watched {
         &self.watched
+    }
+
+    /// Says for a while how to watch from another terminal.
+    pub fn invite(&mut self, text: String) {
+        self.messages.invite(text, self.observed.now);
     }
 
     /// Sets the layout of the ranks, by which groups are folded.

@@ -8,8 +8,8 @@ use ratatui::layout::{Position, Rect};
 use xpu_wire::id::Rank;
 
 use crate::{
-    action::{Action, Motion},
-    app::{App, Columns, Metric, Seat, ZoomAction},
+    action::{Action, Motion, ZoomAction},
+    app::{App, Columns, Metric, Seat},
     widget::grid::Grid,
 };
 

@@ -21,7 +21,7 @@ use crate::{
     action::{Action, Effect, Motion},
     app::{App, Item},
     hits::Hits,
-    keymap::Key,
+    key::Key,
     update::go,
     width::Breakpoint,
 };

@@ -8,6 +8,7 @@ mod job;
 mod picker;
 mod prompt;
 mod save;
+mod time;
 pub(crate) mod watch;
 
 use xpu_client::arrival::Arrival;
@@ -17,9 +18,8 @@ use xpu_wire::{
 };
 
 use crate::{
-    action::{Action, Effect, Motion},
-    app::{App, Fold, Metric, ZoomAction},
-    replay::{between_looks, control, go_to},
+    action::{Action, Effect, Motion, ZoomAction},
+    app::{App, Fold, Metric},
 };
 
 /// Whether no key caused the action, so that the note on the screen stays.
@@ -34,9 +34,7 @@ fn comes_by_itself(action: &Action) -> bool {
             | Action::Recorded(_)
             | Action::Captured(_)
             | Action::Traced(_)
-            | Action::Listed(_)
-            | Action::Opened(..)
-            | Action::Simulated(_)
+            | Action::Loaded(_)
     )
 }
 
@@ -70,18 +68,12 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         }
         Action::GoLive => app.go_live(),
         Action::Found(marks, searched) => app.found(marks, searched),
-        Action::Control(what) => return control(app, what),
+        Action::Control(what) => return time::control(app, what),
         Action::Recorded(standing) => app.files.recording = standing,
         Action::Captured(standing) => app.captured(standing),
         Action::Traced(standing) => app.traced(standing),
-        Action::Listed(_)
-        | Action::Opened(..)
-        | Action::Simulated(_)
-        | Action::OpenFile
-        | Action::ExportFile
-        | Action::PageOfFile => {
-            return folder::act(app, action);
-        }
+        Action::Loaded(loaded) => folder::take(app, loaded),
+        Action::OpenFile | Action::ExportFile | Action::PageOfFile => return folder::act(app, action),
         Action::Capture => return Some(Effect::Capture(None)),
         Action::Kineto => return Some(Effect::Kineto),
         Action::CaptureOf(wanted) => return Some(Effect::Capture(Some(wanted))),
@@ -91,7 +83,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::SelectRank(rank) => app.selection.rank = Some(rank),
         Action::InspectRank(rank) => return go::to_rank(app, rank),
         Action::ChooseJob(name) => return job::choose(app, name),
-        Action::GoTo(text) => return go_to(app, &text),
+        Action::GoTo(text) => return time::go_to(app, &text),
         Action::SaveTo(path) => return save::to(app, path),
         Action::Line(line) if app.overlay.picker.is_some() => return picker::choose(app, Some(line)),
         Action::Line(line) => return go::line(app, line),
@@ -194,7 +186,7 @@ fn retrace(app: &mut App, history: &History) {
     let (now, mut looked) = (app.now(), Moment::default());
     for frame in history.frames.frames() {
         app.observed.now = frame.now.min(now);
-        if app.now().since(looked) >= between_looks(app) {
+        if app.now().since(looked) >= app.between_settlings() {
             looked = app.now();
             app.settle();
         }

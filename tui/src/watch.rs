@@ -20,7 +20,6 @@ use xpu_client::{
     screen_capture::Capturer,
 };
 use xpu_model::{baseline::Runs, peak::Peaks};
-use xpu_recording::FrameCursor;
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
@@ -37,6 +36,8 @@ use crate::{
     terminal::{self, Request, Screen, Signals},
     update::update,
 };
+
+pub use crate::frame_source::Replayed;
 
 /// Interval of redraws without new data, because ages on the screen are in seconds.
 const TICK: Duration = Duration::from_secs(1);
@@ -68,14 +69,6 @@ pub struct WatchOptions {
     pub capturer: Option<Capturer>,
     /// The recording to replay instead of a job.
     pub replayed: Option<Replayed>,
-}
-
-/// A recording.
-#[derive(Debug)]
-pub struct Replayed {
-    pub cursor: FrameCursor,
-    /// The moment at which the replay begins.
-    pub begin: Option<Moment>,
 }
 
 impl Default for WatchOptions {
@@ -130,7 +123,7 @@ pub async fn watch(
         Ok(peaks) => app.gemms.peaks = peaks,
         Err(why) => app.messages.warn(why),
     }
-    options.invitation.into_iter().for_each(|how| app.messages.invite(how, app.now()));
+    options.invitation.into_iter().for_each(|how| app.invite(how));
     let mut source = FrameSource::new(options.live, options.capturer, options.replayed, &mut app)?;
     let (loader, mut read) = FileLoader::start(PathBuf::from("."));
     let mut signals = Signals::listen()?;
@@ -184,8 +177,8 @@ pub async fn watch(
                 source.update_app(&mut app);
                 due = due.max_soon();
             }
-            Some(action) = read.recv() => {
-                update(&mut app, action);
+            Some(loaded) = read.recv() => {
+                update(&mut app, Action::Loaded(loaded));
                 due = due.max_soon();
             }
             () = sleep_until(advanced + pace), if source.plays() => {

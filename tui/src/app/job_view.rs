@@ -64,7 +64,7 @@ pub struct JobView {
     pub bound: Option<Bound>,
     examiner: Examiner,
     /// The price of a GPU-hour.
-    pub(super) price: Option<Price>,
+    pub(crate) price: Option<Price>,
     /// The second of the findings, and the number of living ranks then.
     examined: Option<Examination>,
     pub world_size: u32,

@@ -6,7 +6,7 @@ use xpu_client::arrival::Arrival;
 use xpu_wire::{frame::Body, unit::Moment};
 
 use super::{App, Observed};
-use crate::replay::{Mark, Of, Playback};
+use crate::playback::{Mark, Of, Playback};
 
 /// The past that is shown.
 #[derive(Debug)]

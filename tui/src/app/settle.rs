@@ -1,6 +1,8 @@
 //! Computes the view from the job before a redraw: once per redraw, however many frames have arrived since
 //! the last one.
 
+use std::time::Duration;
+
 use xpu_wire::{
     frame::{Body, Frame},
     id::HostName,
@@ -9,7 +11,16 @@ use xpu_wire::{
 use super::App;
 use crate::page::Page;
 
+/// Interval, in recorded time, at which the view is updated on the way to a moment; longer with many ranks.
+const INTERVAL: Duration = Duration::from_secs(1);
+const EACH: u32 = 128;
+
 impl App {
+    /// The interval, in recorded time, of computing findings.
+    pub(crate) fn between_settlings(&self) -> Duration {
+        INTERVAL * (1 + self.observed.ranks() as u32 / EACH)
+    }
+
     /// Does work of the next redraw in advance, for a frame that has just arrived.
     pub(crate) fn prepare(&mut self, frame: &Frame) {
         match &frame.body {

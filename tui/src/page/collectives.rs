@@ -3,7 +3,7 @@
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use super::{About, View};
-use crate::{app::App, hits::Hits, keymap::char, view, width::Breakpoint};
+use crate::{app::App, hits::Hits, key::char, view, width::Breakpoint};
 
 pub(super) struct Collectives;
 

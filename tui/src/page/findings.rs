@@ -4,7 +4,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_model::finding::Kind;
 
 use super::{About, Page, View};
-use crate::{action::Effect, app::App, hits::Hits, keymap::char, update::go, view, width::Breakpoint};
+use crate::{action::Effect, app::App, hits::Hits, key::char, update::go, view, width::Breakpoint};
 
 pub(super) struct Findings;
 

@@ -11,7 +11,7 @@ use crate::{
     action::Effect,
     app::{App, Gemm, GemmColumn, Item, Order, columns},
     hits::Hits,
-    keymap::char,
+    key::char,
     update::go,
     view,
     width::Breakpoint,

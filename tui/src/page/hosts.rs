@@ -7,7 +7,7 @@ use crate::{
     action::Effect,
     app::{App, HostColumn, Item, Order, columns},
     hits::Hits,
-    keymap::char,
+    key::char,
     update::go,
     view,
     width::Breakpoint,

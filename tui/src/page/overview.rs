@@ -9,7 +9,7 @@ use crate::{
     action::{Action, Effect, Motion},
     app::{App, Column, Item, Sort},
     hits::Hits,
-    keymap::char,
+    key::char,
     update::go,
     view,
     width::Breakpoint,

@@ -11,7 +11,7 @@ use crate::{
     action::{Action, Effect, Motion},
     app::App,
     hits::Hits,
-    keymap::char,
+    key::char,
     update::{go, watch},
     view,
     width::Breakpoint,

@@ -11,7 +11,7 @@ use crate::{
     action::{Effect, Motion},
     app::{App, Item, Order, StepColumn, columns},
     hits::Hits,
-    keymap::char,
+    key::char,
     update::go,
     view,
     width::Breakpoint,

@@ -1,11 +1,6 @@
 //! Plays a recording: moves an app along a frame cursor.
 
-use std::{
-    collections::BTreeSet,
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, io, sync::Arc, time::Instant};
 
 use xpu_recording::FrameCursor;
 use xpu_wire::{id::Rank, unit::Moment};
@@ -16,15 +11,6 @@ use crate::{
     app::App,
     update::update,
 };
-
-/// Interval, in recorded time, at which the view is updated on the way to a moment; longer with many ranks.
-const LOOK: Duration = Duration::from_secs(1);
-const EACH: u32 = 128;
-
-/// Interval, in recorded time, of computing findings.
-pub(crate) fn between_looks(app: &App) -> Duration {
-    LOOK * (1 + app.observed.ranks() as u32 / EACH)
-}
 
 #[derive(Debug)]
 pub struct Player {
@@ -122,7 +108,7 @@ impl Player {
     fn show(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         while let Some((at, frame)) = self.cursor.next(to)? {
             // Live, every second is examined, and its findings are kept.
-            if at.since(self.looked) >= between_looks(app) {
+            if at.since(self.looked) >= app.between_settlings() {
                 self.looked = at;
                 app.settle();
                 update(app, Action::Reach(at));

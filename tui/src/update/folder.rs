@@ -3,7 +3,7 @@
 use crate::{
     action::{Action, Effect},
     app::{App, Note},
-    file_loader::{Label, Order, What},
+    file_loader::{Label, Loaded, Order, What},
     page::Page,
 };
 
@@ -19,15 +19,22 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
 
 pub(crate) fn act(app: &mut App, action: Action) -> Option<Effect> {
     match action {
-        Action::Listed(listing) => app.files.listing = Some(listing),
-        Action::Opened(path, summary) => app.files.came(path, summary),
-        Action::Simulated(simulated) => app.files.simulated = simulated,
-        Action::OpenFile => return app.files.open().map(Effect::Files),
-        Action::ExportFile => return of_capture(app, "pftrace", Order::Export),
-        Action::PageOfFile => return of_capture(app, "html", Order::Page),
-        _ => {}
+        Action::OpenFile => app.files.open().map(Effect::Files),
+        Action::ExportFile => of_capture(app, "pftrace", Order::Export),
+        Action::PageOfFile => of_capture(app, "html", Order::Page),
+        _ => None,
     }
-    None
+}
+
+/// Takes what was read in the folder, or written to it.
+pub(super) fn take(app: &mut App, loaded: Loaded) {
+    match loaded {
+        Loaded::Listed(listing) => app.files.listing = Some(listing),
+        Loaded::Opened(path, summary) => app.files.came(path, summary),
+        Loaded::Simulated(simulated) => app.files.simulated = simulated,
+        Loaded::Written(Ok(path)) => app.messages.done(format!("saved {}", path.display())),
+        Loaded::Written(Err(why)) => app.messages.failed(why),
+    }
 }
 
 /// Sends an order about a capture. Only captures have the operations for a timeline or a report.

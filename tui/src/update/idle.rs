@@ -3,7 +3,8 @@
 use crate::{
     action::Action,
     app::{App, Standing},
-    keymap::{Key, Scope},
+    key::Key,
+    keymap::Scope,
     page::Page,
 };
 

@@ -2,8 +2,8 @@
 
 use super::update;
 use crate::{
-    action::{Action, Effect},
-    app::{App, Choosing},
+    action::{Action, Choosing, Effect},
+    app::App,
 };
 
 pub(super) fn open(app: &mut App, of: Choosing) {

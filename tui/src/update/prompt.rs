@@ -3,13 +3,12 @@
 use xpu_client::filter::{self, Filter, Subject};
 use xpu_model::job::Job;
 
-use super::update;
+use super::{time, update};
 use crate::{
     action::Effect,
     app::App,
     prompt::{Edit, Kind, Prompt},
     prompt_command::{self, Names},
-    replay,
 };
 
 pub(super) fn open(app: &mut App, kind: Kind) {
@@ -104,7 +103,7 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
             app.overlay.lines.keep(Kind::Command, &text);
             update(app, action)
         }
-        Kind::Time => replay::go_to(app, &text),
+        Kind::Time => time::go_to(app, &text),
         Kind::Search => {
             app.overlay.help.seek(&text);
             None

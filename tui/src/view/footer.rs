@@ -9,15 +9,14 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    action::Action,
-    app::{App, Choosing, Note, Standing},
+    action::{Action, Choosing, Control},
+    app::{App, Note, Standing},
     glyph,
     hits::{Hits, Target},
     keymap::Binding,
     page::Page,
     palette::Role,
     prompt::Kind,
-    replay::Control,
     widget::{ends, wrap::cut_at_word},
 };
 

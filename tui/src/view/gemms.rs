@@ -17,8 +17,8 @@ use super::{
     panel::{self, Title},
 };
 use crate::{
-    action::Action,
-    app::{App, Choosing, Gemm, GemmColumn},
+    action::{Action, Choosing},
+    app::{App, Gemm, GemmColumn},
     glyph,
     hits::{Hits, Target},
     palette::Role,

@@ -17,8 +17,8 @@ use super::{
     panel::{self, Title},
 };
 use crate::{
-    action::Action,
-    app::{App, Choosing, Metric, Row, StepColumn},
+    action::{Action, Choosing},
+    app::{App, Metric, Row, StepColumn},
     glyph,
     hits::{Hits, Target},
     palette::Role,

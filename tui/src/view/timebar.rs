@@ -14,12 +14,12 @@ use xpu_wire::unit::Moment;
 
 use super::headline::loudness;
 use crate::{
-    action::Action,
+    action::{Action, Control},
     app::App,
     glyph,
     hits::{Hits, Target},
     palette::Role,
-    replay::{Control, Mark, Of, Playback},
+    playback::{Mark, Of, Playback},
     widget::ends,
 };
 

@@ -2,9 +2,9 @@
 
 use xpu_client::filter::Filter;
 
-use super::{App, Column, Metric, Sort};
+use super::{Config, State};
 use crate::{
-    config::{Config, State},
+    app::{App, Column, Metric, Sort},
     page::Page,
     prompt::Kind,
     prompt_command,

@@ -6,44 +6,18 @@ use xpu_client::time;
 use xpu_model::{duration::duration, figure};
 use xpu_wire::unit::Moment;
 
-use super::{Mark, Of};
 use crate::{
-    action::Effect,
+    action::{Control, Effect},
     app::{App, Past},
+    playback::{Mark, Of},
     prompt::{Kind, Prompt},
 };
-
-/// The meaning of a key that moves time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control {
-    /// Pause or resume.
-    Pause,
-    Back,
-    Forward,
-    FarBack,
-    FarForward,
-    /// Step to the next frames, or a second back.
-    Step,
-    StepBack,
-    Faster,
-    Slower,
-    Loop,
-    NextFinding,
-    PreviousFinding,
-    /// Type a target time.
-    AskTime,
-    Begin,
-    /// Go to the end, which is the present for a running job.
-    End,
-    /// Begin or end a recording.
-    Record,
-}
 
 const NEAR: Duration = Duration::from_secs(10);
 const FAR: Duration = Duration::from_mins(1);
 const STEP: Duration = Duration::from_secs(1);
 
-pub fn control(app: &mut App, control: Control) -> Option<Effect> {
+pub(super) fn control(app: &mut App, control: Control) -> Option<Effect> {
     if control == Control::Record {
         return Some(Effect::Record);
     }
@@ -108,7 +82,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
 }
 
 /// Goes to the time that was typed.
-pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
+pub(super) fn go_to(app: &mut App, text: &str) -> Option<Effect> {
     let Some(playback) = app.playback() else {
         // In a live job, the target is this long before now.
         if let Some(by) = text.trim().strip_prefix('-').and_then(duration) {
