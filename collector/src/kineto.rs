@@ -38,7 +38,11 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use crate::{address::Address, complaint::Complaints, roster::Roster};
+use crate::{
+    address::Address,
+    complaint::Complaints,
+    roster::{Roster, Subject},
+};
 pub use socket::KinetoName;
 use socket::{Received, Socket};
 
@@ -50,15 +54,6 @@ const TRY_AGAIN: Duration = Duration::from_secs(2);
 const TURN: u32 = 64;
 const A_SECOND: u32 = 5000;
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A rank, as its hook describes it.
-#[derive(Clone, Debug)]
-pub(crate) struct Subject {
-    pub rank: Rank,
-    pub pid: Pid,
-    pub lives: bool,
-    pub count: Option<KinetoCount>,
-}
 
 /// A rank of one of the user's jobs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
