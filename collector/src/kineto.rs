@@ -13,11 +13,13 @@ mod clients;
 mod config;
 mod datagram;
 mod delivery;
+mod name;
 mod order;
 mod requests;
 mod scan;
 mod socket;
 mod trace;
+mod written;
 
 use std::{
     collections::BTreeMap,
@@ -43,7 +45,7 @@ use crate::{
     complaint::Complaints,
     roster::{Roster, Subject},
 };
-pub use socket::KinetoName;
+pub use name::KinetoName;
 use socket::{Received, Socket};
 
 /// Interval of attempts to bind a name that another daemon has.
