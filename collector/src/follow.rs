@@ -1,7 +1,6 @@
 //! A viewer inside the collector: `/metrics`, `/api` and OTLP show what any viewer can receive.
 //!
-//! It connects over sockets within the process, on a separate thread, so the poll loop never waits for a
-//! page's reader, and a relay with many hosts can be followed the same way. While it has no readers it has no
+//! A relay with many hosts is followed the same way as a collector. While the thread has no readers it has no
 //! sockets and costs nothing.
 //!
 //! Instead of a collector, the pages may show a [`Recording`], at one moment or while it plays.
@@ -10,42 +9,25 @@ mod known;
 mod recording;
 
 use std::{
-    fmt,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use xpu_net::{
-    recall::{self, Recall},
-    socket,
-};
-use xpu_wire::{
-    codec,
-    endpoint::host_name,
-    frame::{Body, Frame, Request},
-    unit::Moment,
-};
-use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
+use xpu_net::recall::{self, Recall};
+use xpu_wire::{frame::Request, unit::Moment};
 
 pub(crate) use known::Known;
 pub use recording::Recording;
 pub(crate) use recording::Replay;
 
-use crate::{hangs::Wishes, metrics::Pages, ras::RawAnswers};
+use crate::{metrics::Pages, upstream::Upstream};
 
 /// After this time a reader counts as gone: longer than any scrape interval.
 const LOOKS: Duration = Duration::from_mins(5);
 
-/// Interval of snapshot requests, which reveal new jobs.
-const ASK: Duration = Duration::from_secs(2);
-
 /// Time that the first reader waits for the first snapshot.
 const FIRST: Duration = Duration::from_secs(2);
-
-/// Frames taken before waiting readers are checked.
-const TURN: usize = 1024;
 
 /// Interval of computing the topics: for ten thousand ranks that takes milliseconds.
 const TIDY: Duration = Duration::from_millis(250);
@@ -55,47 +37,6 @@ const PLAY: Duration = Duration::from_millis(100);
 
 /// Wait before sockets are opened again after libzmq refused.
 const RETRY: Duration = Duration::from_secs(5);
-
-/// Where a collector, or a relay, is reached within its process.
-#[derive(Clone)]
-pub struct Upstream {
-    pub context: Context,
-    /// Where its data socket (XPUB) is bound: `inproc://...`.
-    pub data: String,
-    /// Where its control socket (ROUTER) is bound.
-    pub control: String,
-    /// Prefix of the follower's identity: its requests do not keep a collector alive.
-    pub name: Vec<u8>,
-    /// Set while some part of this process has work to finish: an idle collector does not exit then.
-    pub held: Arc<AtomicBool>,
-    /// The hang actions of jobs.
-    pub(crate) wishes: Wishes,
-    /// Unchanged answers of RAS.
-    pub(crate) ras: RawAnswers,
-}
-
-impl Upstream {
-    /// Addresses that are unique in this process, and a name that cannot be guessed outside it.
-    pub fn within(context: Context) -> Self {
-        let random = || RandomState::new().build_hasher().finish();
-        let name = [random().to_be_bytes(), random().to_be_bytes()].concat();
-        Self {
-            context,
-            data: "inproc://data".to_owned(),
-            control: "inproc://control".to_owned(),
-            name,
-            held: Arc::default(),
-            wishes: Wishes::default(),
-            ras: RawAnswers::default(),
-        }
-    }
-}
-
-impl fmt::Debug for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream").field("data", &self.data).finish_non_exhaustive()
-    }
-}
 
 /// Whose data the pages show.
 #[derive(Debug)]
@@ -235,31 +176,27 @@ impl Follow {
 
     /// Receives until there are no readers.
     fn follow(&self, upstream: &Upstream, session: u32) -> zmq::Result<()> {
-        let Upstream { context, data: data_at, control: control_at, name, .. } = upstream;
-        let data = socket::subscriber(context, None)?;
-        data.connect(data_at)?;
-        let control = socket::control_client(context, None)?;
-        control.set_identity(&[&name[..], &session.to_be_bytes()].concat())?;
-        control.connect(control_at)?;
+        let mut feed = upstream.open(&session.to_be_bytes())?;
         // A relay shortens it to what suits the hosts behind it.
-        let length = recall::length(1).into();
-        let _ = control.send(request(Request::History { length }), DONTWAIT);
-        let mut recall = Some((Recall::begin(Instant::now()), Vec::new()));
-        let (mut asked, mut tidied): (Option<Instant>, Option<Instant>) = (None, None);
+        feed.ask(Request::History { length: recall::length(1).into() });
+        let mut recall = Some(Recall::begin(Instant::now()));
+        let mut tidied: Option<Instant> = None;
         while self.lock().is_wanted() {
-            if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
-                asked = Some(Instant::now());
-                // If the queue is full, the poll loop is late, and another request would not help.
-                let _ = control.send(request(Request::Snapshot), DONTWAIT);
+            feed.wait(TIDY)?;
+            for received in feed.frames() {
+                let (topic, frame) = received?;
+                match &mut recall {
+                    None => self.lock().known.take(&topic, &frame, Moment::now()),
+                    Some(recall) => recall.take(topic, frame, Instant::now()),
+                }
             }
-            let mut items: [PollItem<'_>; 2] = [&data, &control].map(|socket| socket.as_poll_item(POLLIN));
-            match zmq::poll(&mut items, TIDY.as_millis() as i64) {
-                Ok(_) | Err(zmq::Error::EINTR) => {}
-                Err(error) => return Err(error),
+            if let Some(recall) =
+                recall.take_if(|recall| recall.is_over(recall.is_answered(), Instant::now()))
+            {
+                for (topic, frame) in recall.frames() {
+                    self.lock().known.take(&topic, &frame, Moment::now());
+                }
             }
-            self.receive(&control, &mut recall)?;
-            self.receive(&data, &mut recall)?;
-            self.take_past(&mut recall);
             self.news.notify_all();
             if tidied.is_some_and(|tidied| tidied.elapsed() < TIDY) {
                 continue;
@@ -267,51 +204,13 @@ impl Follow {
             tidied = Some(Instant::now());
             let wishes = self.lock().known.wishes(Instant::now(), Moment::now());
             for topic in wishes.subscribe {
-                data.set_subscribe(topic.as_bytes())?;
+                feed.subscribe(&topic)?;
             }
             for topic in wishes.unsubscribe {
-                data.set_unsubscribe(topic.as_bytes())?;
+                feed.unsubscribe(&topic)?;
             }
         }
         Ok(())
-    }
-
-    /// Takes waiting messages from a socket one by one: queued decoded frames would take many times as much
-    /// memory.
-    fn receive(&self, socket: &Socket, recall: &mut Option<Recalling>) -> zmq::Result<()> {
-        for _ in 0..TURN {
-            let mut parts = match socket.recv_multipart(DONTWAIT) {
-                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
-                parts => parts?,
-            };
-            let payload = parts.pop().unwrap_or_default();
-            // An answer has no topic. A frame that does not decode is missing in the count of its stream.
-            let Ok(frame) = codec::decode(&payload) else { continue };
-            let topic = parts.pop().unwrap_or_default();
-            match recall {
-                None => self.lock().known.take(&topic, &frame, Moment::now()),
-                Some((recall, held)) => {
-                    recall.hear(&frame, Instant::now());
-                    if !matches!(frame.body, Body::History(_)) {
-                        held.push((topic, frame));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the history once it is complete, and then the frames that arrived meanwhile.
-    fn take_past(&self, recall: &mut Option<Recalling>) {
-        let answered = |held: &[(Vec<u8>, Frame)]| {
-            held.iter().any(|(_, frame)| matches!(frame.body, Body::Snapshot(_) | Body::Relay(_)))
-        };
-        let over = recall.take_if(|(recall, held)| recall.is_over(answered(held), Instant::now()));
-        let Some((recall, held)) = over else { return };
-        let past = recall.frames().into_iter().map(|frame| (Vec::new(), frame));
-        for (topic, frame) in past.chain(held) {
-            self.lock().known.take(&topic, &frame, Moment::now());
-        }
     }
 }
 
@@ -356,13 +255,4 @@ impl Steering<'_> {
             tracing::error!("cannot read {}: {error}", self.recording.path.display());
         }
     }
-}
-
-/// History while it is awaited, and the frames that arrived meanwhile.
-type Recalling = (Recall, Vec<(Vec<u8>, Frame)>);
-
-/// A request as it goes over the control socket.
-pub(crate) fn request(request: Request) -> Vec<u8> {
-    let body = Body::Request(request);
-    codec::encode(&Frame { host: host_name(), number: 0, now: Moment::now(), lost: 0, body })
 }

@@ -1,9 +1,8 @@
 //! Saves the state of a job on disk when it hangs, or when one of its ranks fails: by the next morning the
 //! job, and this collector, may be gone. Also runs the user's notification program.
 //!
-//! A viewer within the process, like [`crate::follow`], on a separate thread: it receives what any viewer can
-//! receive, so neither a slow disk nor a user's program can block the poll loop. The file on disk is an
-//! ordinary recording.
+//! A viewer within the process, like [`crate::follow`]: it receives what any viewer can receive. The file on
+//! disk is an ordinary recording.
 //!
 //! ```text
 //! digests, exits ─▶ Incident ──History, Stacks, Records──▶ IncidentRecording ─▶ Folder
@@ -34,32 +33,23 @@ use xpu_model::{
     job::{Job, Jobs},
     status::Status,
 };
-use xpu_net::socket;
 use xpu_wire::{
-    codec,
     frame::{Body, Frame, RasReport, Request, topic},
     id::{HostName, JobName, Rank},
     unit::Moment,
 };
-use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
 
 use crate::{
     exits,
-    follow::{Upstream, request},
+    on_hang::Wish,
+    upstream::{Feed, Upstream},
 };
-pub(crate) use action::Wishes;
-use action::{Action, Actions, Wish};
+use action::{Action, Actions};
 use folder::{Files, Folder};
 use incident::{Cause, Incident};
 
-/// Interval of snapshot requests, which reveal new jobs and ends.
-const ASK: Duration = Duration::from_secs(2);
-
 /// Interval of checks of all jobs.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Frames taken from a socket before the other has its turn.
-const TURN: usize = 1024;
 
 /// Jobs that are watched.
 const JOBS: usize = 256;
@@ -171,30 +161,19 @@ impl Keeper {
 
     /// Receives until the collector ends.
     fn follow(&mut self) -> zmq::Result<()> {
-        let Upstream { context, data: data_at, control: control_at, name, .. } = self.upstream.clone();
-        let data = socket::subscriber(&context, None)?;
-        data.connect(&data_at)?;
-        let control = socket::control_client(&context, None)?;
-        control.set_identity(&[&name[..], b"hangs"].concat())?;
-        control.connect(&control_at)?;
+        let mut feed = self.upstream.open(b"hangs")?;
         self.heard.clear();
-        let (mut asked, mut looked): (Option<Instant>, Option<Instant>) = (None, None);
+        let mut looked: Option<Instant> = None;
         while !self.has_ended() {
-            if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
-                asked = Some(Instant::now());
-                let _ = control.send(request(Request::Snapshot), DONTWAIT);
+            feed.wait(LOOK / 4)?;
+            for received in feed.frames() {
+                let (_, frame) = received?;
+                self.take(&frame, &feed)?;
             }
-            let mut items: [PollItem<'_>; 2] = [&data, &control].map(|socket| socket.as_poll_item(POLLIN));
-            match zmq::poll(&mut items, (LOOK / 4).as_millis() as i64) {
-                Ok(_) | Err(zmq::Error::EINTR) => {}
-                Err(error) => return Err(error),
-            }
-            self.receive(&control, &data)?;
-            self.receive(&data, &data)?;
             self.actions.turn(Instant::now());
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
-                self.look(&control, &data)?;
+                self.look(&feed)?;
                 let is_busy = self.actions.is_busy() || self.incidents.values().any(|one| !one.is_settled());
                 self.upstream.held.store(is_busy, Relaxed);
             }
@@ -202,23 +181,10 @@ impl Keeper {
         Ok(())
     }
 
-    fn receive(&mut self, socket: &Socket, data: &Socket) -> zmq::Result<()> {
-        for _ in 0..TURN {
-            let mut parts = match socket.recv_multipart(DONTWAIT) {
-                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
-                parts => parts?,
-            };
-            // An answer has no topic.
-            let Ok(frame) = codec::decode(&parts.pop().unwrap_or_default()) else { continue };
-            self.take(&frame, data)?;
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, frame: &Frame, data: &Socket) -> zmq::Result<()> {
+    fn take(&mut self, frame: &Frame, feed: &Feed) -> zmq::Result<()> {
         if let Body::Snapshot(snapshot) = &frame.body {
             for job in &snapshot.jobs {
-                self.hear(&job.job, data)?;
+                self.hear(&job.job, feed)?;
             }
         }
         if let Body::Stacks(stacks) = &frame.body
@@ -260,26 +226,26 @@ impl Keeper {
     }
 
     /// Subscribes to a job's frames.
-    fn hear(&mut self, name: &JobName, data: &Socket) -> zmq::Result<()> {
+    fn hear(&mut self, name: &JobName, feed: &Feed) -> zmq::Result<()> {
         if self.heard.len() >= JOBS && !self.heard.contains_key(name) {
             return Ok(());
         }
         if self.heard.insert(name.clone(), Instant::now()).is_none() {
             for topic in [topic::overview(name), topic::events(name)] {
-                data.set_subscribe(topic.as_bytes())?;
+                feed.subscribe(&topic)?;
             }
         }
         Ok(())
     }
 
     /// Checks every job, and does what is due.
-    fn look(&mut self, control: &Socket, data: &Socket) -> zmq::Result<()> {
+    fn look(&mut self, feed: &Feed) -> zmq::Result<()> {
         let (now, instant) = (Moment::now(), Instant::now());
         let gone = self.heard.iter().filter(|(_, heard)| heard.elapsed() >= FORGOTTEN);
         let gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
         for name in gone {
             for topic in [topic::overview(&name), topic::events(&name)] {
-                data.set_unsubscribe(topic.as_bytes())?;
+                feed.unsubscribe(&topic)?;
             }
             self.heard.remove(&name);
         }
@@ -287,12 +253,12 @@ impl Keeper {
         jobs.forget(|job, _| !heard.contains_key(job));
         self.incidents.retain(|name, one| self.jobs.get(name).is_some_and(|job| !one.is_over(job, instant)));
         for name in self.heard.keys().cloned().collect::<Vec<_>>() {
-            self.look_at(&name, now, instant, control);
+            self.look_at(&name, now, instant, feed);
         }
         Ok(())
     }
 
-    fn look_at(&mut self, name: &JobName, now: Moment, instant: Instant, control: &Socket) {
+    fn look_at(&mut self, name: &JobName, now: Moment, instant: Instant, feed: &Feed) {
         let Some(job) = self.jobs.get(name) else { return };
         let cause = incident::cause(job, now);
         if let Some(cause) = cause
@@ -304,7 +270,7 @@ impl Keeper {
         if incident.look(cause, instant) {
             incident.recording.take_known(job);
             for one in question::all(job, incident.cause, self.asks_ras) {
-                let _ = control.send(request(one), DONTWAIT);
+                feed.ask(one);
             }
         }
         if incident.is_to_be_written(instant) {
@@ -315,8 +281,7 @@ impl Keeper {
         if for_kernels {
             tracing::warn!("{name}: names the kernels on its GPUs, which ends its ranks");
             incident.hold(Status::of(&self.jobs, job, now), now);
-            let _ =
-                control.send(request(Request::GpuStacks { job: name.clone(), ranks: Vec::new() }), DONTWAIT);
+            feed.ask(Request::GpuStacks { job: name.clone(), ranks: Vec::new() });
         }
         if incident.is_to_be_reported(job, instant) {
             self.run_program(name, now);

@@ -13,11 +13,13 @@ mod clients;
 mod config;
 mod datagram;
 mod delivery;
+mod name;
 mod order;
 mod requests;
 mod scan;
 mod socket;
 mod trace;
+mod written;
 
 use std::{
     collections::BTreeMap,
@@ -38,8 +40,12 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use crate::{address::Address, complaint::Complaints, roster::Roster};
-pub use socket::KinetoName;
+use crate::{
+    address::Address,
+    complaint::Complaints,
+    roster::{Roster, Subject},
+};
+pub use name::KinetoName;
 use socket::{Received, Socket};
 
 /// Interval of attempts to bind a name that another daemon has.
@@ -50,15 +56,6 @@ const TRY_AGAIN: Duration = Duration::from_secs(2);
 const TURN: u32 = 64;
 const A_SECOND: u32 = 5000;
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A rank, as its hook describes it.
-#[derive(Clone, Debug)]
-pub(crate) struct Subject {
-    pub rank: Rank,
-    pub pid: Pid,
-    pub lives: bool,
-    pub count: Option<KinetoCount>,
-}
 
 /// A rank of one of the user's jobs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -34,6 +34,7 @@ mod lock;
 mod memory;
 mod metrics;
 mod offline;
+mod on_hang;
 mod ras;
 mod relay;
 mod request_time;
@@ -44,11 +45,12 @@ mod serve;
 mod stacks;
 mod subscription;
 mod totals;
+mod upstream;
 mod what_if;
 mod worker;
 
 pub use exits::{read_crash, read_gpu_core};
-pub use follow::{Recording, Source, Upstream};
+pub use follow::{Recording, Source};
 pub use hangs::{Hangs, HangsConfig};
 pub use http::{
     CaptureWay, HttpConfig, HttpError, KeyWay, Push, PushError, Server, Token, TokenError, serve,
@@ -62,3 +64,4 @@ pub use offline::Offline;
 pub use relay::{Relay, RelayConfig};
 pub use serve::Collector;
 pub use stacks::{read as read_stacks, sample as sample_main_thread, sample_python};
+pub use upstream::Upstream;

@@ -17,9 +17,9 @@ use xpu_wire::{
 use zmq::{Context, Socket};
 
 use crate::{
-    follow::Upstream,
     kineto::KinetoName,
     lock::{Lock, LockError},
+    upstream::Upstream,
 };
 
 /// A collector's configuration.

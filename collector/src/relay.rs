@@ -34,9 +34,9 @@ use crate::{
     address::Address,
     complaint::Complaints,
     envelope::Envelope,
-    follow::Upstream,
     listen::{Front, OpenError},
     memory::Memory,
+    upstream::Upstream,
 };
 
 /// Interval of taking answers from the hosts; published frames are forwarded at once.

@@ -21,7 +21,6 @@ use crate::{
     cpu::Cpus,
     device::Devices,
     exits::Exits,
-    follow::Upstream,
     history::Past,
     kineto::Kineto,
     listen::{Config, Front, OpenError, Sockets},
@@ -33,6 +32,7 @@ use crate::{
     sampler::Sampler,
     stacks::{Samplers, Stacks},
     subscription::Subscriptions,
+    upstream::Upstream,
 };
 
 /// Interval of every job's digest.

@@ -43,20 +43,35 @@ pub struct Recall {
     /// The frames, each with its age at the time when it was sent, by its host's clock.
     frames: Vec<(Duration, Vec<u8>)>,
     bytes: usize,
+    /// Other frames that arrived meanwhile, with their topics; an answer has none.
+    held: Vec<(Vec<u8>, Frame)>,
+    /// Whether the state of a host, or of a relay, has arrived.
+    is_answered: bool,
     /// Whether answers come through a relay, and so in any order.
     is_relayed: bool,
 }
 
 impl Recall {
     pub fn begin(now: Instant) -> Self {
-        Self { since: now, heard: now, frames: Vec::new(), bytes: 0, is_relayed: false }
+        Self {
+            since: now,
+            heard: now,
+            frames: Vec::new(),
+            bytes: 0,
+            held: Vec::new(),
+            is_answered: false,
+            is_relayed: false,
+        }
     }
 
-    /// Takes a host's frame while history is awaited.
-    pub fn hear(&mut self, frame: &Frame, now: Instant) {
-        self.heard = now;
+    /// Takes a frame while history is awaited. An answer has no topic.
+    pub fn take(&mut self, topic: Vec<u8>, frame: Frame, now: Instant) {
+        if topic.is_empty() {
+            self.heard = now;
+        }
+        self.is_relayed |= matches!(frame.body, Body::Relay(_));
+        self.is_answered |= matches!(frame.body, Body::Relay(_) | Body::Snapshot(_));
         match &frame.body {
-            Body::Relay(_) => self.is_relayed = true,
             Body::History(history) if self.bytes + history.frames.len() <= MOST_BYTES => {
                 self.bytes += history.frames.len();
                 let past = history.frames.split().filter_map(|bytes| {
@@ -65,8 +80,14 @@ impl Recall {
                 });
                 self.frames.extend(past);
             }
-            _ => {}
+            Body::History(_) => {}
+            _ => self.held.push((topic, frame)),
         }
+    }
+
+    /// Whether a host, or a relay, has sent its state.
+    pub fn is_answered(&self) -> bool {
+        self.is_answered
     }
 
     /// Whether waiting can end.
@@ -75,8 +96,8 @@ impl Recall {
         (all_settled && is_quiet) || now.duration_since(self.since) >= PATIENCE
     }
 
-    /// The whole history, oldest first.
-    pub fn frames(mut self) -> Vec<Frame> {
+    /// The whole history, oldest first, and then the frames that arrived meanwhile, with their topics.
+    pub fn frames(mut self) -> impl Iterator<Item = (Vec<u8>, Frame)> {
         // The sort is stable, so frames of one host and moment keep their order.
         self.frames.sort_by_key(|(ago, _)| std::cmp::Reverse(*ago));
         let mut parts: Vec<Packed> = Vec::new();
@@ -97,7 +118,7 @@ impl Recall {
             lost: 0,
             body: Body::History(History { frames, more: false }),
         };
-        parts.into_iter().map(frame).collect()
+        parts.into_iter().map(move |part| (Vec::new(), frame(part))).chain(self.held)
     }
 }
 
@@ -123,10 +144,10 @@ mod tests {
             }
             let digest = simulation.digests(104).remove(host as usize);
             let body = Body::History(History { frames, more: false });
-            recall.hear(&Frame { now: clock(104), body, ..digest }, now);
+            recall.take(Vec::new(), Frame { now: clock(104), body, ..digest }, now);
         }
-        let sent = recall.frames();
-        let Body::History(history) = &sent[0].body else { unreachable!() };
+        let (_, sent) = recall.frames().next().expect("the history");
+        let Body::History(history) = &sent.body else { unreachable!() };
         let hosts: Vec<_> = history.frames.frames().map(|frame| frame.host).collect();
         let (a, b) = (hosts[0].clone(), hosts[1].clone());
         assert_ne!(a, b);
@@ -145,7 +166,8 @@ mod tests {
             base: xpu_wire::endpoint::BasePort::DEFAULT,
             hosts: Vec::new(),
         });
-        recall.hear(&Frame { host: "relay".into(), number: 0, now: Moment(1), lost: 0, body }, now);
+        let frame = Frame { host: "relay".into(), number: 0, now: Moment(1), lost: 0, body };
+        recall.take(Vec::new(), frame, now);
         assert!(!recall.is_over(true, now) && recall.is_over(true, now + QUIET));
     }
 }

@@ -14,7 +14,8 @@ use xpu_tests::place::Place;
 use xpu_tui::{
     app::App,
     palette::Depth,
-    replay::{Of, Playback, Player, Search},
+    playback::{Of, Playback},
+    replay::{Player, Search},
     view,
 };
 use xpu_wire::{simulation::Simulation, unit::Moment};

@@ -42,7 +42,7 @@ use xpu_recording::{Header, Packer, Writer};
 use xpu_tui::{
     action::{Action, Effect},
     app::App,
-    keymap::Key,
+    key::Key,
     look::Look,
     palette::{Depth, Theme},
     svg,

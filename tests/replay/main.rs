@@ -10,9 +10,10 @@ use xpu_recording::{FrameCursor, Media, Recording, Span};
 use xpu_tests::{Lab, program::until};
 use xpu_tui::{
     app::App,
-    keymap::Key,
+    key::Key,
     palette::Depth,
-    replay::{Of, Playback, Player, Search, findings_between},
+    playback::{Of, Playback},
+    replay::{Player, Search, findings_between},
     update::update,
     view,
 };

@@ -75,14 +75,11 @@ impl<'a> Collectors<'a> {
     /// The frames that a new viewer folds: the merged history of all hosts, then their state.
     pub(crate) fn for_new_viewer(&mut self, at: f64) -> Vec<Frame> {
         let (length, now) = (recall::length(self.hosts.len()), Instant::now());
-        let (mut recall, mut state) = (Recall::begin(now), Vec::new());
+        let mut recall = Recall::begin(now);
         for frame in self.hosts.iter_mut().flat_map(|host| host.for_new_viewer(length, moment(at))) {
-            recall.hear(&frame, now);
-            if !matches!(frame.body, Body::History(_)) {
-                state.push(frame);
-            }
+            recall.take(Vec::new(), frame, now);
         }
-        recall.frames().into_iter().chain(state).collect()
+        recall.frames().map(|(_, frame)| frame).collect()
     }
 
     fn host(&mut self, host: u32) -> Vec<Frame> {

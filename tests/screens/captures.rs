@@ -10,7 +10,7 @@ use xpu_client::{
 use xpu_tests::Lab;
 use xpu_tui::{
     action::{Action, Effect},
-    file_loader::{Label, ListedFile, Listing, Order, Summary, What},
+    file_loader::{Label, ListedFile, Listing, Loaded, Order, Summary, What},
     recorder::{Standing as Recording, Written},
     update::update,
 };
@@ -62,7 +62,7 @@ fn with_files() -> Lab {
     lab.keys("8");
     assert_eq!(lab.effects().last(), Some(&Effect::Files(Order::List)));
     let listing = listing(&lab);
-    update(lab.app(), Action::Listed(listing));
+    update(lab.app(), Action::Loaded(Loaded::Listed(listing)));
     lab
 }
 
@@ -138,7 +138,7 @@ fn a_file_is_opened_and_said_what_can_be_done_with_it() {
     lab.keys("<Enter>").screen(132, 40).shows("reading it");
     let name = "xpu-top-llama-70b-20270115T083327Z.xpucap";
     assert_eq!(lab.effects().last(), Some(&Effect::Files(Order::Open(name.into()))));
-    update(lab.app(), Action::Opened(name.into(), Ok(Box::new(summary()))));
+    update(lab.app(), Action::Loaded(Loaded::Opened(name.into(), Ok(Box::new(summary())))));
     let screen = lab.screen(132, 40);
     screen.shows("compute 71.0 %").shows("exposed communication 14.0 %").shows("rank 37");
     screen.shows(&format!("xpu-top --replay {name}")).shows(&format!("xpu-top report {name}"));
@@ -158,7 +158,7 @@ fn what_was_written_just_now_and_has_no_end_is_being_written() {
     let mut lab = with_files();
     let mut listing = listing(&lab);
     listing.files[2].written = lab.now();
-    update(lab.app(), Action::Listed(listing));
+    update(lab.app(), Action::Loaded(Loaded::Listed(listing)));
     lab.screen(132, 40).shows("◌ writing").hides("cut short");
 }
 
@@ -168,13 +168,16 @@ fn a_file_that_cannot_be_read_whole_says_why() {
     lab.keys("G<Enter>");
     update(
         lab.app(),
-        Action::Opened("half.xpucap".into(), Err("it has no complete block of frames".to_owned())),
+        Action::Loaded(Loaded::Opened(
+            "half.xpucap".into(),
+            Err("it has no complete block of frames".to_owned()),
+        )),
     );
     lab.screen(132, 40).shows("✖ it has no complete block of frames");
     golden_at_both("captures-broken", &mut lab);
     // Data that arrive after the file was closed do not open it again.
     lab.keys("<Esc>");
-    update(lab.app(), Action::Opened("half.xpucap".into(), Ok(Box::new(summary()))));
+    update(lab.app(), Action::Loaded(Loaded::Opened("half.xpucap".into(), Ok(Box::new(summary())))));
     lab.screen(132, 40).hides("compute");
 }
 
@@ -228,7 +231,7 @@ fn files_are_as_old_as_they_are_whatever_time_is_shown() {
     for file in &mut listing.files {
         file.written = file.written.after(later);
     }
-    update(lab.app(), Action::Listed(listing));
+    update(lab.app(), Action::Loaded(Loaded::Listed(listing)));
     assert_eq!(lab.screen(132, 40).text(), shown);
 }
 
@@ -237,11 +240,11 @@ fn an_empty_folder_and_one_that_is_not_read_yet_say_so() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     lab.keys("8").screen(80, 24).shows("reading the folder");
     golden_at_both("captures-reading", &mut lab);
-    update(lab.app(), Action::Listed(Listing::default()));
+    update(lab.app(), Action::Loaded(Loaded::Listed(Listing::default())));
     lab.screen(80, 24).shows("No captures or recordings here");
     golden_at_both("captures-none", &mut lab);
     let failure = Some("this folder cannot be read: Permission denied (os error 13)".to_owned());
-    update(lab.app(), Action::Listed(Listing { failure, ..Listing::default() }));
+    update(lab.app(), Action::Loaded(Loaded::Listed(Listing { failure, ..Listing::default() })));
     lab.screen(80, 24).shows("✖ this folder cannot be read");
     golden_at_both("captures-unreadable", &mut lab);
 }

@@ -5,7 +5,7 @@ use xpu_tests::{Lab, Screen};
 use xpu_tui::{
     action::{Action, Effect},
     palette::Depth,
-    replay::{Of, Playback},
+    playback::{Of, Playback},
     update::update,
 };
 use xpu_wire::{id::Rank, simulation::Simulation, unit::Moment};

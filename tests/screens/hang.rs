@@ -3,9 +3,10 @@
 use xpu_recording::Span;
 use xpu_tests::Lab;
 use xpu_tui::{
-    action::{Effect, Reading},
+    action::{Action, Effect, Reading},
     palette::Depth,
-    replay::{Of, Playback},
+    playback::{Of, Playback},
+    update::update,
 };
 use xpu_wire::{
     frame::{Body, Event, Frame, Life, StackFrame},
@@ -141,6 +142,19 @@ fn who_looks_at_something_else_is_not_pulled_away() {
         lab.run(3)
     };
     lab.screen(80, 24).hides("Where ranks are").shows("✖ HANG ").shows("s shows every rank's stack");
+}
+
+/// The past has the hang too, but the way back is no new one.
+#[test]
+fn a_hang_that_was_seen_does_not_open_again_after_a_look_at_the_past() {
+    let mut lab = hung();
+    lab.keys("<Esc>").screen(80, 24).hides("Where ranks are");
+    let now = lab.now();
+    lab.app().replay(Playback::new(Of::Live, Span { first: Moment(0), last: now }));
+    update(lab.app(), Action::Rewind);
+    update(lab.app(), Action::GoLive);
+    let mut lab = lab.run(3);
+    lab.screen(80, 24).hides("Where ranks are").shows("s shows every rank's stack");
 }
 
 /// A waiting rank is neither healthy nor the cause. Nothing on the screen claims that all is in order.

@@ -1,7 +1,7 @@
 //! The help page.
 
 use xpu_tests::{Lab, Screen};
-use xpu_tui::keymap::{BINDINGS, Key};
+use xpu_tui::{key::Key, keymap::BINDINGS};
 use xpu_wire::simulation::Simulation;
 
 use crate::{golden, golden_at_both, one_slow};

@@ -9,7 +9,7 @@ use xpu_tui::{
     keymap::Scope,
     page::Page,
     palette::Depth,
-    replay::{Of, Playback},
+    playback::{Of, Playback},
 };
 use xpu_wire::{id::Rank, simulation::Simulation};
 

@@ -1,7 +1,11 @@
 //! Steps: how long they take, since when, and what their time consists of.
 
 use xpu_tests::Lab;
-use xpu_tui::{action::Action, file_loader::Simulated, update::update};
+use xpu_tui::{
+    action::Action,
+    file_loader::{Loaded, Simulated},
+    update::update,
+};
 use xpu_wire::{
     frame::{Body, Frame, RankDetail, SpanTotals, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
@@ -65,10 +69,10 @@ fn what_the_last_capture_would_take_without_stragglers_is_on_the_page() {
     let mut lab = lab.run(12);
     let sentence = "If rank 37 were as fast as the others, a step would take 97.1 ms instead of 112.4 ms.";
     let of = |job: &str| Box::new(Simulated { job: job.into(), sentence: sentence.to_owned() });
-    update(lab.app(), Action::Simulated(Some(of("another"))));
+    update(lab.app(), Action::Loaded(Loaded::Simulated(Some(of("another")))));
     assert!(!lab.screen(132, 40).text().contains("what-if"));
     let job = lab.simulation().job.clone();
-    update(lab.app(), Action::Simulated(Some(of(job.as_str()))));
+    update(lab.app(), Action::Loaded(Loaded::Simulated(Some(of(job.as_str())))));
     for (width, height) in [(80, 24), (132, 40), (200, 60)] {
         let screen = lab.screen(width, height);
         screen.shows("what-if").shows("a step would take").shows("112.4 ms.");

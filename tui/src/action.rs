@@ -15,14 +15,14 @@ use xpu_wire::{
 };
 
 use crate::{
-    app::{Choosing, Metric, Sort, ZoomAction},
-    file_loader::{Listing, Order, Simulated, Summary},
-    keymap::Key,
+    app::{Columns, Metric, Sort},
+    file_loader::{Loaded, Order},
+    key::Key,
     page::Page,
     palette::Theme,
+    playback::Mark,
     prompt::{self, Edit},
     recorder::Standing,
-    replay::{Control, Mark},
 };
 
 /// Everything that can change the [`crate::app::App`].
@@ -45,12 +45,8 @@ pub enum Action {
     Traced(kineto::Standing),
     /// Trace the next steps of all ranks with PyTorch's profiler, or end the traces.
     Kineto,
-    /// The captures and recordings in the folder.
-    Listed(Listing),
-    /// The content of a file.
-    Opened(PathBuf, Result<Box<Summary>, String>),
-    /// What a step of the last capture would take without its stragglers.
-    Simulated(Option<Box<Simulated>>),
+    /// What was read in the folder.
+    Loaded(Loaded),
     /// Show the content of the selected file.
     OpenFile,
     /// Write the timeline of the open file next to it.
@@ -179,6 +175,52 @@ impl Motion {
             Self::PageDown => (at + page).min(last),
         }
     }
+}
+
+/// The meaning of a key that moves time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Pause or resume.
+    Pause,
+    Back,
+    Forward,
+    FarBack,
+    FarForward,
+    /// Step to the next frames, or a second back.
+    Step,
+    StepBack,
+    Faster,
+    Slower,
+    Loop,
+    NextFinding,
+    PreviousFinding,
+    /// Type a target time.
+    AskTime,
+    Begin,
+    /// Go to the end, which is the present for a running job.
+    End,
+    /// Begin or end a recording.
+    Record,
+}
+
+/// The kind of choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choosing {
+    Metric,
+    Sort,
+    Job,
+}
+
+/// An operation on the zoom of the heatmaps over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoomAction {
+    /// A drag begins on a cell, moves to another, and ends.
+    Begin(Columns),
+    To(Columns),
+    Keep,
+    /// Zooms to the later half of the shown range, and to twice the range.
+    Halve,
+    Double,
 }
 
 /// Actions outside of the app, which [`crate::update::update`] does not execute itself.

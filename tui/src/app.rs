@@ -1,25 +1,30 @@
 //! The state from which the screen is drawn. [`crate::update`] changes it, [`crate::view`] draws it.
 #![forbid(unsafe_code)]
 
-mod choices;
 mod communicators;
 mod connections;
 mod files;
 mod fold;
 mod gemms;
+mod help;
 mod history;
 mod hosts;
 mod incident;
 mod inspection;
-mod invitation;
 mod job_view;
+mod listing;
+mod maps;
+mod messages;
 mod metric;
+mod observed;
 mod order;
 mod others;
 mod outlier;
+mod overlay;
 mod past;
 mod picker;
 mod seats;
+mod selection;
 mod settle;
 mod since;
 mod sort;
@@ -29,235 +34,113 @@ mod watched;
 mod whereabouts;
 mod zoom;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
-
 pub use communicators::{Communicator, Communicators, Entered, Traffic};
 pub use connections::{Connections, Standing};
 pub use files::{Files, Opened};
-pub use fold::{Bundle, Fold, kinds};
+pub use fold::{Bundle, Fold};
 pub use gemms::{Basis, Gemm, GemmColumn, Gemms};
+pub(crate) use help::Help;
 pub use history::{COLUMNS, History, PERIOD, PastValue};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};
-use invitation::Invitation;
 pub use job_view::{Headline, JobView, Row, Sifted, Urgency};
-pub use metric::{Maps, Metric};
+pub(crate) use listing::Listing;
+pub use maps::Maps;
+pub(crate) use messages::Messages;
+pub use messages::Note;
+pub use metric::Metric;
+pub(crate) use observed::Observed;
 pub(crate) use order::Order;
 pub use others::Others;
 pub use outlier::Outlier;
-pub(crate) use past::Parked;
-pub use picker::Choosing;
+pub(crate) use overlay::Overlay;
+pub(crate) use past::Past;
 pub(crate) use picker::{Item, Picker, columns};
 pub use seats::{Seat, Seats};
+pub(crate) use selection::{Choice, Selection};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
-use xpu_client::{arrival::Endpoint, filter::Filter, inquiry::Inquiry, kineto, screen_capture};
+use xpu_client::arrival::Endpoint;
+use xpu_model::job::Job;
 pub use xpu_model::step_times::{Point, StepTimes};
-use xpu_model::{
-    baseline::Runs,
-    finding::{Log, Price},
-    job::{Job, Jobs},
-    peak::Peaks,
-};
 use xpu_wire::{
-    id::{HostName, JobName, Rank},
+    id::{JobName, Rank},
     unit::Moment,
 };
-pub use zoom::{Columns, Zoom, ZoomAction};
+pub use zoom::{Columns, Zoom};
 
 use crate::{
     action::Action,
-    keymap::{Key, Keymap, Scope},
+    key::Key,
+    keymap::{Keymap, Scope},
     look::Look,
     page::Page,
     palette::Palette,
-    prompt::{Lines, Prompt},
-    recorder::Standing as Recording,
-    replay::Playback,
 };
-
-/// Warnings kept for the screen; the oldest are dropped.
-const WARNINGS: usize = 16;
 
 #[derive(Debug)]
 pub struct App {
-    pub(crate) jobs: Jobs,
+    /// The jobs, as they are shown: now, or in the past.
+    pub(crate) observed: Observed,
+    /// The past, while it is shown instead of the present.
+    pub(crate) past: Option<Past>,
+    /// The hosts that were named, and the connections to them.
     pub(crate) connections: Connections,
-    pub(crate) choice: Choice,
-    pub(crate) selected: Option<Rank>,
-    pub(crate) sort: Sort,
-    /// The filter of listed ranks; `None` lists all.
-    pub(crate) filter: Option<Filter>,
-    /// The line that is being typed.
-    pub(crate) prompt: Option<Prompt>,
-    /// The open list to choose from.
-    pub(crate) picker: Option<Picker>,
-    /// Lines that were typed before.
-    pub(crate) lines: Lines,
-    pub(crate) fold: Fold,
-    /// The layout of the ranks, if the user gave it.
-    pub(crate) groups: Option<Groups>,
-    /// The rank with which others are compared.
-    pub(crate) pinned: Option<Rank>,
+
+    // What the user has chosen.
     pub(crate) keymap: Keymap,
+    pub(crate) palette: Palette,
     pub(crate) page: Page,
-    /// The view from which the page of one rank was opened.
+    /// The page from which that of one rank was opened.
     pub(crate) back: Page,
-    pub(crate) overlay: Overlay,
-    pub(crate) note: Option<Note>,
-    pub(crate) warnings: VecDeque<String>,
-    /// How to watch from another terminal, while that line is shown.
-    pub(crate) invitation: Option<Invitation>,
-    pub(crate) now: Moment,
-    /// When the last frame of each host arrived, by this machine's clock.
-    pub(crate) arrived: HashMap<HostName, Moment>,
-    pub(crate) job_view: JobView,
-    inquiry: Inquiry,
-    pub(crate) stacks: Stacks,
-    pub(crate) whereabouts: Whereabouts,
-    pub(crate) log: Log,
-    /// Past runs with which the job is compared.
-    pub(crate) runs: Option<Arc<Runs>>,
-    pub(crate) incident: Option<Incident>,
-    pub others: Others,
-    /// The begin of the last incident for which the screen opened the stacks by itself; it does so once per
-    /// incident.
-    pub(crate) alarmed: Option<Moment>,
-    /// The selected finding, by its index.
-    pub(crate) finding: usize,
-    /// Filled only while they are shown.
-    pub(crate) communicators: Communicators,
-    /// Whether each communicator has a line, however many there are.
-    pub(crate) every_communicator: bool,
-    /// The index of the selected communicator.
-    pub(crate) communicator: usize,
+    pub(crate) selection: Selection,
+    pub(crate) listing: Listing,
     pub(crate) maps: Maps,
+    pub(crate) overlay: Overlay,
+    pub(crate) messages: Messages,
+
+    // What the pages show.
+    pub(crate) job_view: JobView,
     pub(crate) history: History,
-    /// The part of the history that the heatmaps show.
-    pub(crate) zoom: Zoom,
+    pub(crate) gemms: Gemms,
+    pub(crate) communicators: Communicators,
+    pub(crate) steps: Steps,
+    pub(crate) stacks: Stacks,
+    pub(crate) files: Files,
+    pub(crate) hosts: Hosts,
     /// The ranks whose details are subscribed.
     pub(crate) watched: Watched,
-    pub(crate) gemms: Gemms,
-    pub(crate) step_times: StepTimes,
-    pub(crate) steps: Steps,
-    pub(crate) hosts: Hosts,
-    pub(crate) files: Files,
-    /// GPU peaks given by the user, which override the data sheets.
-    pub(crate) peaks: Peaks,
-    /// The price of a GPU-hour.
-    pub(crate) price: Option<Price>,
-    /// A replay's position, if there is one.
-    pub(crate) playback: Option<Playback>,
-    /// The state that continues while the past is shown.
-    pub(crate) parked: Option<Parked>,
-    pub(crate) recording: Recording,
-    /// The latest capture.
-    pub(crate) capture: screen_capture::Standing,
-    /// Traces by PyTorch's profiler.
-    pub(crate) kineto: kineto::Standing,
-    /// Lines by which the help page is scrolled, and the words that its lines must contain.
-    pub(crate) help: usize,
-    pub(crate) sought: String,
-    pub(crate) palette: Palette,
-}
-
-/// Which job is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// The foremost job. It is kept while any of its ranks lives, so that the screen does not jump between
-    /// two jobs.
-    Foremost(Option<JobName>),
-    /// The job that the user requested.
-    Named(JobName),
-}
-
-impl Choice {
-    pub(crate) fn job<'a>(&self, jobs: &'a Jobs) -> Option<&'a Job> {
-        match self {
-            Self::Foremost(name) => jobs.get(name.as_ref()?),
-            Self::Named(name) => jobs.get(name),
-        }
-    }
-}
-
-/// What is open over the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlay {
-    None,
-    Help,
-}
-
-/// The result of the last key, for the footer; the next key clears it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    Done(String),
-    Failed(String),
 }
 
 impl App {
     pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, look: impl Into<Look>, now: Moment) -> Self {
         Self {
-            jobs: Jobs::default(),
+            observed: Observed::at(now),
+            past: None,
             connections: Connections::new(endpoints, now),
-            choice: job.map_or(Choice::Foremost(None), Choice::Named),
-            selected: None,
-            sort: Sort::default(),
-            filter: None,
-            prompt: None,
-            picker: None,
-            lines: Lines::default(),
-            fold: Fold::default(),
-            groups: None,
-            pinned: None,
             keymap: Keymap::default(),
+            palette: look.into().palette(),
             page: Page::Overview,
             back: Page::Overview,
-            overlay: Overlay::None,
-            note: None,
-            warnings: VecDeque::new(),
-            invitation: None,
-            now,
-            arrived: HashMap::new(),
-            job_view: JobView::default(),
-            inquiry: Inquiry::default(),
-            stacks: Stacks::default(),
-            whereabouts: Whereabouts::default(),
-            log: Log::default(),
-            runs: None,
-            incident: None,
-            others: Others::default(),
-            alarmed: None,
-            finding: 0,
-            communicators: Communicators::default(),
-            every_communicator: false,
-            communicator: 0,
+            selection: Selection::new(job),
+            listing: Listing::default(),
             maps: Maps::default(),
+            overlay: Overlay::default(),
+            messages: Messages::default(),
+            job_view: JobView::default(),
             history: History::default(),
-            zoom: Zoom::default(),
-            watched: Watched::default(),
             gemms: Gemms::default(),
-            step_times: StepTimes::default(),
+            communicators: Communicators::default(),
             steps: Steps::default(),
-            hosts: Hosts::default(),
+            stacks: Stacks::default(),
             files: Files::default(),
-            peaks: Peaks::default(),
-            price: None,
-            playback: None,
-            parked: None,
-            recording: Recording::default(),
-            capture: screen_capture::Standing::default(),
-            kineto: kineto::Standing::default(),
-            help: 0,
-            sought: String::new(),
-            palette: look.into().palette(),
+            hosts: Hosts::default(),
+            watched: Watched::default(),
         }
     }
 
@@ -270,23 +153,14 @@ impl App {
             .or_else(|| (!matches!(scope, Scope::Prompt | Scope::Picker)).then_some(Action::Unbound(key)));
         match meant? {
             // In help, `q` closes help instead of the program. Ctrl+C always ends the program.
-            Action::Quit if self.overlay == Overlay::Help && !key.control => Some(Action::Help),
+            Action::Quit if self.overlay.help.is_open() && !key.control => Some(Action::Help),
             action => Some(action),
         }
     }
 
     /// The scope whose keys are active.
     pub fn scope(&self) -> Scope {
-        if self.prompt.is_some() {
-            return Scope::Prompt;
-        }
-        if self.picker.is_some() {
-            return Scope::Picker;
-        }
-        match self.overlay {
-            Overlay::Help => Scope::Help,
-            Overlay::None => Scope::Page(self.page),
-        }
+        self.overlay.scope(self.page)
     }
 
     /// The key for an action here, by the action's name in the settings.
@@ -294,61 +168,8 @@ impl App {
         self.keymap.key(Scope::Page(self.page), name)
     }
 
-    /// Sets the look of the screen.
-    pub fn dress(&mut self, palette: Palette) {
-        self.palette = palette;
-    }
-
     pub fn palette(&self) -> Palette {
         self.palette
-    }
-
-    pub fn warn(&mut self, warning: String) {
-        if self.warnings.len() == WARNINGS {
-            self.warnings.pop_front();
-        }
-        self.warnings.push_back(warning);
-    }
-
-    /// Reports the result of a capture once.
-    pub(crate) fn captured(&mut self, standing: screen_capture::Standing) {
-        if self.capture == standing {
-            return;
-        }
-        match &standing {
-            screen_capture::Standing::Done(outcome) => {
-                let note = if outcome.bytes == 0 { Note::Failed } else { Note::Done };
-                self.note = Some(note(outcome.to_string()));
-                self.files.captured = (outcome.bytes > 0).then(|| outcome.path.clone());
-                outcome.complaints.iter().for_each(|complaint| self.warn(format!("capture: {complaint}")));
-            }
-            screen_capture::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
-            _ => {}
-        }
-        self.capture = standing;
-    }
-
-    /// What a step of the job's last capture would take without its stragglers.
-    pub(crate) fn what_if(&self) -> Option<&str> {
-        let simulated = self.files.simulated.as_ref()?;
-        (self.job()?.name() == &simulated.job).then_some(simulated.sentence.as_str())
-    }
-
-    /// Reports the result of traces once.
-    pub(crate) fn traced(&mut self, standing: kineto::Standing) {
-        if self.kineto == standing {
-            return;
-        }
-        match &standing {
-            kineto::Standing::Done(outcome) => {
-                let note = if outcome.is_whole { Note::Done } else { Note::Failed };
-                self.note = Some(note(outcome.summary.clone()));
-                outcome.complaints.iter().for_each(|complaint| self.warn(format!("Kineto: {complaint}")));
-            }
-            kineto::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
-            kineto::Standing::None | kineto::Standing::UnderWay(_) => {}
-        }
-        self.kineto = standing;
     }
 
     /// The ranks whose details the screen requests.
@@ -356,32 +177,36 @@ impl App {
         &self.watched
     }
 
-    /// Overrides the data sheets' GPU peaks.
-    pub fn set_peaks(&mut self, peaks: Peaks) {
-        self.peaks = peaks;
+    /// Says for a while how to watch from another terminal.
+    pub fn invite(&mut self, text: String) {
+        self.messages.invite(text, self.observed.now);
     }
 
     /// Sets the layout of the ranks, by which groups are folded.
     pub fn lay_out(&mut self, groups: Option<Groups>) {
-        self.groups = groups;
+        self.listing.groups = groups;
     }
 
     /// The kinds of groups by which ranks can be folded.
     pub(crate) fn kinds(&self) -> Vec<String> {
         let Some(job) = self.job() else { return Vec::new() };
-        let groups = self.groups.as_ref().filter(|groups| groups.world_size() == u64::from(job.world_size()));
-        kinds(job, self.job_view.rows(), groups)
+        self.listing.kinds(job, self.job_view.rows())
     }
 
     /// Ranks whose stacks are needed: the shown job hangs, and they have not arrived.
     pub(crate) fn stacks_due(&mut self) -> Option<(JobName, Vec<Rank>)> {
-        let job = self.choice.job(&self.jobs)?;
-        let ranks = self.inquiry.due(job, &self.job_view.findings, self.now);
+        let job = self.selection.job(&self.observed.jobs)?;
+        let ranks = self.stacks.due(job, &self.job_view.findings, self.observed.now);
         (!ranks.is_empty()).then(|| (job.name().clone(), ranks))
     }
 
+    pub(crate) fn now(&self) -> Moment {
+        self.observed.now
+    }
+
+    /// The shown job.
     pub(crate) fn job(&self) -> Option<&Job> {
-        self.choice.job(&self.jobs)
+        self.selection.job(&self.observed.jobs)
     }
 
     /// The situation that the screen as a whole shows.
@@ -389,7 +214,7 @@ impl App {
         if self.job().is_some() {
             Standing::Running
         } else {
-            self.connections.standing(self.jobs.iter().next().is_some())
+            self.connections.standing(self.observed.jobs.iter().next().is_some())
         }
     }
 }

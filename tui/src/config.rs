@@ -2,6 +2,7 @@
 //! line.
 #![forbid(unsafe_code)]
 
+mod choices;
 mod sample;
 mod state;
 
@@ -21,7 +22,8 @@ use xpu_model::{duration::WhatIfEvery, finding::Price};
 
 use crate::{
     app::{Metric, Sort},
-    keymap::{Key, Keymap, Scope},
+    key::Key,
+    keymap::{Keymap, Scope},
     look::Wishes,
     page::Page,
     palette::Theme,

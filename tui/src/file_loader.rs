@@ -27,8 +27,6 @@ use xpu_analysis::{
 use xpu_client::new_file;
 use xpu_wire::unit::Moment;
 
-use crate::action::Action;
-
 /// Files listed, the newest first; the others are counted.
 pub const FILES: usize = 256;
 
@@ -59,6 +57,18 @@ pub enum Order {
     Page(PathBuf),
     /// Simulate a file's steps without their stragglers.
     Simulate(PathBuf),
+}
+
+/// The result of a task.
+#[derive(Clone, Debug)]
+pub enum Loaded {
+    Listed(Listing),
+    /// The content of a file.
+    Opened(PathBuf, Result<Box<Summary>, String>),
+    /// What a step of a capture would take without its stragglers.
+    Simulated(Option<Box<Simulated>>),
+    /// A file was written, or writing failed.
+    Written(Result<PathBuf, String>),
 }
 
 /// The files of the folder.
@@ -95,7 +105,7 @@ pub struct FileLoader {
 
 impl FileLoader {
     /// A loader for this folder, and the receiver of its results.
-    pub fn start(folder: PathBuf) -> (Self, queue::Receiver<Action>) {
+    pub fn start(folder: PathBuf) -> (Self, queue::Receiver<Loaded>) {
         let (orders, ordered) = mpsc::sync_channel(WAITING);
         let (news, loaded) = queue::channel(NEWS);
         thread::spawn(move || {
@@ -127,18 +137,18 @@ impl FolderReader {
     }
 
     /// Executes the order, and returns the result.
-    pub fn follow(&mut self, order: Order) -> Action {
+    pub fn follow(&mut self, order: Order) -> Loaded {
         match order {
-            Order::List => Action::Listed(self.list(Moment::now())),
+            Order::List => Loaded::Listed(self.list(Moment::now())),
             Order::Open(file) => {
                 let summary = Summary::of(&self.folder.join(&file)).map(Box::new);
-                Action::Opened(file, summary)
+                Loaded::Opened(file, summary)
             }
-            Order::Simulate(file) => Action::Simulated(Simulated::of(&self.folder.join(file)).map(Box::new)),
-            Order::Export(file) => Action::Saved(self.beside(&file, "pftrace", |capture, out| {
+            Order::Simulate(file) => Loaded::Simulated(Simulated::of(&self.folder.join(file)).map(Box::new)),
+            Order::Export(file) => Loaded::Written(self.beside(&file, "pftrace", |capture, out| {
                 Ok(perfetto::write(&Timeline::of(capture, None), out)?)
             })),
-            Order::Page(file) => Action::Saved(self.beside(&file, "html", |capture, out| {
+            Order::Page(file) => Loaded::Written(self.beside(&file, "html", |capture, out| {
                 Ok(io::Write::write_all(out, render::page(capture).as_bytes())?)
             })),
         }

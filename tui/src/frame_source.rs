@@ -25,11 +25,19 @@ use xpu_wire::{
 use crate::{
     action::Action,
     app::App,
+    playback::{Of, Playback},
     recorder::Recorder,
-    replay::{Of, Playback, Player, Search},
+    replay::{Player, Search},
     update::update,
-    watch::Replayed,
 };
+
+/// A recording to replay instead of a job.
+#[derive(Debug)]
+pub struct Replayed {
+    pub cursor: FrameCursor,
+    /// The moment at which the replay begins.
+    pub begin: Option<Moment>,
+}
 
 #[derive(Debug)]
 pub(crate) struct FrameSource {

@@ -8,8 +8,8 @@ use ratatui::layout::{Position, Rect};
 use xpu_wire::id::Rank;
 
 use crate::{
-    action::{Action, Motion},
-    app::{App, Columns, Metric, Overlay, Seat, ZoomAction},
+    action::{Action, Motion, ZoomAction},
+    app::{App, Columns, Metric, Seat},
     widget::grid::Grid,
 };
 
@@ -84,7 +84,7 @@ impl Hits {
             Target::Past(moments) if (area.left()..area.right()).contains(&x) => Some((area, moments)),
             _ => None,
         })?;
-        app.zoom.is_begun().then(|| Action::Zoom(ZoomAction::To(cell.cell(x - area.x))))
+        app.maps.zoom.is_begun().then(|| Action::Zoom(ZoomAction::To(cell.cell(x - area.x))))
     }
 
     /// The meaning of a click on the ranks of a row.
@@ -112,10 +112,10 @@ impl Hits {
                 });
                 bar.map(|(area, _)| moment(*area, x)).or_else(|| self.marked(x, app)).into_iter().collect()
             }
-            MouseEventKind::Up(MouseButton::Left) if app.zoom.is_begun() => {
+            MouseEventKind::Up(MouseButton::Left) if app.maps.zoom.is_begun() => {
                 let kept = Action::Zoom(ZoomAction::Keep);
                 // A press and a release in one cell are a click on the rank.
-                let clicked = if app.zoom.marked().is_none() { self.row(x, y, app) } else { None };
+                let clicked = if app.maps.zoom.marked().is_none() { self.row(x, y, app) } else { None };
                 std::iter::once(kept).chain(clicked).collect()
             }
             MouseEventKind::ScrollDown => vec![Action::Move(Motion::Down); NOTCH],
@@ -156,7 +156,7 @@ impl Target {
 }
 
 fn rank_clicked(rank: Rank, app: &App) -> Action {
-    if app.selected == Some(rank) && app.overlay == Overlay::None {
+    if app.selection.rank == Some(rank) && !app.overlay.help.is_open() {
         Action::Inspect
     } else {
         Action::SelectRank(rank)

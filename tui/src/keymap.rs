@@ -1,25 +1,20 @@
 //! The only list of keys. Dispatch, the footer and the help page are all made from [`BINDINGS`].
 #![forbid(unsafe_code)]
 
-mod key;
 mod map;
 mod scope;
 
 use std::sync::LazyLock;
 
 use crossterm::event::KeyCode;
-pub use key::Key;
-pub(crate) use key::char;
-use key::{code, control, shifted};
 pub use map::{Clash, Keymap};
 pub use scope::Scope;
 
 use crate::{
-    action::{Action, Motion},
-    app::{Choosing, ZoomAction},
+    action::{Action, Choosing, Control, Motion, ZoomAction},
+    key::{Key, char, code, control, shifted},
     page::Page,
     prompt::{Edit, Kind},
-    replay::Control,
 };
 
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use crate::{
     action::{Action, Effect, Motion},
     app::{App, Item},
     hits::Hits,
-    keymap::Key,
+    key::Key,
     update::go,
     width::Breakpoint,
 };
@@ -179,7 +179,7 @@ pub(crate) trait View {
 
     /// Reverses the order of its list; of the ranks on pages with one order.
     fn reverse(&self, app: &mut App) {
-        app.sort.reversed = !app.sort.reversed;
+        app.listing.sort.reversed = !app.listing.sort.reversed;
     }
 
     /// Undoes the latest choice on it, or leaves it.

@@ -14,8 +14,8 @@ use xpu_client::{
 use xpu_wire::id::{JobName, Rank};
 
 use crate::{
-    action::Action,
-    app::{Choosing, Column, Metric, Sort},
+    action::{Action, Choosing},
+    app::{Column, Metric, Sort},
     keymap::BINDINGS,
     palette::Theme,
 };

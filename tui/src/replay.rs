@@ -8,14 +8,9 @@
 //!
 //! Drawing and findings use the same code as for a live job.
 
-mod control;
 mod drop_thread;
-mod playback;
 mod player;
 mod search;
 
-pub use control::{Control, control, go_to};
-pub use playback::{Mark, Of, Playback, Speed};
 pub use player::Player;
-pub(crate) use player::between_looks;
 pub use search::{Search, findings_between};

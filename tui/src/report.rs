@@ -31,7 +31,7 @@ pub fn text(app: &App) -> String {
     let job_view = &app.job_view;
     let job = app.job().map_or("no job", |job| job.name().as_str());
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "xpu-top {}: job {job}, {}", env!("CARGO_PKG_VERSION"), figure::clock(app.now));
+    let _ = writeln!(text, "xpu-top {}: job {job}, {}", env!("CARGO_PKG_VERSION"), figure::clock(app.now()));
     let steps = job_view.steps.map_or_else(
         || glyph::UNKNOWN.to_owned(),
         |(least, most)| {
@@ -58,7 +58,7 @@ pub fn text(app: &App) -> String {
         let _ = writeln!(text, "\n{sign} {}", finding.headline(app.job()));
         let _ = writeln!(text, "  {}{}", sure(finding.confidence), finding.evidence);
         let since = app.since(finding);
-        let lasted = figure::age(app.now.since(since));
+        let lasted = figure::age(app.now().since(since));
         let _ = writeln!(text, "  since {}, {lasted}", figure::clock(since));
         if let Some(places) = hosts(app, &finding.ranks) {
             let _ = writeln!(text, "  {places}");
@@ -80,9 +80,9 @@ pub fn text(app: &App) -> String {
         };
         let _ = writeln!(text, "  next: {}{command}", finding.advice);
     }
-    if !app.whereabouts.groups.is_empty() {
-        let _ = writeln!(text, "\nRanks of communicator {}:", app.whereabouts.title);
-        for group in &app.whereabouts.groups {
+    if !app.stacks.whereabouts().groups.is_empty() {
+        let _ = writeln!(text, "\nRanks of communicator {}:", app.stacks.whereabouts().title);
+        for group in &app.stacks.whereabouts().groups {
             let _ = writeln!(
                 text,
                 "  {}: entered {}, enqueued {}, done {}, in call: {}{}",
@@ -105,10 +105,10 @@ pub fn text(app: &App) -> String {
             let _ = writeln!(text, "{note}");
         }
     }
-    if app.log.entries().len() > 0 {
+    if app.observed.log.entries().len() > 0 {
         let _ = writeln!(text, "\nLog:");
     }
-    for entry in app.log.entries().take(LOGGED) {
+    for entry in app.observed.log.entries().take(LOGGED) {
         let what = match entry.what {
             What::Came => "came".to_owned(),
             What::Went(after) => format!("gone after {}", figure::age(after)),

@@ -8,6 +8,7 @@ mod job;
 mod picker;
 mod prompt;
 mod save;
+mod time;
 pub(crate) mod watch;
 
 use xpu_client::arrival::Arrival;
@@ -17,11 +18,8 @@ use xpu_wire::{
 };
 
 use crate::{
-    action::{Action, Effect, Motion},
-    app::{App, Fold, Metric, Note, Overlay, ZoomAction},
-    keymap::BINDINGS,
-    page::LINES,
-    replay::{between_looks, control, go_to},
+    action::{Action, Effect, Motion, ZoomAction},
+    app::{App, Fold, Metric},
 };
 
 /// Whether no key caused the action, so that the note on the screen stays.
@@ -36,18 +34,16 @@ fn comes_by_itself(action: &Action) -> bool {
             | Action::Recorded(_)
             | Action::Captured(_)
             | Action::Traced(_)
-            | Action::Listed(_)
-            | Action::Opened(..)
-            | Action::Simulated(_)
+            | Action::Loaded(_)
     )
 }
 
 pub fn update(app: &mut App, action: Action) -> Option<Effect> {
     if !comes_by_itself(&action) {
-        app.note = None;
+        app.messages.clear_note();
     }
     if let Some(why) = idle::why(app, &action) {
-        app.note = Some(Note::Failed(why));
+        app.messages.failed(why);
         return None;
     }
     if picker::takes(app, &action) {
@@ -57,7 +53,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Time(now) => return time_is(app, now),
         Action::Arrive(arrival) if app.put_aside(&arrival) => {}
         Action::Show(at, frame) => {
-            app.now = at;
+            app.observed.now = at;
             show(app, &frame);
         }
         Action::Reach(moment) => {
@@ -66,50 +62,44 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         }
         Action::Rewind => app.forget(),
         Action::Ended => {
-            if let Some(playback) = &mut app.playback {
+            if let Some(playback) = app.playback_mut() {
                 playback.paused = true;
             }
         }
         Action::GoLive => app.go_live(),
         Action::Found(marks, searched) => app.found(marks, searched),
-        Action::Control(what) => return control(app, what),
-        Action::Recorded(standing) => app.recording = standing,
+        Action::Control(what) => return time::control(app, what),
+        Action::Recorded(standing) => app.files.recording = standing,
         Action::Captured(standing) => app.captured(standing),
         Action::Traced(standing) => app.traced(standing),
-        Action::Listed(_)
-        | Action::Opened(..)
-        | Action::Simulated(_)
-        | Action::OpenFile
-        | Action::ExportFile
-        | Action::PageOfFile => {
-            return folder::act(app, action);
-        }
+        Action::Loaded(loaded) => folder::take(app, loaded),
+        Action::OpenFile | Action::ExportFile | Action::PageOfFile => return folder::act(app, action),
         Action::Capture => return Some(Effect::Capture(None)),
         Action::Kineto => return Some(Effect::Kineto),
         Action::CaptureOf(wanted) => return Some(Effect::Capture(Some(wanted))),
-        Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
+        Action::Dress(theme) => app.palette = app.palette.dressed(theme),
         Action::ShowMetric(metric) => show_metric(app, metric),
-        Action::Filter(filter) => app.filter = filter.map(|filter| *filter),
-        Action::SelectRank(rank) => app.selected = Some(rank),
+        Action::Filter(filter) => app.listing.filter = filter.map(|filter| *filter),
+        Action::SelectRank(rank) => app.selection.rank = Some(rank),
         Action::InspectRank(rank) => return go::to_rank(app, rank),
         Action::ChooseJob(name) => return job::choose(app, name),
-        Action::GoTo(text) => return go_to(app, &text),
+        Action::GoTo(text) => return time::go_to(app, &text),
         Action::SaveTo(path) => return save::to(app, path),
-        Action::Line(line) if app.picker.is_some() => return picker::choose(app, Some(line)),
+        Action::Line(line) if app.overlay.picker.is_some() => return picker::choose(app, Some(line)),
         Action::Line(line) => return go::line(app, line),
-        Action::SortBy(sort) => app.sort = sort,
+        Action::SortBy(sort) => app.listing.sort = sort,
         Action::Arrive(Arrival::Frame(frame)) => arrive_now(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => {
-            app.connections.set(endpoint, link, app.now);
+            app.connections.set(endpoint, link, app.now());
             app.hosts.look_again();
         }
         Action::Arrive(Arrival::Name(endpoint, name)) => app.connections.call(endpoint, name),
-        Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),
-        Action::Saved(Err(why)) => app.note = Some(Note::Failed(why)),
+        Action::Saved(Ok(path)) => app.messages.done(format!("saved {}", path.display())),
+        Action::Saved(Err(why)) => app.messages.failed(why),
         Action::Copied(Ok(path)) => {
-            app.note = Some(Note::Done(format!("report copied and saved as {}", path.display())));
+            app.messages.done(format!("report copied and saved as {}", path.display()));
         }
-        Action::Copied(Err(why)) => app.note = Some(Note::Failed(format!("report copied, {why}"))),
+        Action::Copied(Err(why)) => app.messages.failed(format!("report copied, {why}")),
         Action::Open(kind) => prompt::open(app, kind),
         Action::Edit(edit) => return prompt::edit(app, &edit),
         Action::Move(motion) => return travel(app, motion),
@@ -135,7 +125,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Unbound(_) => {}
         Action::Reverse => app.page.view().reverse(app),
         Action::NextJob => job::next(app),
-        Action::Help => turn_help(app),
+        Action::Help => app.overlay.help.turn(),
         Action::Close => return close(app),
         Action::Save => return Some(save::picture(app)),
         Action::Suspend => return Some(Effect::Suspend),
@@ -148,40 +138,30 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
 /// A recording has its own time, and accepts no requests.
 fn time_is(app: &mut App, now: Moment) -> Option<Effect> {
     if app.is_past() {
-        app.set_parked_time(now);
+        app.set_present_time(now);
         return watch::follow(app).or_else(|| folder::look(app));
     }
-    app.now = now;
+    app.observed.now = now;
     watch::look(app).or_else(|| watch::follow(app)).or_else(|| folder::look(app))
-}
-
-fn turn_help(app: &mut App) {
-    app.help = 0;
-    app.sought.clear();
-    app.overlay = match app.overlay {
-        Overlay::None => Overlay::Help,
-        Overlay::Help => Overlay::None,
-    }
 }
 
 /// Zooms. Maps of the present have no time range.
 fn zoom(app: &mut App, what: ZoomAction) {
     if app.maps.over_time {
-        app.zoom.act(what, app.history.known());
+        app.maps.zoom.act(what, app.history.known());
     } else {
         let text = format!("{} shows the heatmaps over time, which this zooms", app.key("over-time"));
-        app.note = Some(Note::Failed(text));
+        app.messages.failed(text);
     }
 }
 
 /// Undoes the latest choice first.
 fn close(app: &mut App) -> Option<Effect> {
-    match app.overlay {
-        Overlay::Help if !app.sought.is_empty() => app.sought.clear(),
-        Overlay::Help => app.overlay = Overlay::None,
-        Overlay::None => return app.page.view().close(app),
+    if app.overlay.help.is_open() {
+        app.overlay.help.undo();
+        return None;
     }
-    None
+    app.page.view().close(app)
 }
 
 /// Takes a live frame. Frames arrive one by one, so the work is also done in parts.
@@ -203,39 +183,32 @@ fn show(app: &mut App, frame: &Frame) {
 
 /// Folds history as if it had been watched live: its findings are kept.
 fn retrace(app: &mut App, history: &History) {
-    let (now, mut looked) = (app.now, Moment::default());
+    let (now, mut looked) = (app.now(), Moment::default());
     for frame in history.frames.frames() {
-        app.now = frame.now.min(now);
-        if app.now.since(looked) >= between_looks(app) {
-            looked = app.now;
+        app.observed.now = frame.now.min(now);
+        if app.now().since(looked) >= app.between_settlings() {
+            looked = app.now();
             app.settle();
         }
         arrive(app, &frame);
     }
-    app.now = now;
+    app.observed.now = now;
 }
 
 fn arrive(app: &mut App, frame: &Frame) {
-    if let Some(came) = app.arrived.get_mut(&frame.host) {
-        *came = app.now;
-    } else {
-        app.arrived.insert(frame.host.clone(), app.now);
-    }
+    app.observed.take(frame);
     match &frame.body {
-        Body::Refusal(why) => app.warn(format!("{}: {why}", frame.host)),
-        _ => app.jobs.fold(frame),
-    }
-    if let Body::Stacks(_) = frame.body {
-        app.stacks.came(app.now);
+        Body::Refusal(why) => app.messages.warn(format!("{}: {why}", frame.host)),
+        Body::Stacks(_) => app.stacks.came(app.now()),
+        _ => {}
     }
 }
 
 /// Moves the selection in the shown view.
 fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
     app.settle();
-    if app.overlay == Overlay::Help {
-        // The number of lines is known only when drawing.
-        app.help = motion.from(app.help, 2 * BINDINGS.len(), LINES);
+    if app.overlay.help.is_open() {
+        app.overlay.help.travel(motion);
         return None;
     }
     app.page.view().travel(app, motion)
@@ -254,26 +227,17 @@ fn in_stacks(app: &mut App, action: &Action) {
 fn fold(app: &mut App) {
     app.settle();
     let kinds = app.kinds();
-    app.fold = app.fold.next(&kinds);
-    if app.fold == Fold::Hosts && kinds.is_empty() {
+    app.listing.fold = app.listing.fold.next(&kinds);
+    if app.listing.fold == Fold::Hosts && kinds.is_empty() {
         let text = "by host; the communicators show no groups: use --groups tp4-dp2";
-        app.note = Some(Note::Done(text.to_owned()));
+        app.messages.done(text);
     }
 }
 
 fn pin(app: &mut App) {
     app.settle();
-    app.note = Some(match app.selected {
-        None => Note::Failed("select a rank first: j and k do".to_owned()),
-        Some(rank) if app.pinned == Some(rank) => {
-            app.pinned = None;
-            Note::Done(format!("rank {rank} is unpinned"))
-        }
-        Some(rank) => {
-            app.pinned = Some(rank);
-            Note::Done(format!("rank {rank} is pinned: others are compared with it"))
-        }
-    });
+    let note = app.selection.turn_pin();
+    app.messages.set_note(note);
 }
 
 /// Shows a quantity on the maps. A quantity without any figure is on no map.
@@ -281,6 +245,6 @@ fn show_metric(app: &mut App, metric: Metric) {
     if app.job_view.reported().contains(&metric) {
         app.maps = app.maps.showing(metric);
     } else {
-        app.note = Some(Note::Failed(format!("no rank has reported {} yet", metric.title())));
+        app.messages.failed(format!("no rank has reported {} yet", metric.title()));
     }
 }

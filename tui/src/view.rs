@@ -33,7 +33,7 @@ use ratatui::{
 
 use crate::{
     action::Action,
-    app::{App, Overlay, Standing},
+    app::{App, Standing},
     glyph,
     hits::{Hits, Target},
     letters::Letters,
@@ -60,7 +60,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     let [main, time, footer] = Layout::vertical([
         Constraint::Min(0),
         Constraint::Length(timebar::height(app)),
-        Constraint::Length(if app.prompt.is_some() { prompt::HEIGHT } else { 1 }),
+        Constraint::Length(if app.overlay.prompt.is_some() { prompt::HEIGHT } else { 1 }),
     ])
     .areas(inner);
     match (app.standing(), app.page.view()) {
@@ -70,7 +70,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
         (_, view) => view.draw(app, breakpoint, main, buffer, &mut hits),
     }
     timebar::draw(app, time, buffer, &mut hits);
-    match &app.prompt {
+    match &app.overlay.prompt {
         Some(prompt) => {
             // While a line is typed, the mouse does not reach what is below it.
             hits.cover();
@@ -78,15 +78,15 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
         }
         None => footer::draw(app, footer, main, buffer, &mut hits),
     }
-    if let Some(picker) = app.picker.as_ref().filter(|_| app.prompt.is_none()) {
+    if let Some(picker) = app.overlay.picker.as_ref().filter(|_| app.overlay.prompt.is_none()) {
         hits.cover();
         hits.put(area, Target::Do(Action::Close));
         picker::draw(app, picker, main, buffer, &mut hits);
     }
-    if app.overlay == Overlay::Help {
+    if app.overlay.help.is_open() {
         hits.cover();
         // While search words for the help page are typed, their line stays visible.
-        let typed = if app.prompt.is_some() { prompt::HEIGHT } else { 0 };
+        let typed = if app.overlay.prompt.is_some() { prompt::HEIGHT } else { 0 };
         if typed == 0 {
             hits.put(area, Target::Do(Action::Close));
         }

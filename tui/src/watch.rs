@@ -20,7 +20,6 @@ use xpu_client::{
     screen_capture::Capturer,
 };
 use xpu_model::{baseline::Runs, peak::Peaks};
-use xpu_recording::FrameCursor;
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
@@ -37,6 +36,8 @@ use crate::{
     terminal::{self, Request, Screen, Signals},
     update::update,
 };
+
+pub use crate::frame_source::Replayed;
 
 /// Interval of redraws without new data, because ages on the screen are in seconds.
 const TICK: Duration = Duration::from_secs(1);
@@ -68,14 +69,6 @@ pub struct WatchOptions {
     pub capturer: Option<Capturer>,
     /// The recording to replay instead of a job.
     pub replayed: Option<Replayed>,
-}
-
-/// A recording.
-#[derive(Debug)]
-pub struct Replayed {
-    pub cursor: FrameCursor,
-    /// The moment at which the replay begins.
-    pub begin: Option<Moment>,
 }
 
 impl Default for WatchOptions {
@@ -117,18 +110,18 @@ pub async fn watch(
     let mut app = App::new(endpoints, options.job, options.look, Moment::now());
     app.lay_out(options.groups);
     app.configure(&options.config);
-    app.runs = options.runs;
+    app.job_view.hold_against(options.runs.as_ref());
     let kept = options.config.keep_state.then(State::path).flatten();
     if let Some(path) = &kept {
         app.resume(&State::load(path));
     }
     if let Some(filter) = options.filter {
-        app.filter = Some(filter);
+        app.listing.filter = Some(filter);
     }
-    options.warnings.into_iter().for_each(|warning| app.warn(warning));
+    options.warnings.into_iter().for_each(|warning| app.messages.warn(warning));
     match Peaks::parse(&std::env::var(Peaks::VARIABLE).unwrap_or_default()) {
-        Ok(peaks) => app.set_peaks(peaks),
-        Err(why) => app.warn(why),
+        Ok(peaks) => app.gemms.peaks = peaks,
+        Err(why) => app.messages.warn(why),
     }
     options.invitation.into_iter().for_each(|how| app.invite(how));
     let mut source = FrameSource::new(options.live, options.capturer, options.replayed, &mut app)?;
@@ -184,8 +177,8 @@ pub async fn watch(
                 source.update_app(&mut app);
                 due = due.max_soon();
             }
-            Some(action) = read.recv() => {
-                update(&mut app, action);
+            Some(loaded) = read.recv() => {
+                update(&mut app, Action::Loaded(loaded));
                 due = due.max_soon();
             }
             () = sleep_until(advanced + pace), if source.plays() => {
@@ -257,7 +250,7 @@ fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Actio
         // Most mouse events are movements, for which nothing is computed.
         let is_handled = match mouse.kind {
             MouseEventKind::Moved => false,
-            MouseEventKind::Up(_) => app.zoom.is_begun(),
+            MouseEventKind::Up(_) => app.maps.zoom.is_begun(),
             _ => true,
         };
         return if is_handled { Ok(screen.hits(app)?.meant(*mouse, app)) } else { Ok(Vec::new()) };

@@ -16,7 +16,7 @@ use xpu_net::{
 };
 use xpu_wire::{
     codec,
-    frame::{Body, Frame, RankRecord, Request, topic},
+    frame::{Body, RankRecord, Request, topic},
     id::{HostName, JobName},
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
@@ -33,12 +33,6 @@ const TURN: usize = 1024;
 /// Jobs subscribed to when none was named.
 const JOBS: usize = 1024;
 
-/// Frames that arrive while history is awaited.
-enum Held {
-    Answer(Frame),
-    Published(Vec<u8>, Frame),
-}
-
 pub(super) struct Follower {
     contexts: Contexts,
     data: Socket,
@@ -47,8 +41,8 @@ pub(super) struct Follower {
     reported: HashMap<Endpoint, (Link, Option<HostName>)>,
     prober: Prober,
     outbox: Outbox,
-    /// The history of all hosts while it is awaited, and frames that arrived meanwhile.
-    recall: Option<(Recall, Vec<Held>)>,
+    /// The history of all hosts while it is awaited.
+    recall: Option<Recall>,
     /// The job to follow, if one was named.
     job: Option<JobName>,
     jobs: BTreeSet<JobName>,
@@ -77,7 +71,7 @@ impl Follower {
             reported: HashMap::new(),
             prober: Prober::start(),
             outbox: Outbox::new(arrivals),
-            recall: Some((Recall::begin(Instant::now()), Vec::new())),
+            recall: Some(Recall::begin(Instant::now())),
             job: job.clone(),
             jobs: BTreeSet::new(),
             watched: BTreeSet::new(),
@@ -187,12 +181,7 @@ impl Follower {
             }
             match &mut self.recall {
                 None => self.outbox.push(frame),
-                Some((recall, held)) => {
-                    recall.hear(&frame, now);
-                    if !matches!(frame.body, Body::History(_)) {
-                        held.push(Held::Answer(frame));
-                    }
-                }
+                Some(recall) => recall.take(Vec::new(), frame, now),
             }
         }
         let connection = &mut self.connections[index];
@@ -208,14 +197,12 @@ impl Follower {
     /// Passes on the history of all hosts once it is complete, and then the frames that arrived meanwhile.
     fn pass_on_past(&mut self, now: Instant) {
         let settled = self.connections.iter().all(Connection::is_settled);
-        let Some((recall, held)) = self.recall.take_if(|(recall, _)| recall.is_over(settled, now)) else {
-            return;
-        };
-        recall.frames().into_iter().for_each(|past| self.outbox.push(past));
-        for held in held {
-            match held {
-                Held::Answer(frame) => self.outbox.push(frame),
-                Held::Published(topic, frame) => self.outbox.push_published(&topic, frame),
+        let Some(recall) = self.recall.take_if(|recall| recall.is_over(settled, now)) else { return };
+        for (topic, frame) in recall.frames() {
+            if topic.is_empty() {
+                self.outbox.push(frame);
+            } else {
+                self.outbox.push_published(&topic, frame);
             }
         }
     }
@@ -263,7 +250,7 @@ impl Follower {
             let Ok(frame) = codec::decode(payload) else { continue };
             match &mut self.recall {
                 None => self.outbox.push_published(topic, frame),
-                Some((_, held)) => held.push(Held::Published(topic.clone(), frame)),
+                Some(recall) => recall.take(topic.clone(), frame, Instant::now()),
             }
         }
         Ok(())

@@ -1,27 +1,21 @@
-//! The user's program for a hang, or for an end: `XPU_TOP_ON_HANG` in the job's environment, or `--on-hang`
-//! of the collector.
+//! The runs of the user's program for a hang, or for an end.
 //!
 //! The command line goes to `sh -c` as the user wrote it, so it may be a pipe. Nothing from the job ever
 //! becomes part of it: the document is on standard input, and the rest in variables.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    env, fs,
+    collections::VecDeque,
+    env,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use xpu_wire::{
-    endpoint::variable,
-    frame::RankInfo,
-    id::{JobName, Pid, Rank},
-};
+use xpu_wire::{endpoint::variable, id::JobName};
 
 use super::incident::Cause;
-use crate::{environment::Environment, exits::ChildTask};
+use crate::{exits::ChildTask, on_hang::Wish};
 
 /// Time limit of a program.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -29,76 +23,6 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// Programs at the same time, and those that wait for their turn.
 const AT_ONCE: usize = 4;
 const WAITING: usize = 64;
-
-/// Jobs whose actions are kept.
-const JOBS: usize = 256;
-
-/// The command to run, and its folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
-    line: String,
-    folder: PathBuf,
-}
-
-impl Wish {
-    /// The command for jobs without one of their own.
-    pub(super) fn usual(line: &str) -> Self {
-        Self { line: line.to_owned(), folder: PathBuf::from("/") }
-    }
-
-    /// The action of a job, from the environment of this process of it.
-    fn of(pid: Pid, environment: &Environment) -> Option<Self> {
-        let line = environment.value(variable::ON_HANG)?;
-        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-        Some(Self { line, folder })
-    }
-}
-
-/// The action of each job: read as its ranks join, because a rank may be gone a moment later.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, Asked>>>);
-
-/// From the job's lowest rank on this host.
-#[derive(Clone, Debug)]
-struct Asked {
-    by: Rank,
-    wish: Option<Wish>,
-    /// Whether the kernels on its GPUs are named in a hang, which ends it.
-    names_kernels: bool,
-}
-
-impl Wishes {
-    /// Takes the action of a rank that has joined; the lowest of a job's ranks here determines the job's
-    /// action.
-    pub(crate) fn note(&self, info: &RankInfo) {
-        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if jobs.get(&info.job).is_some_and(|asked| asked.by < info.rank) {
-            return;
-        }
-        if jobs.len() >= JOBS && !jobs.contains_key(&info.job) {
-            jobs.pop_first();
-        }
-        let environment = Environment::of(info.pid, &info.job);
-        let set = environment.as_ref().and_then(|environment| environment.value(variable::GPU_CORE));
-        let asked = Asked {
-            by: info.rank,
-            wish: environment.and_then(|environment| Wish::of(info.pid, &environment)),
-            names_kernels: set.is_some_and(|set| set == variable::GPU_CORE_ON_HANG),
-        };
-        jobs.insert(info.job.clone(), asked);
-    }
-
-    pub(super) fn of(&self, job: &JobName) -> Option<Wish> {
-        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.get(job)?.wish.clone()
-    }
-
-    /// Whether the kernels on its GPUs are to be named in a hang, which ends the ranks.
-    pub(super) fn names_kernels(&self, job: &JobName) -> bool {
-        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.get(job).is_some_and(|asked| asked.names_kernels)
-    }
-}
 
 /// One run of a program.
 #[derive(Debug)]
@@ -202,6 +126,8 @@ impl Actions {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn action(line: &str) -> Option<Action> {
@@ -228,27 +154,5 @@ mod tests {
         assert_eq!(said, "{\"it\": \"$(touch no) `touch no`\"}hang a\n");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(action(" ").is_none(), "a job that wants none");
-    }
-
-    #[test]
-    fn a_job_says_what_it_wants() {
-        let mut sleeper = Command::new("sleep");
-        sleeper.arg("600").current_dir("/tmp").env(variable::JOB, "train").env(variable::ON_HANG, "mail x");
-        let mut sleeper = sleeper.spawn().unwrap();
-        let of = |job: &str, pid: u32| {
-            let wish = Wish::of(Pid(pid), &Environment::of(Pid(pid), &job.into())?)?;
-            Some((wish.line, wish.folder))
-        };
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let its_own = Some(("mail x".to_owned(), PathBuf::from("/tmp")));
-        // Waits until the process has executed its program.
-        while of("train", sleeper.id()) != its_own {
-            assert!(Instant::now() < deadline, "{:?}", of("train", sleeper.id()));
-            std::thread::yield_now();
-        }
-        assert_eq!(of("other", sleeper.id()), None, "it is none of that job");
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
-        assert_eq!(of("train", sleeper.id()), None);
     }
 }

@@ -17,8 +17,9 @@ use super::{
     gate::Paces,
 };
 use crate::{
-    follow::{Follow, Upstream},
+    follow::Follow,
     metrics::{self, Exposition, Own, Pod},
+    upstream::Upstream,
     what_if::WhatIfs,
 };
 

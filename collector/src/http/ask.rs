@@ -11,7 +11,7 @@ use xpu_wire::{
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
 
-use crate::follow::{Upstream, request};
+use crate::upstream::{Upstream, request};
 
 /// Time limit for stacks of all ranks: shorter than that of an answer.
 const STACKS: Duration = Duration::from_secs(20);

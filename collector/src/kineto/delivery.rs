@@ -17,12 +17,11 @@ pub(super) type Bell = (PipeReader, PipeWriter);
 impl Kineto {
     /// A part, if it is here and not too many others are read.
     pub(super) fn part(&mut self, place: &JobRank, part: u32) -> Option<Body> {
-        let at_once = self.ordered.values().filter(|ordered| ordered.is_being_read()).count();
+        let written = self.ordered.values().filter_map(|ordered| ordered.written.as_ref());
+        let at_once = written.filter(|written| written.is_being_read()).count();
         let ordered = self.ordered.get_mut(place)?;
-        if !ordered.is_there() {
-            return None;
-        }
-        if part == 0 && !ordered.is_being_read() && at_once >= AT_ONCE {
+        let is_being_read = ordered.written.as_ref()?.is_being_read();
+        if part == 0 && !is_being_read && at_once >= AT_ONCE {
             self.queue.insert(place.clone(), part);
             return None;
         }
@@ -47,7 +46,10 @@ impl Kineto {
         let awaited: Vec<_> = self
             .ordered
             .iter()
-            .filter_map(|(place, ordered)| Some((place.clone(), ordered.viewer.clone(), ordered.awaited()?)))
+            .filter_map(|(place, ordered)| {
+                let part = ordered.written.as_ref()?.awaited()?;
+                Some((place.clone(), ordered.viewer.clone(), part))
+            })
             .collect();
         let mut answers = Vec::new();
         for (place, viewer, part) in awaited {

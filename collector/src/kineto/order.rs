@@ -2,13 +2,12 @@
 //! delivered.
 
 use std::{
-    fs::File,
     io::{self, PipeWriter},
     time::Duration,
 };
 
 use xpu_wire::{
-    frame::{KinetoBytes, KinetoEnd, KinetoOrder, KinetoPart, KinetoStanding, KinetoWindow},
+    frame::{KinetoOrder, KinetoPart, KinetoStanding, KinetoWindow},
     id::Pid,
     ledger::KinetoCount,
     unit::Moment,
@@ -18,7 +17,8 @@ use super::{
     JobRank,
     clients::Client,
     config::{self, Unfit},
-    trace::{Place, Reading},
+    trace::{Piece, Place},
+    written::Written,
 };
 use crate::{address::Address, request_time::RequestTime};
 
@@ -63,8 +63,8 @@ pub(super) struct Ordered {
     /// The order's time is over, but Kineto may still write the trace, which is then removed.
     may_come: bool,
     place: Place,
-    file: Option<File>,
-    reading: Option<Reading>,
+    /// The trace, once it is complete.
+    pub written: Option<Written>,
 }
 
 impl Ordered {
@@ -89,8 +89,7 @@ impl Ordered {
             abandoned: false,
             may_come: false,
             place,
-            file: None,
-            reading: None,
+            written: None,
         }
     }
 
@@ -102,7 +101,7 @@ impl Ordered {
 
     /// Whether another order may take its place.
     pub(super) fn gives_way(&self, now: Moment) -> bool {
-        let is_wanted = self.file.is_some() && !self.abandoned && now.since(self.touched) < RECENT;
+        let is_wanted = self.written.is_some() && !self.abandoned && now.since(self.touched) < RECENT;
         self.standing.is_last() && !self.may_come && !is_wanted
     }
 
@@ -194,9 +193,9 @@ impl Ordered {
 
     fn check_instructed(&mut self, known: Known<'_>) {
         if let Some(file) = self.place.open() {
-            let bytes = file.metadata().map_or(0, |found| found.len());
-            self.file = Some(file);
-            self.standing = KinetoStanding::Written { bytes };
+            let written = Written::new(file);
+            self.standing = KinetoStanding::Written { bytes: written.bytes() };
+            self.written = Some(written);
             // The open file stays readable, and no file is left behind even if this process is killed.
             self.place.remove();
             return;
@@ -257,44 +256,15 @@ impl Ordered {
         now.since(self.given) >= Duration::from_nanos(self.order.limit.0)
     }
 
-    /// Whether its trace is being read.
-    pub(super) fn is_being_read(&self) -> bool {
-        self.reading.as_ref().is_some_and(|reading| !reading.has_ended())
-    }
-
-    pub(super) fn is_there(&self) -> bool {
-        self.file.is_some()
-    }
-
-    /// The part of this number, if it is here. The first restarts the reading.
+    /// The part of the trace with this number, if it is here.
     pub(super) fn part(
         &mut self,
         part: u32,
         of: &JobRank,
         bell: impl FnOnce() -> io::Result<PipeWriter>,
     ) -> Option<KinetoPart> {
-        if part == 0 && self.reading.as_ref().is_none_or(|reading| reading.next() > 1) {
-            let begun = self.file.as_ref()?.try_clone().and_then(|file| Reading::begin(&file, bell()?));
-            match begun {
-                Ok(reading) => self.reading = Some(reading),
-                Err(error) => {
-                    let wrong = Some(format!("it could not be read: {error}"));
-                    let end = Some(KinetoEnd { wrong, ..KinetoEnd::default() });
-                    return Some(self.whole_part(part, of, KinetoBytes::default(), end));
-                }
-            }
-        }
-        let piece = self.reading.as_mut()?.part(part)?;
-        Some(self.whole_part(part, of, piece.bytes, piece.end))
-    }
-
-    fn whole_part(&self, part: u32, of: &JobRank, bytes: KinetoBytes, end: Option<KinetoEnd>) -> KinetoPart {
-        KinetoPart { number: self.order.number, job: of.job.clone(), rank: of.rank, part, bytes, end }
-    }
-
-    /// The number of the awaited part.
-    pub(super) fn awaited(&self) -> Option<u32> {
-        self.reading.as_ref().filter(|reading| reading.wanted).map(Reading::next)
+        let Piece { bytes, end } = self.written.as_mut()?.part(part, bell)?;
+        Some(KinetoPart { number: self.order.number, job: of.job.clone(), rank: of.rank, part, bytes, end })
     }
 }
 

@@ -1,11 +1,7 @@
-//! The socket that Kineto's clients poll: its name, the senders, and the permitted recipients.
-//!
-//! A client ends its process when an answer comes from a name that it does not expect. So every answer is
-//! sent from the socket bound to the name that clients poll, and only to a client that spells that name's
-//! folder in the same way.
+//! The socket that Kineto's clients poll. Every answer is sent from it, because clients expect answers from the
+//! name to which it is bound.
 
 use std::{
-    ffi::OsString,
     fs, io, mem,
     os::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
@@ -19,64 +15,10 @@ use std::{
     ptr,
 };
 
-use super::datagram::LARGEST;
-
-/// The daemon's name in dynolog and Kineto, and the prefix of clients' names.
-const DAEMON: &[u8] = b"dynolog";
-const CLIENT: &[u8] = b"dynoconfigclient";
-
-/// Kineto's longest name, less the client's part: a slash, the word, and a UUID.
-const LONGEST_FOLDER: usize = 106 - (1 + CLIENT.len() + 36);
-
-/// The name that clients poll: an abstract one, which has no file; or one in a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KinetoName {
-    Abstract(Vec<u8>),
-    Folder(OsString),
-    /// No socket.
-    Off,
-}
-
-impl KinetoName {
-    /// `off` for no socket; else the name to use instead of dynolog's.
-    pub const VARIABLE: &str = "XPU_TOP_KINETO_SOCKET";
-    /// Kineto's variable.
-    pub(super) const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
-
-    pub fn of(set: impl Fn(&str) -> Option<OsString>) -> Self {
-        let set = |name| set(name).filter(|value| !value.is_empty());
-        match set(Self::VARIABLE) {
-            Some(off) if off == "off" => Self::Off,
-            Some(name) => Self::Abstract(name.as_bytes().to_vec()),
-            None => set(Self::FOLDER).map_or_else(|| Self::Abstract(DAEMON.to_vec()), Self::Folder),
-        }
-    }
-
-    /// For messages.
-    pub(super) fn shown(&self) -> String {
-        match self {
-            Self::Abstract(name) => format!("@{}", String::from_utf8_lossy(name)),
-            Self::Folder(folder) => Self::path(folder).display().to_string(),
-            Self::Off => "nowhere".to_owned(),
-        }
-    }
-
-    /// Whether clients' names in that folder are too long: they would not poll at all.
-    pub(super) fn is_too_long_for_clients(&self) -> bool {
-        matches!(self, Self::Folder(folder) if folder.len() > LONGEST_FOLDER)
-    }
-
-    fn path(folder: &OsString) -> PathBuf {
-        let mut path = folder.clone();
-        path.push("/");
-        path.push(std::ffi::OsStr::from_bytes(DAEMON));
-        path.into()
-    }
-}
-
-/// The sender's bound address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Peer(Vec<u8>);
+use super::{
+    datagram::LARGEST,
+    name::{KinetoName, Peer},
+};
 
 /// A datagram, and its sender as the kernel reports it: `pid` as seen from here, 0 if it is not visible.
 #[derive(Debug)]
@@ -205,50 +147,6 @@ impl Drop for Socket {
     }
 }
 
-impl KinetoName {
-    /// Why a client of this name would take no answer from ours; `None` if it would.
-    pub(super) fn why_unexpected(&self, peer: &Peer) -> Option<String> {
-        if self.is_expected_by(peer) {
-            return None;
-        }
-        let folder = peer.0.iter().rposition(|&letter| letter == b'/').map(|end| &peer.0[..end]);
-        let folder = folder.map(|folder| String::from_utf8_lossy(folder).into_owned());
-        let why = self.why_elsewhere(folder.as_deref());
-        why.or_else(|| Some("its Kineto gives no name to which an answer could go".to_owned()))
-    }
-
-    /// Why a process with this value of Kineto's variable does not get answers from our name; `None` if it does.
-    pub(super) fn why_elsewhere(&self, theirs: Option<&str>) -> Option<String> {
-        let ours = match self {
-            Self::Folder(folder) => Some(folder.to_string_lossy()),
-            Self::Abstract(_) => None,
-            Self::Off => return None,
-        };
-        let said = |folder: Option<&str>| {
-            folder
-                .map_or_else(|| format!("no {}", Self::FOLDER), |folder| format!("{}={folder}", Self::FOLDER))
-        };
-        (theirs != ours.as_deref()).then(|| {
-            format!(
-                "its process has {}, and its host's collector has {}: start both with the same spelling, because Kineto takes no other answer",
-                said(theirs),
-                said(ours.as_deref()),
-            )
-        })
-    }
-
-    /// Whether a client of this name polls our name. In a folder, its own name shows how it spells the
-    /// folder.
-    fn is_expected_by(&self, peer: &Peer) -> bool {
-        let begin = match self {
-            Self::Abstract(_) => b"\0".to_vec(),
-            Self::Folder(folder) => [folder.as_bytes(), b"/"].concat(),
-            Self::Off => return false,
-        };
-        peer.0.strip_prefix(&begin[..]).is_some_and(|rest| rest.starts_with(CLIENT))
-    }
-}
-
 fn make() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -343,7 +241,7 @@ fn credentials(header: &libc::msghdr) -> Option<libc::ucred> {
 mod tests {
     use std::{os::linux::net::SocketAddrExt as _, os::unix::net::SocketAddr, process};
 
-    use super::*;
+    use super::{super::name::CLIENT, *};
 
     fn unique(what: &str) -> Vec<u8> {
         format!("xpu-top-test-{what}-{}", process::id()).into_bytes()
@@ -442,20 +340,5 @@ mod tests {
         drop(socket);
         UnixDatagram::unbound().unwrap().send_to(b"hello", &path).unwrap();
         assert_eq!(other.recv(&mut [0; 8]).unwrap(), 5);
-    }
-
-    #[test]
-    fn where_clients_ask_is_said_by_the_environment() {
-        let of = |pairs: &[(&str, &str)]| {
-            KinetoName::of(|name| {
-                pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
-            })
-        };
-        assert_eq!(of(&[]), KinetoName::Abstract(b"dynolog".to_vec()));
-        assert_eq!(of(&[(KinetoName::FOLDER, "/run/k")]), KinetoName::Folder("/run/k".into()));
-        assert!(!KinetoName::Folder("f".repeat(53).into()).is_too_long_for_clients());
-        assert!(KinetoName::Folder("f".repeat(54).into()).is_too_long_for_clients());
-        assert_eq!(of(&[(KinetoName::FOLDER, "")]), KinetoName::Abstract(b"dynolog".to_vec()));
-        assert_eq!(of(&[(KinetoName::VARIABLE, "off"), (KinetoName::FOLDER, "/run/k")]), KinetoName::Off);
     }
 }

@@ -7,7 +7,16 @@ use xpu_wire::{
 };
 
 use super::{Place, Roster};
-use crate::{kineto::Subject, stacks::Target};
+use crate::stacks::Target;
+
+/// A rank, as its hook describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub rank: Rank,
+    pub pid: Pid,
+    pub lives: bool,
+    pub count: Option<KinetoCount>,
+}
 
 impl Roster {
     /// The ranks of a job here; all if none is named.

@@ -10,7 +10,7 @@ use xpu_wire::{
 use zmq::{DONTWAIT, SNDMORE};
 
 use super::Collector;
-use crate::{address::Address, follow::Upstream, kineto::Answers, ras, stacks::Answer};
+use crate::{address::Address, kineto::Answers, ras, stacks::Answer, upstream::Upstream};
 
 /// The stream of frames that answer requests and command workers.
 pub(super) const CONTROL: &str = "/control";

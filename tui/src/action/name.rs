@@ -1,11 +1,9 @@
 //! Names of the actions, for `:` and for binding keys in the settings.
 
-use super::{Action, Motion};
+use super::{Action, Choosing, Control, Motion, ZoomAction};
 use crate::{
-    app::{Choosing, ZoomAction},
     page::Page,
     prompt::{Edit, Kind},
-    replay::Control,
 };
 
 impl Action {

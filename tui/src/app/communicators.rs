@@ -33,7 +33,7 @@ const ONE_BY_ONE: usize = 16;
 /// Number of ranks in a ranking of arrival skew.
 const RANKED: usize = 16;
 
-/// The communicators of a job.
+/// The communicators of a job, and the selected one.
 #[derive(Clone, Debug, Default)]
 pub struct Communicators {
     pub lines: Vec<Communicator>,
@@ -41,6 +41,10 @@ pub struct Communicators {
     pub kinds: Vec<Kind>,
     /// The number of communicators.
     pub total: usize,
+    /// Whether each communicator has a line, however many there are.
+    pub(crate) every: bool,
+    /// The index of the selected line.
+    at: usize,
 }
 
 /// A kind of communicators: the name without its number, and the size.
@@ -115,10 +119,40 @@ struct Member<'a> {
 }
 
 impl Communicators {
+    /// The index of the selected line.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(crate) fn select(&mut self, line: usize) {
+        self.at = line;
+    }
+
+    pub(crate) fn selected(&self) -> Option<&Communicator> {
+        self.lines.get(self.at)
+    }
+
+    /// Selects the line of this communicator; `false` if it has none.
+    pub(crate) fn select_one(&mut self, id: CommunicatorId) -> bool {
+        let line = self.lines.iter().position(|one| one.id == id);
+        self.at = line.unwrap_or(self.at);
+        line.is_some()
+    }
+
+    /// Whether there are others than those that are listed.
+    pub(crate) fn has_more(&self) -> bool {
+        self.total > self.lines.len()
+    }
+
+    pub(crate) fn settle(&mut self, job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool) {
+        let at = self.at;
+        *self = Self::of(job, meant, counts, self.every);
+        self.at = at.min(self.lines.len().saturating_sub(1));
+    }
+
     /// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators with
     /// a matching rank are listed, and only matching ranks. Figures are those of ranks with current figures.
-    /// `every`: each communicator has a line, however many there are.
-    pub(crate) fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool, every: bool) -> Self {
+    fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool, every: bool) -> Self {
         let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
         let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();
         for (rank, view) in job.ranks() {
@@ -168,7 +202,7 @@ impl Communicators {
         let mut kinds: Vec<_> =
             kinds.into_iter().map(|((name, size), count)| Kind { count, name, size }).collect();
         kinds.sort_by(|one, other| other.cmp(one));
-        Self { lines, kinds, total }
+        Self { lines, kinds, total, every, at: 0 }
     }
 }
 

@@ -1,23 +1,34 @@
-//! The captures and recordings in the folder, the selected one, and the content of the opened one.
+//! The captures and recordings: those that this screen makes, those in the folder, the selected one, and the
+//! content of the opened one.
 
 use std::{path::PathBuf, time::Duration};
 
+use xpu_client::{kineto, screen_capture};
 use xpu_wire::unit::Moment;
 
-use crate::file_loader::{ListedFile, Listing, Order, Simulated, Summary};
+use super::{App, Note};
+use crate::{
+    file_loader::{ListedFile, Listing, Order, Simulated, Summary},
+    recorder::Standing as Recording,
+};
 
 /// Interval of reading the folder while its page is open.
 const AGAIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
 pub struct Files {
+    pub(crate) recording: Recording,
+    /// The latest capture.
+    pub(crate) capture: screen_capture::Standing,
+    /// Traces by PyTorch's profiler.
+    pub(crate) kineto: kineto::Standing,
     /// `None` before the folder was first read.
     pub listing: Option<Listing>,
     selected: Option<PathBuf>,
     pub opened: Opened,
     asked: Option<Moment>,
     /// The capture that this screen has just made, until it is simulated.
-    pub(crate) captured: Option<PathBuf>,
+    pub(crate) unsimulated: Option<PathBuf>,
     pub(crate) simulated: Option<Box<Simulated>>,
 }
 
@@ -76,5 +87,54 @@ impl Files {
     /// `true` if something was open.
     pub(crate) fn close(&mut self) -> bool {
         !matches!(std::mem::take(&mut self.opened), Opened::Nothing)
+    }
+}
+
+impl App {
+    /// Reports the result of a capture once.
+    pub(crate) fn captured(&mut self, standing: screen_capture::Standing) {
+        if self.files.capture == standing {
+            return;
+        }
+        match &standing {
+            screen_capture::Standing::Done(outcome) => {
+                let note = if outcome.bytes == 0 { Note::Failed } else { Note::Done };
+                self.messages.set_note(note(outcome.to_string()));
+                self.files.unsimulated = (outcome.bytes > 0).then(|| outcome.path.clone());
+                outcome
+                    .complaints
+                    .iter()
+                    .for_each(|complaint| self.messages.warn(format!("capture: {complaint}")));
+            }
+            screen_capture::Standing::Failed(why) => self.messages.failed(why.clone()),
+            _ => {}
+        }
+        self.files.capture = standing;
+    }
+
+    /// What a step of the job's last capture would take without its stragglers.
+    pub(crate) fn what_if(&self) -> Option<&str> {
+        let simulated = self.files.simulated.as_ref()?;
+        (self.job()?.name() == &simulated.job).then_some(simulated.sentence.as_str())
+    }
+
+    /// Reports the result of traces once.
+    pub(crate) fn traced(&mut self, standing: kineto::Standing) {
+        if self.files.kineto == standing {
+            return;
+        }
+        match &standing {
+            kineto::Standing::Done(outcome) => {
+                let note = if outcome.is_whole { Note::Done } else { Note::Failed };
+                self.messages.set_note(note(outcome.summary.clone()));
+                outcome
+                    .complaints
+                    .iter()
+                    .for_each(|complaint| self.messages.warn(format!("Kineto: {complaint}")));
+            }
+            kineto::Standing::Failed(why) => self.messages.failed(why.clone()),
+            kineto::Standing::None | kineto::Standing::UnderWay(_) => {}
+        }
+        self.files.kineto = standing;
     }
 }

@@ -77,7 +77,7 @@ fn by_communicators(kind: &str, job: &Job, rows: &[Row]) -> Vec<Bundle> {
 }
 
 /// The available kinds of groups, in the order of folding.
-pub fn kinds(job: &Job, rows: &[Row], groups: Option<&Groups>) -> Vec<String> {
+pub(super) fn kinds(job: &Job, rows: &[Row], groups: Option<&Groups>) -> Vec<String> {
     match groups {
         Some(groups) => groups.wide().map(str::to_owned).collect(),
         None => families(job, rows).into_iter().map(|family| family.name).collect(),

@@ -24,6 +24,8 @@ use crate::widget::scale::Scale;
 #[derive(Debug, Default)]
 pub struct Gemms {
     shapes: Vec<Gemm>,
+    /// GPU peaks given by the user, which override the data sheets.
+    pub(crate) peaks: Peaks,
     pub(crate) order: Order<GemmColumn>,
     /// The selected entry, by its shape, because lists are sorted again every second.
     selected: Option<GemmShape>,
@@ -171,12 +173,12 @@ fn estimated_time(total: &GemmTotals) -> f64 {
 impl Gemms {
     /// Updates the list once a second, because this goes through every shape of every rank; and when a rank
     /// is first heard.
-    pub(crate) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
+    pub(crate) fn settle(&mut self, job: &Job, watched: &Watched, now: Moment) {
         self.heard = watched.heard(job);
         let making = (now.0 / 1_000_000_000, watched.since, self.heard);
         if self.made != Some(making) {
             self.made = Some(making);
-            self.shapes = shapes(job, watched, peaks);
+            self.shapes = shapes(job, watched, self.peaks);
         }
         let order = self.order;
         self.shapes.sort_by(|one, other| {

@@ -11,6 +11,8 @@ pub struct Incident {
     pub since: Moment,
     /// When the job continued.
     pub over: Option<Moment>,
+    /// Whether the screen has opened the stacks by itself; it does so once per incident.
+    pub(crate) has_alarmed: bool,
 }
 
 impl Incident {
@@ -21,7 +23,9 @@ impl Incident {
             (Some(incident), Some(finding)) if incident.over.is_none() => {
                 Some(Self { finding: finding.clone(), ..incident })
             }
-            (_, Some(finding)) => Some(Self { finding: finding.clone(), since: now, over: None }),
+            (_, Some(finding)) => {
+                Some(Self { finding: finding.clone(), since: now, over: None, has_alarmed: false })
+            }
             (Some(incident), None) => Some(Self { over: incident.over.or(Some(now)), ..incident }),
             (None, None) => None,
         }

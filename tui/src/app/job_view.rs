@@ -17,7 +17,7 @@ use xpu_analysis::capture::Groups;
 use xpu_model::{
     baseline::Runs,
     finding::{Examiner, Finding, Lost, Price},
-    job::{Bound, PartlySeen},
+    job::{Bound, Job, PartlySeen},
     status::{RankState, STALE, StepClock, StepSign},
 };
 use xpu_wire::{
@@ -25,7 +25,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Bundle, Fold, Inspection, Metric, Outlier, Seats, Sort};
+use super::{Bundle, Fold, Inspection, Listing, Metric, Outlier, Seats, Sort};
 use crate::widget::scale::Scale;
 
 #[derive(Debug, Default)]
@@ -63,6 +63,8 @@ pub struct JobView {
     pub lost: Option<Lost>,
     pub bound: Option<Bound>,
     examiner: Examiner,
+    /// The price of a GPU-hour.
+    pub(crate) price: Option<Price>,
     /// The second of the findings, and the number of living ranks then.
     examined: Option<Examination>,
     pub world_size: u32,
@@ -108,14 +110,19 @@ pub struct JobView {
 
 /// How the user wants the ranks listed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Arrangement {
+struct Arrangement {
     pub sort: Sort,
     pub fold: Fold,
     pub groups: Option<Groups>,
     /// Among ranks in the same state, this metric decides which is the worst.
     pub judge: Metric,
-    /// The price of a GPU-hour.
-    pub price: Option<Price>,
+}
+
+impl Arrangement {
+    fn of(listing: &Listing, job: &Job, judge: Metric) -> Self {
+        let groups = listing.groups_of(job).cloned();
+        Self { sort: listing.sort, fold: listing.fold.clone(), groups, judge }
+    }
 }
 
 /// The present time on a host. No clocks are compared: an age is the age at the time of the host's report,
@@ -156,7 +163,18 @@ pub struct Losses {
 }
 
 impl JobView {
-    pub(super) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
+    /// An empty view of another job, with the same past runs and price.
+    fn anew(&self) -> Self {
+        Self { examiner: self.examiner.anew(), price: self.price, ..Self::default() }
+    }
+
+    /// Empties it, and returns what it was.
+    pub(super) fn forget(&mut self) -> Self {
+        let anew = self.anew();
+        std::mem::replace(self, anew)
+    }
+
+    pub(crate) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
         self.examiner.hold_against(runs);
     }
 

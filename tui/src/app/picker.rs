@@ -3,18 +3,10 @@
 use xpu_model::{figure, job::Job};
 
 use super::{App, order::Sortable};
-use crate::action::{Action, Motion};
+use crate::action::{Action, Choosing, Motion};
 
 /// Lines by which a page key moves.
 const PAGE: usize = 10;
-
-/// The kind of choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choosing {
-    Metric,
-    Sort,
-    Job,
-}
 
 /// The list as it was when opened, so that arriving data does not move lines under the cursor.
 #[derive(Clone, Debug)]
@@ -103,7 +95,7 @@ impl App {
 
     fn job_choices(&self) -> Result<Picker, String> {
         let shown = self.job().map(Job::name);
-        let jobs: Vec<_> = self.jobs.iter().collect();
+        let jobs: Vec<_> = self.observed.jobs.iter().collect();
         if let [] | [_] = jobs[..] {
             return Err(shown.map_or_else(|| "no job yet".to_owned(), |job| format!("{job} is the only job")));
         }

@@ -1,29 +1,37 @@
 //! Computes the view from the job before a redraw: once per redraw, however many frames have arrived since
 //! the last one.
 
+use std::time::Duration;
+
 use xpu_wire::{
     frame::{Body, Frame},
     id::HostName,
 };
 
-use super::{
-    App, Choice, Incident, Whereabouts,
-    job_view::{Arrangement, Clock},
-};
+use super::App;
 use crate::page::Page;
 
+/// Interval, in recorded time, at which the view is updated on the way to a moment; longer with many ranks.
+const INTERVAL: Duration = Duration::from_secs(1);
+const EACH: u32 = 128;
+
 impl App {
+    /// The interval, in recorded time, of computing findings.
+    pub(crate) fn between_settlings(&self) -> Duration {
+        INTERVAL * (1 + self.observed.ranks() as u32 / EACH)
+    }
+
     /// Does work of the next redraw in advance, for a frame that has just arrived.
     pub(crate) fn prepare(&mut self, frame: &Frame) {
         match &frame.body {
             Body::Digest(digest) => {
-                if let Some(job) = self.jobs.get(&digest.job) {
+                if let Some(job) = self.observed.jobs.get(&digest.job) {
                     self.job_view.prepare(job, digest.ranks.iter().map(|rank| rank.rank));
                 }
             }
             Body::Snapshot(snapshot) => {
                 for shown in &snapshot.jobs {
-                    if let Some(job) = self.jobs.get(&shown.job) {
+                    if let Some(job) = self.observed.jobs.get(&shown.job) {
                         self.job_view.prepare(job, shown.ranks.iter().map(|rank| rank.info.rank));
                     }
                 }
@@ -40,37 +48,18 @@ impl App {
 
     /// Updates what several pages show.
     fn settle_job(&mut self) {
-        if let Choice::Foremost(name) = &mut self.choice {
-            let lives =
-                name.as_ref().and_then(|name| self.jobs.get(name)).is_some_and(|job| job.living() > 0);
-            if !lives && let Some(job) = self.jobs.foremost() {
-                *name = Some(job.name().clone());
-            }
-        }
-        let Some(job) = self.choice.job(&self.jobs) else { return };
-        let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
-        let clock = |host: &HostName| Clock {
-            spoke: jobs.stream(host).map(|stream| stream.now),
-            since: arrived.get(host).map_or_else(Default::default, |&came| now.since(came)),
-        };
-        // The current time where the job runs, for rules based on the hosts' clocks.
-        let shown =
-            arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
-        let there = shown.max().unwrap_or(now);
-        let judge =
-            self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
-        let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
-        let arrangement =
-            Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge, price: self.price };
-        self.job_view.hold_against(self.runs.as_ref());
-        self.job_view.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
-        self.others.settle(jobs, job, there);
+        self.selection.follow_foremost(&self.observed.jobs);
+        let Some(job) = self.selection.job(&self.observed.jobs) else { return };
+        let there = self.observed.there();
+        let sorted_by = self.listing.sort.column.metric();
+        let judge = sorted_by.unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
+        let (lost, clock) = (self.observed.jobs.lost_frames(), |host: &HostName| self.observed.clock(host));
+        self.job_view.update(job, lost, there, &self.listing, judge, clock);
         self.history.take(job.name(), &self.job_view, there);
-        self.job_view.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
-        self.log.follow(&self.job_view.findings, now);
-        self.step_times.follow(job, now);
-        self.incident = Incident::follow(self.incident.take(), &self.job_view.findings, now);
-        self.finding = self.finding.min(self.job_view.findings.len().saturating_sub(1));
+        self.job_view.inspect(job, self.selection.rank.filter(|_| self.page == Page::Rank));
+        let shown = job.name().clone();
+        self.observed.follow(&shown, &self.job_view.findings);
+        self.selection.finding = self.selection.finding.min(self.job_view.findings.len().saturating_sub(1));
         // For a hung job, every page and the report show the rank's position.
         if self.job_view.stall().is_some() {
             self.settle_stacks();
@@ -79,9 +68,7 @@ impl App {
 
     /// Updates the positions of the ranks, and their stacks.
     pub(crate) fn settle_stacks(&mut self) {
-        let Some(job) = self.choice.job(&self.jobs) else { return };
-        let stall = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
-        self.whereabouts = Whereabouts::of(job, stall.map(|of| of.communicator.as_str()));
-        self.stacks.settle(job, self.job_view.meant());
+        let Some(job) = self.selection.job(&self.observed.jobs) else { return };
+        self.stacks.settle(job, self.job_view.meant(), self.observed.incident.as_ref());
     }
 }

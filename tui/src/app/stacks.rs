@@ -1,16 +1,24 @@
-//! The stacks of the shown job: requested, arriving, merged; and the open branches of the tree.
+//! The places of the shown job's ranks: their positions in a communicator, and their stacks: requested,
+//! arriving, merged; and the open branches of the tree.
 
 mod rows;
 
 use std::{collections::BTreeSet, time::Duration};
 
 pub use rows::{Row as StackRow, Shown};
+use xpu_client::inquiry::Inquiry;
 use xpu_model::{
+    finding::Finding,
     job::Job,
     stack::{self, Ranks, Tree},
 };
-use xpu_wire::{frame::Life, id::JobName, unit::Moment};
+use xpu_wire::{
+    frame::Life,
+    id::{JobName, Rank},
+    unit::Moment,
+};
 
+use super::{Incident, Whereabouts};
 use crate::action::Motion;
 
 /// Collectors answer within a few seconds; after this, ranks without an answer count as silent.
@@ -29,6 +37,8 @@ const PAGE: usize = 10;
 
 #[derive(Debug, Default)]
 pub struct Stacks {
+    inquiry: Inquiry,
+    whereabouts: Whereabouts,
     /// The job of the tree, and the revision of its stacks.
     made: Option<(JobName, u64)>,
     /// The matching ranks, while there is a filter.
@@ -89,6 +99,11 @@ impl Stacks {
         self.with_gpus = true;
     }
 
+    /// Ranks whose stacks are needed: the job hangs, and they have not arrived.
+    pub(super) fn due(&mut self, job: &Job, findings: &[Finding], now: Moment) -> Vec<Rank> {
+        self.inquiry.due(job, findings, now)
+    }
+
     pub(crate) fn was_asked(&self) -> bool {
         self.asked.is_some()
     }
@@ -143,8 +158,15 @@ impl Stacks {
         self.rows.iter().position(|row| row.mark == cursor)
     }
 
+    /// The positions of the ranks in the communicator of the incident, otherwise in the largest one.
+    pub fn whereabouts(&self) -> &Whereabouts {
+        &self.whereabouts
+    }
+
     /// Merges the received stacks of all ranks of the job, and those of the matching ranks.
-    pub(super) fn settle(&mut self, job: &Job, meant: Option<Ranks>) {
+    pub(super) fn settle(&mut self, job: &Job, meant: Option<Ranks>, incident: Option<&Incident>) {
+        let stall = incident.and_then(|incident| incident.finding.collective.as_ref());
+        self.whereabouts = Whereabouts::of(job, stall.map(|of| of.communicator.as_str()));
         // A rank that ended in an orderly way has no stack.
         self.expected = job.ranks().filter(|(_, view)| view.life() != Life::Ended).count();
         let made = (job.name().clone(), job.stacks_revision());

@@ -46,7 +46,7 @@ impl App {
     /// Ranks that represent the job, and those that are watched already.
     pub(crate) fn sampled(&self, job: &Job) -> BTreeSet<Rank> {
         let kept = Some(&self.watched).filter(|watched| watched.job == *job.name());
-        joined(kept, sample(job, self.selected, &self.job_view.findings))
+        joined(kept, sample(job, self.selection.rank, &self.job_view.findings))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The time range to which the heatmaps over time are zoomed, and the range being marked with the mouse.
 
+use crate::action::ZoomAction;
+
 /// The first and the last column of the history.
 pub type Columns = (u64, u64);
 
@@ -9,18 +11,6 @@ pub struct Zoom {
     only: Option<Columns>,
     /// The cell where the drag began, and the present one.
     marked: Option<(Columns, Columns)>,
-}
-
-/// The operations on the zoom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ZoomAction {
-    /// A drag begins on a cell, moves to another, and ends.
-    Begin(Columns),
-    To(Columns),
-    Keep,
-    /// Zooms to the later half of the shown range, and to twice the range.
-    Halve,
-    Double,
 }
 
 impl Zoom {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{action::Action, keymap::Key};
+use crate::{action::Action, key::Key};
 
 #[track_caller]
 fn wrong(file: &str) -> String {

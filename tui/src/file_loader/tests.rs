@@ -96,7 +96,7 @@ fn capture() -> Vec<u8> {
 }
 
 fn listed(reader: &mut FolderReader) -> Vec<(String, Result<Label, String>)> {
-    let Action::Listed(listing) = reader.follow(Order::List) else { panic!("no list") };
+    let Loaded::Listed(listing) = reader.follow(Order::List) else { panic!("no list") };
     let mut files: Vec<_> =
         listing.files.into_iter().map(|file| (file.path.display().to_string(), file.label)).collect();
     files.sort_by(|one, other| one.0.cmp(&other.0));
@@ -145,7 +145,7 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
 #[test]
 fn a_folder_that_is_not_there_is_said_not_to_be() {
     let mut reader = FolderReader::new(PathBuf::from("/nowhere/at/all"));
-    let Action::Listed(listing) = reader.follow(Order::List) else { panic!("no list") };
+    let Loaded::Listed(listing) = reader.follow(Order::List) else { panic!("no list") };
     assert!(listing.failure.is_some_and(|why| why.contains("cannot be read")));
 }
 
@@ -157,7 +157,7 @@ fn what_is_in_a_file_is_summed_up() {
     folder.put("empty.xpucap", b"");
     let mut reader = FolderReader::new(folder.0.clone());
     let mut open = |name: &str| match reader.follow(Order::Open(name.into())) {
-        Action::Opened(_, summary) => summary,
+        Loaded::Opened(_, summary) => summary,
         other => panic!("{other:?}"),
     };
     let steps = open("steps.xpucap").unwrap();
@@ -175,7 +175,7 @@ fn a_timeline_and_a_page_are_written_beside_the_file_and_never_over_another() {
     folder.put("steps.xpucap", &capture());
     let mut reader = FolderReader::new(folder.0.clone());
     let mut order = |order| match reader.follow(order) {
-        Action::Saved(saved) => saved,
+        Loaded::Written(saved) => saved,
         other => panic!("{other:?}"),
     };
     assert_eq!(order(Order::Export("steps.xpucap".into())), Ok("steps.pftrace".into()));
@@ -192,7 +192,7 @@ fn a_folder_of_traces_is_listed_by_its_manifest() {
     fs::create_dir_all(folder.0.join("a.kineto")).unwrap();
     fs::create_dir_all(folder.0.join("b.other")).unwrap();
     let listed = || {
-        let Action::Listed(listing) = FolderReader::new(folder.0.clone()).follow(Order::List) else {
+        let Loaded::Listed(listing) = FolderReader::new(folder.0.clone()).follow(Order::List) else {
             panic!()
         };
         listing.files
@@ -209,5 +209,5 @@ fn a_folder_of_traces_is_listed_by_its_manifest() {
     fs::write(folder.0.join("a.kineto/manifest.json"), "{").unwrap();
     assert!(listed()[0].label.as_ref().unwrap_err().contains("manifest.json"));
     let opened = FolderReader::new(folder.0.clone()).follow(Order::Open("a.kineto".into()));
-    assert!(matches!(opened, Action::Opened(_, Err(why)) if why.contains("perfetto")));
+    assert!(matches!(opened, Loaded::Opened(_, Err(why)) if why.contains("perfetto")));
 }

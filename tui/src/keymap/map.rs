@@ -4,8 +4,8 @@ use std::fmt;
 
 use crossterm::event::KeyCode;
 
-use super::{Anywhere, BINDINGS, Binding, Key, List, Picker, Prompt, Scope, Time};
-use crate::{action::Action, prompt::Edit};
+use super::{Anywhere, BINDINGS, Binding, List, Picker, Prompt, Scope, Time};
+use crate::{action::Action, key::Key, prompt::Edit};
 
 /// The keys of each of [`BINDINGS`], in its order.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use crate::{
     action::{Action, Effect},
     app::App,
     hits::Hits,
-    keymap::char,
+    key::char,
     update::{folder, go},
     view,
     width::Breakpoint,

@@ -3,13 +3,7 @@
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use super::{About, View};
-use crate::{
-    app::{App, Communicators},
-    hits::Hits,
-    keymap::char,
-    view,
-    width::Breakpoint,
-};
+use crate::{app::App, hits::Hits, key::char, view, width::Breakpoint};
 
 pub(super) struct Collectives;
 
@@ -36,11 +30,10 @@ impl View for Collectives {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.choice.job(&app.jobs) else { return };
+        let Some(job) = app.selection.job(&app.observed.jobs) else { return };
         let counts = |rank| app.job_view.counts(rank);
         let meant = app.job_view.meant();
-        app.communicators = Communicators::of(job, meant.as_ref(), counts, app.every_communicator);
-        app.communicator = app.communicator.min(app.communicators.lines.len().saturating_sub(1));
+        app.communicators.settle(job, meant.as_ref(), counts);
     }
 
     fn lines(&self, app: &App) -> usize {
@@ -48,10 +41,10 @@ impl View for Collectives {
     }
 
     fn at(&self, app: &App) -> Option<usize> {
-        Some(app.communicator)
+        Some(app.communicators.at())
     }
 
     fn select(&self, app: &mut App, line: usize) {
-        app.communicator = line;
+        app.communicators.select(line);
     }
 }

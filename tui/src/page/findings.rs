@@ -4,7 +4,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_model::finding::Kind;
 
 use super::{About, Page, View};
-use crate::{action::Effect, app::App, hits::Hits, keymap::char, update::go, view, width::Breakpoint};
+use crate::{action::Effect, app::App, hits::Hits, key::char, update::go, view, width::Breakpoint};
 
 pub(super) struct Findings;
 
@@ -31,11 +31,11 @@ impl View for Findings {
     }
 
     fn at(&self, app: &App) -> Option<usize> {
-        Some(app.finding)
+        Some(app.selection.finding)
     }
 
     fn select(&self, app: &mut App, line: usize) {
-        app.finding = line;
+        app.selection.finding = line;
     }
 
     fn open(&self, app: &mut App) -> Option<Effect> {
@@ -45,11 +45,11 @@ impl View for Findings {
 
 /// Shows the stacks of a hang, or the rank of another finding.
 pub(super) fn explain(app: &mut App) -> Option<Effect> {
-    let finding = app.job_view.findings.get(app.finding)?;
+    let finding = app.job_view.findings.get(app.selection.finding)?;
     if finding.kind == Kind::Hang {
         return go::to(app, Page::Stacks);
     }
-    app.selected = finding.ranks.first().copied().or(app.selected);
+    app.selection.rank = finding.ranks.first().copied().or(app.selection.rank);
     go::inspect(app)
 }
 

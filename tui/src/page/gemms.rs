@@ -11,7 +11,7 @@ use crate::{
     action::Effect,
     app::{App, Gemm, GemmColumn, Item, Order, columns},
     hits::Hits,
-    keymap::char,
+    key::char,
     update::go,
     view,
     width::Breakpoint,
@@ -38,8 +38,8 @@ impl View for Gemms {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.choice.job(&app.jobs) else { return };
-        app.gemms.settle(job, &app.watched, app.peaks, app.now);
+        let Some(job) = app.selection.job(&app.observed.jobs) else { return };
+        app.gemms.settle(job, &app.watched, app.now());
     }
 
     fn watches(&self, app: &App, job: &Job) -> BTreeSet<Rank> {
@@ -65,7 +65,7 @@ impl View for Gemms {
     /// Shows the slowest rank of the shape.
     fn explain(&self, app: &mut App) -> Option<Effect> {
         let (slowest, _) = app.gemms.selected()?.slowest()?;
-        app.selected = Some(slowest);
+        app.selection.rank = Some(slowest);
         go::inspect(app)
     }
 

@@ -7,7 +7,7 @@ use crate::{
     action::Effect,
     app::{App, HostColumn, Item, Order, columns},
     hits::Hits,
-    keymap::char,
+    key::char,
     update::go,
     view,
     width::Breakpoint,
@@ -38,8 +38,8 @@ impl View for Hosts {
     }
 
     fn settle(&self, app: &mut App) {
-        let job = app.choice.job(&app.jobs);
-        app.hosts.settle(&app.jobs, job, &app.connections, &app.arrived, app.now);
+        let job = app.selection.job(&app.observed.jobs);
+        app.hosts.settle(&app.observed.jobs, job, &app.connections, &app.observed.arrived, app.now());
     }
 
     fn lines(&self, app: &App) -> usize {
@@ -64,7 +64,7 @@ impl View for Hosts {
         let host = app.hosts.selected()?;
         let (there, held) = (&host.ranks, host.gpus.held.first().map(|(rank, _)| *rank));
         let named = app.job_view.findings.iter().flat_map(|finding| &finding.ranks).copied();
-        app.selected =
+        app.selection.rank =
             Some(named.into_iter().find(|&rank| there.contains(rank)).or(held).or_else(|| there.first())?);
         go::inspect(app)
     }

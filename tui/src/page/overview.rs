@@ -9,7 +9,7 @@ use crate::{
     action::{Action, Effect, Motion},
     app::{App, Column, Item, Sort},
     hits::Hits,
-    keymap::char,
+    key::char,
     update::go,
     view,
     width::Breakpoint,
@@ -40,10 +40,10 @@ impl View for Overview {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.choice.job(&app.jobs) else { return };
+        let Some(job) = app.selection.job(&app.observed.jobs) else { return };
         let counts = |&rank: &Rank| app.job_view.counts(rank);
         let ranks = || sample(job, None, &[]).into_iter().filter(counts).collect();
-        app.steps.glance(job, ranks, &app.step_times, app.now);
+        app.steps.glance(job, ranks, &app.observed.step_times, app.now());
     }
 
     fn lines(&self, app: &App) -> usize {
@@ -59,18 +59,18 @@ impl View for Overview {
         let item = |column: Column| Item {
             text: column.title().to_owned(),
             about: column.means().to_owned(),
-            is_current: column == app.sort.column,
+            is_current: column == app.listing.sort.column,
             action: Action::SortBy(Sort { column, reversed: false }),
         };
         Column::ALL.map(item).into()
     }
 
     fn close(&self, app: &mut App) -> Option<Effect> {
-        if app.maps.over_time && app.zoom.clear() {
+        if app.maps.over_time && app.maps.zoom.clear() {
             return None;
         }
-        if app.selected.take().is_none() {
-            app.filter = None;
+        if app.selection.rank.take().is_none() {
+            app.listing.filter = None;
         }
         None
     }

@@ -11,7 +11,7 @@ use crate::{
     action::{Action, Effect, Motion},
     app::App,
     hits::Hits,
-    keymap::char,
+    key::char,
     update::{go, watch},
     view,
     width::Breakpoint,
@@ -55,7 +55,7 @@ impl View for OneRank {
     }
 
     fn watches(&self, app: &App, _: &Job) -> BTreeSet<Rank> {
-        app.selected.into_iter().collect()
+        app.selection.rank.into_iter().collect()
     }
 
     fn lines(&self, app: &App) -> usize {

@@ -7,7 +7,7 @@ use crate::{
     action::{Effect, Motion},
     app::App,
     hits::Hits,
-    keymap::char,
+    key::char,
     update::watch,
     view,
     width::Breakpoint,

@@ -11,7 +11,7 @@ use crate::{
     action::{Effect, Motion},
     app::{App, Item, Order, StepColumn, columns},
     hits::Hits,
-    keymap::char,
+    key::char,
     update::go,
     view,
     width::Breakpoint,
@@ -38,8 +38,8 @@ impl View for Steps {
     }
 
     fn settle(&self, app: &mut App) {
-        let Some(job) = app.choice.job(&app.jobs) else { return };
-        app.steps.settle(job, &app.job_view, &app.watched, &app.step_times, app.now);
+        let Some(job) = app.selection.job(&app.observed.jobs) else { return };
+        app.steps.settle(job, &app.job_view, &app.watched, &app.observed.step_times, app.now());
     }
 
     fn watches(&self, app: &App, job: &Job) -> BTreeSet<Rank> {

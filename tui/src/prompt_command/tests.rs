@@ -33,7 +33,7 @@ fn commands_are_understood() {
         ("w", Action::Save),
         ("q", Action::Quit),
         ("stacks", Action::Go(Page::Stacks)),
-        ("next-finding", Action::Control(crate::replay::Control::NextFinding)),
+        ("next-finding", Action::Control(crate::action::Control::NextFinding)),
         ("filter", Action::Filter(None)),
     ] {
         assert_eq!(said(text), format!("{meant:?}"), "{text}");

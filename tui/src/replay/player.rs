@@ -1,11 +1,6 @@
 //! Plays a recording: moves an app along a frame cursor.
 
-use std::{
-    collections::BTreeSet,
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, io, sync::Arc, time::Instant};
 
 use xpu_recording::FrameCursor;
 use xpu_wire::{id::Rank, unit::Moment};
@@ -16,15 +11,6 @@ use crate::{
     app::App,
     update::update,
 };
-
-/// Interval, in recorded time, at which the view is updated on the way to a moment; longer with many ranks.
-const LOOK: Duration = Duration::from_secs(1);
-const EACH: u32 = 128;
-
-/// Interval, in recorded time, of computing findings.
-pub(crate) fn between_looks(app: &App) -> Duration {
-    LOOK * (1 + app.ranks() as u32 / EACH)
-}
 
 #[derive(Debug)]
 pub struct Player {
@@ -60,7 +46,7 @@ impl Player {
             changed = true;
             update(app, Action::Found(marks, searched));
         }
-        let Some(playback) = app.playback.as_ref().filter(|playback| !playback.paused) else {
+        let Some(playback) = app.playback().filter(|playback| !playback.paused) else {
             return Ok(changed);
         };
         if playback.is_at_end() {
@@ -79,7 +65,7 @@ impl Player {
 
     /// Goes to any moment.
     pub fn seek(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
-        let Some(playback) = &app.playback else { return Ok(()) };
+        let Some(playback) = app.playback() else { return Ok(()) };
         let _rest = self.search.rest();
         let to = playback.within(to);
         if to < playback.position || !self.cursor.is_near(to) {
@@ -102,7 +88,7 @@ impl Player {
 
     /// Goes to the next frames.
     pub fn step(&mut self, app: &mut App) -> io::Result<()> {
-        let Some(position) = app.playback.as_ref().map(|playback| playback.position) else { return Ok(()) };
+        let Some(position) = app.playback().map(|playback| playback.position) else { return Ok(()) };
         match self.cursor.after(position)? {
             Some(next) => self.show(app, next),
             None => Ok(()),
@@ -113,7 +99,7 @@ impl Player {
     pub fn watch_ranks(&mut self, app: &mut App, ranks: BTreeSet<Rank>) -> io::Result<()> {
         let more = !ranks.is_subset(self.cursor.ranks());
         self.cursor.watch_ranks(ranks);
-        match app.playback.as_ref().map(|playback| playback.position) {
+        match app.playback().map(|playback| playback.position) {
             Some(position) if more => self.wind(app, position),
             _ => Ok(()),
         }
@@ -122,7 +108,7 @@ impl Player {
     fn show(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         while let Some((at, frame)) = self.cursor.next(to)? {
             // Live, every second is examined, and its findings are kept.
-            if at.since(self.looked) >= between_looks(app) {
+            if at.since(self.looked) >= app.between_settlings() {
                 self.looked = at;
                 app.settle();
                 update(app, Action::Reach(at));
@@ -139,7 +125,7 @@ impl Player {
         // Damage is found only when the damaged part is read.
         if complaints.len() != self.shown_complaints {
             self.shown_complaints = complaints.len();
-            app.complain(complaints);
+            app.messages.warn_only(complaints);
         }
         Ok(())
     }

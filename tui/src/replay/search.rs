@@ -19,7 +19,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::Mark;
+use crate::playback::Mark;
 
 /// Interval, in recorded time, of computing findings.
 const EVERY: Duration = Duration::from_secs(1);

@@ -3,31 +3,38 @@
 use crate::{
     action::{Action, Effect},
     app::{App, Note},
-    file_loader::{Label, Order, What},
+    file_loader::{Label, Loaded, Order, What},
     page::Page,
 };
 
 /// Requests the simulation of a capture that the screen has made. While the page of files is shown, it also
 /// polls the folder, because any process may write to it.
 pub(super) fn look(app: &mut App) -> Option<Effect> {
-    if let Some(path) = app.files.captured.take() {
+    if let Some(path) = app.files.unsimulated.take() {
         return Some(Effect::Files(Order::Simulate(path)));
     }
-    let due = if app.page == Page::Captures { app.files.due(app.now) } else { None };
+    let due = if app.page == Page::Captures { app.files.due(app.now()) } else { None };
     due.map(Effect::Files)
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Option<Effect> {
     match action {
-        Action::Listed(listing) => app.files.listing = Some(listing),
-        Action::Opened(path, summary) => app.files.came(path, summary),
-        Action::Simulated(simulated) => app.files.simulated = simulated,
-        Action::OpenFile => return app.files.open().map(Effect::Files),
-        Action::ExportFile => return of_capture(app, "pftrace", Order::Export),
-        Action::PageOfFile => return of_capture(app, "html", Order::Page),
-        _ => {}
+        Action::OpenFile => app.files.open().map(Effect::Files),
+        Action::ExportFile => of_capture(app, "pftrace", Order::Export),
+        Action::PageOfFile => of_capture(app, "html", Order::Page),
+        _ => None,
     }
-    None
+}
+
+/// Takes what was read in the folder, or written to it.
+pub(super) fn take(app: &mut App, loaded: Loaded) {
+    match loaded {
+        Loaded::Listed(listing) => app.files.listing = Some(listing),
+        Loaded::Opened(path, summary) => app.files.came(path, summary),
+        Loaded::Simulated(simulated) => app.files.simulated = simulated,
+        Loaded::Written(Ok(path)) => app.messages.done(format!("saved {}", path.display())),
+        Loaded::Written(Err(why)) => app.messages.failed(why),
+    }
 }
 
 /// Sends an order about a capture. Only captures have the operations for a timeline or a report.
@@ -45,11 +52,10 @@ fn of_capture(app: &mut App, ending: &str, order: impl Fn(std::path::PathBuf) ->
         }
         Ok(_) => {
             let order = order(file.path.clone());
-            app.note =
-                Some(Note::Done(format!("{} is being written", file.path.with_extension(ending).display())));
+            app.messages.done(format!("{} is being written", file.path.with_extension(ending).display()));
             return Some(Effect::Files(order));
         }
     };
-    app.note = Some(note);
+    app.messages.set_note(note);
     None
 }

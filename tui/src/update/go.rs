@@ -6,7 +6,7 @@ use xpu_wire::id::{CommunicatorId, Rank};
 use super::{folder, watch};
 use crate::{
     action::{Effect, Motion},
-    app::{App, Note},
+    app::App,
     page::{LINES, Page},
 };
 
@@ -23,8 +23,8 @@ pub(crate) fn inspect(app: &mut App) -> Option<Effect> {
     // Without a selection, the outlier is shown.
     let named = app.job_view.findings.iter().find_map(|finding| finding.ranks.first().copied());
     let outlier = app.job_view.outlier.map(|outlier| outlier.rank(&app.job_view));
-    app.selected = app.selected.or(named).or(outlier);
-    if app.selected.is_none() {
+    app.selection.rank = app.selection.rank.or(named).or(outlier);
+    if app.selection.rank.is_none() {
         among_ranks(app, Motion::First);
     }
     if app.page != Page::Rank {
@@ -41,10 +41,10 @@ pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
         let rows = app.job_view.rows();
         let last =
             rows.last().map_or_else(String::new, |row| format!(": the last one is {}", row.status.rank));
-        app.note = Some(Note::Failed(format!("rank {rank} was not seen{last}")));
+        app.messages.failed(format!("rank {rank} was not seen{last}"));
         return None;
     }
-    app.selected = Some(rank);
+    app.selection.rank = Some(rank);
     inspect(app)
 }
 
@@ -52,30 +52,27 @@ pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
 pub(super) fn to_communicator(app: &mut App, id: CommunicatorId) -> Option<Effect> {
     let effect = to(app, Page::Collectives);
     app.settle();
-    let place = |app: &App| app.communicators.lines.iter().position(|one| one.id == id);
-    let mut at = place(app);
-    if at.is_none() {
+    if !app.communicators.select_one(id) {
         // Another communicator of its kind represents it.
-        app.every_communicator = true;
+        app.communicators.every = true;
         app.settle();
-        at = place(app);
+        app.communicators.select_one(id);
     }
-    app.communicator = at.unwrap_or(app.communicator);
     effect
 }
 
 /// Lists each communicator, or one of each kind.
 pub(super) fn communicators(app: &mut App) -> Option<Effect> {
-    let selected = app.communicators.lines.get(app.communicator).map(|one| one.id);
-    app.every_communicator = !app.every_communicator;
+    let selected = app.communicators.selected().map(|one| one.id);
+    app.communicators.every = !app.communicators.every;
     let effect = to(app, Page::Collectives);
     app.settle();
-    let lines = &app.communicators.lines;
-    app.communicator = lines.iter().position(|one| Some(one.id) == selected).unwrap_or(0);
-    let (lines, total) = (lines.len(), app.communicators.total);
-    if lines == total {
-        app.note =
-            Some(Note::Done(format!("all {}", figure::counted(total, "communicator", "communicators"))));
+    if !selected.is_some_and(|id| app.communicators.select_one(id)) {
+        app.communicators.select(0);
+    }
+    if !app.communicators.has_more() {
+        let all = figure::counted(app.communicators.total, "communicator", "communicators");
+        app.messages.done(format!("all {all}"));
     }
     effect
 }
@@ -110,12 +107,12 @@ pub(crate) fn among(app: &mut App, order: &[usize], motion: Motion) {
     let Some(last) = order.len().checked_sub(1) else { return };
     // A folded rank is at the place of its group.
     let place = |row: usize| order.iter().position(|&listed| listed == row);
-    let row = app.selected.and_then(|rank| job_view.row_of(rank));
+    let row = app.selection.rank.and_then(|rank| job_view.row_of(rank));
     let at = row.and_then(|row| place(row).or_else(|| place(job_view.bundle_of(row)?.worst)));
     let to = match (at, motion) {
         (Some(at), motion) => motion.from(at, last + 1, LINES),
         (None, Motion::Up | Motion::PageUp | Motion::Last) => last,
         (None, Motion::Down | Motion::PageDown | Motion::First) => 0,
     };
-    app.selected = job_view.rows().get(order[to]).map(|row| row.status.rank);
+    app.selection.rank = job_view.rows().get(order[to]).map(|row| row.status.rank);
 }

@@ -2,8 +2,9 @@
 
 use crate::{
     action::Action,
-    app::{App, Overlay, Standing},
-    keymap::{Key, Scope},
+    app::{App, Standing},
+    key::Key,
+    keymap::Scope,
     page::Page,
 };
 
@@ -15,7 +16,7 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
             app.settle();
             app.page.view().unexplained(app).map(str::to_owned)
         }
-        Action::Move(_) if app.overlay == Overlay::None && app.picker.is_none() => {
+        Action::Move(_) if app.overlay.is_clear() => {
             app.settle();
             unmoved(app)
         }
@@ -42,11 +43,11 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
             app.settle();
             no_job(app)
         }
-        Action::Close if app.page == Page::Overview && app.overlay == Overlay::None => {
-            let closes = app.picker.is_some()
-                || (app.maps.over_time && app.zoom.is_set())
-                || app.selected.is_some()
-                || app.filter.is_some();
+        Action::Close if app.page == Page::Overview && !app.overlay.help.is_open() => {
+            let closes = app.overlay.picker.is_some()
+                || (app.maps.over_time && app.maps.zoom.is_set())
+                || app.selection.rank.is_some()
+                || app.listing.filter.is_some();
             says(!closes, "nothing to clear")
         }
         _ => None,

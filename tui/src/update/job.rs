@@ -6,12 +6,12 @@ use xpu_wire::id::JobName;
 
 use crate::{
     action::Effect,
-    app::{App, Choice, Note, Stacks},
+    app::{App, Stacks},
 };
 
 pub(super) fn next(app: &mut App) {
     app.settle();
-    let names: Vec<_> = app.jobs.iter().map(|job| job.name().clone()).collect();
+    let names: Vec<_> = app.observed.jobs.iter().map(|job| job.name().clone()).collect();
     let shown = app.job().map(Job::name);
     let at = shown.and_then(|shown| names.iter().position(|name| name == shown));
     let next = at.map_or(0, |at| (at + 1) % names.len());
@@ -19,7 +19,7 @@ pub(super) fn next(app: &mut App) {
         Some(name) if at != Some(next) => {
             show(app, name);
         }
-        _ => app.note = Some(Note::Done(only(app))),
+        _ => app.messages.done(only(app)),
     }
 }
 
@@ -29,22 +29,21 @@ fn only(app: &App) -> String {
 
 /// The job of this name, if there is one.
 pub(super) fn choose(app: &mut App, name: JobName) -> Option<Effect> {
-    if app.jobs.get(&name).is_some() {
+    if app.observed.jobs.get(&name).is_some() {
         show(app, name);
         return None;
     }
-    let names: Vec<_> = app.jobs.iter().map(|job| job.name().as_str()).collect();
+    let names: Vec<_> = app.observed.jobs.iter().map(|job| job.name().as_str()).collect();
     let there = match nearest(name.as_str(), names.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
         None if names.is_empty() => "none is there".to_owned(),
         None => format!("there are {}", names.join(", ")),
     };
-    app.note = Some(Note::Failed(format!("unknown job {name}: {there}")));
+    app.messages.failed(format!("unknown job {name}: {there}"));
     None
 }
 
 fn show(app: &mut App, name: JobName) {
-    app.choice = Choice::Named(name);
-    (app.selected, app.pinned) = (None, None);
+    app.selection.choose_job(name);
     app.stacks = Stacks::default();
 }

@@ -3,33 +3,32 @@
 use xpu_client::filter::{self, Filter, Subject};
 use xpu_model::job::Job;
 
-use super::update;
+use super::{time, update};
 use crate::{
     action::Effect,
-    app::{App, Overlay},
+    app::App,
     prompt::{Edit, Kind, Prompt},
     prompt_command::{self, Names},
-    replay,
 };
 
 pub(super) fn open(app: &mut App, kind: Kind) {
     // On the help page, the line filters the entries.
-    let searches = app.overlay == Overlay::Help && kind == Kind::Filter;
+    let searches = app.overlay.help.is_open() && kind == Kind::Filter;
     let kind = if searches { Kind::Search } else { kind };
     if !searches {
-        app.overlay = Overlay::None;
+        app.overlay.help.close();
     }
     // The line starts with the active filter, which the user most likely wants to change.
     let text = match kind {
-        Kind::Filter => app.filter.as_ref().map_or("", Filter::text),
-        Kind::Search => &app.sought,
+        Kind::Filter => app.listing.filter.as_ref().map_or("", Filter::text),
+        Kind::Search => app.overlay.help.sought(),
         Kind::Command | Kind::Time => "",
     };
-    app.prompt = Some(Prompt::new(kind, text));
+    app.overlay.prompt = Some(Prompt::new(kind, text));
 }
 
 pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
-    let mut prompt = app.prompt.take()?;
+    let mut prompt = app.overlay.prompt.take()?;
     match edit {
         // Nothing is left to delete, so the key closes the line.
         Edit::Erase if prompt.text().is_empty() => return cancel(app, prompt.kind),
@@ -39,43 +38,37 @@ pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
             let kind = prompt.kind;
             prompt.complete(|before| known(app, kind, before));
         }
-        edit => prompt.edit(edit, &app.lines),
+        edit => prompt.edit(edit, &app.overlay.lines),
     }
     // The effect of the text is visible at once. While the text is incomplete, the last complete filter is
     // kept.
     match prompt.kind {
         Kind::Filter => sift(app, prompt.text(), false),
-        Kind::Search => seek(app, prompt.text()),
+        Kind::Search => app.overlay.help.seek(prompt.text()),
         Kind::Command | Kind::Time => {}
     }
-    app.prompt = Some(prompt);
+    app.overlay.prompt = Some(prompt);
     None
 }
 
 fn cancel(app: &mut App, kind: Kind) -> Option<Effect> {
     match kind {
-        Kind::Filter => app.filter = None,
-        Kind::Search => seek(app, ""),
+        Kind::Filter => app.listing.filter = None,
+        Kind::Search => app.overlay.help.seek(""),
         Kind::Command | Kind::Time => {}
     }
     None
-}
-
-/// Searches these words in the help page, from its first line on.
-fn seek(app: &mut App, words: &str) {
-    words.trim().clone_into(&mut app.sought);
-    app.help = 0;
 }
 
 /// Applies the filter. While it is being typed, a word that matches no host counts as the begin of another
 /// filter.
 fn sift(app: &mut App, text: &str, whole: bool) {
     if text.trim().is_empty() {
-        app.filter = None;
+        app.listing.filter = None;
     } else if let Ok(filter) = Filter::read(text)
         && (!filter.is_word() || whole || is_somewhere(app, &filter))
     {
-        app.filter = Some(filter);
+        app.listing.filter = Some(filter);
     }
 }
 
@@ -92,11 +85,11 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
         Kind::Filter => {
             // The error is shown under the line, and the line stays open.
             if !text.trim().is_empty() && Filter::read(&text).is_err() {
-                app.prompt = Some(prompt);
+                app.overlay.prompt = Some(prompt);
                 return None;
             }
             sift(app, &text, true);
-            app.lines.keep(Kind::Filter, &text);
+            app.overlay.lines.keep(Kind::Filter, &text);
             None
         }
         Kind::Command => {
@@ -104,15 +97,15 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
                 return None;
             }
             let Ok(action) = prompt_command::read(&text) else {
-                app.prompt = Some(prompt);
+                app.overlay.prompt = Some(prompt);
                 return None;
             };
-            app.lines.keep(Kind::Command, &text);
+            app.overlay.lines.keep(Kind::Command, &text);
             update(app, action)
         }
-        Kind::Time => replay::go_to(app, &text),
+        Kind::Time => time::go_to(app, &text),
         Kind::Search => {
-            seek(app, &text);
+            app.overlay.help.seek(&text);
             None
         }
     }
@@ -129,7 +122,7 @@ fn known(app: &App, kind: Kind, before: &str) -> (usize, Vec<String>) {
     match kind {
         Kind::Filter => filter::complete(before, &hosts(app)),
         Kind::Command => {
-            let jobs = app.jobs.iter().map(|job| job.name().as_str()).collect();
+            let jobs = app.observed.jobs.iter().map(|job| job.name().as_str()).collect();
             prompt_command::complete(before, &Names { hosts: hosts(app), jobs })
         }
         Kind::Time | Kind::Search => (0, Vec::new()),

@@ -6,11 +6,7 @@ use xpu_analysis::flame;
 use xpu_model::figure;
 use xpu_wire::id::JobName;
 
-use crate::{
-    action::Effect,
-    app::{App, Note},
-    report,
-};
+use crate::{action::Effect, app::App, report};
 
 pub(super) fn picture(app: &mut App) -> Effect {
     app.settle();
@@ -31,8 +27,7 @@ pub(super) fn flame(app: &mut App) -> Option<Effect> {
     app.settle();
     let job = app.job()?.name().clone();
     if app.stacks.rows().is_empty() {
-        app.note =
-            Some(Note::Failed(format!("there are no stacks to draw: {} reads them", app.key("read-stacks"))));
+        app.messages.failed(format!("there are no stacks to draw: {} reads them", app.key("read-stacks")));
         return None;
     }
     match flame::svg(app.stacks.tree(), &job) {
@@ -41,7 +36,7 @@ pub(super) fn flame(app: &mut App) -> Option<Effect> {
             String::from_utf8_lossy(&svg).into_owned(),
         )),
         Err(error) => {
-            app.note = Some(Note::Failed(format!("{error:#}")));
+            app.messages.failed(format!("{error:#}"));
             None
         }
     }
@@ -57,5 +52,5 @@ pub(super) fn report(app: &mut App) -> Option<Effect> {
 fn named(app: &App, what: &str, ending: &str) -> PathBuf {
     // The name came over the network; once cleaned, it cannot be a path.
     let job = app.job().map(|job| format!("{}-", JobName::cleaned(job.name().as_str()))).unwrap_or_default();
-    PathBuf::from(format!("{what}-{job}{}.{ending}", figure::stamp(app.now)))
+    PathBuf::from(format!("{what}-{job}{}.{ending}", figure::stamp(app.now())))
 }

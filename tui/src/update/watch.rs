@@ -4,22 +4,20 @@ use xpu_client::live::WatchedRanks;
 
 use crate::{
     action::{Action, Effect, Reading},
-    app::{App, Note, Overlay, Watched},
+    app::{App, Watched},
     page::Page,
 };
 
 pub(super) fn look(app: &mut App) -> Option<Effect> {
-    if let Some(incident) = &app.incident
-        && app.alarmed != Some(incident.since)
-    {
-        app.alarmed = Some(incident.since);
+    if let Some(incident) = app.observed.incident.as_mut().filter(|incident| !incident.has_alarmed) {
+        incident.has_alarmed = true;
         // Other pages are not replaced, because the first line of every view shows the hang anyway.
-        if app.page == Page::Overview && app.overlay == Overlay::None && app.picker.is_none() {
+        if app.page == Page::Overview && app.overlay.is_clear() {
             app.page = Page::Stacks;
         }
     }
     let (job, ranks) = app.stacks_due()?;
-    app.stacks.ask(app.now);
+    app.stacks.ask(app.now());
     Some(Effect::AskStacks { job, ranks, reading: Reading::Kept })
 }
 
@@ -30,8 +28,8 @@ pub(crate) fn follow(app: &mut App) -> Option<Effect> {
     if (&app.watched.job, &app.watched.ranks) == (&job, &ranks) {
         return None;
     }
-    app.jobs.keep_details(|of, rank| *of == job && ranks.contains(&rank));
-    app.watched = Watched { job, ranks, since: app.now };
+    app.observed.jobs.keep_details(|of, rank| *of == job && ranks.contains(&rank));
+    app.watched = Watched { job, ranks, since: app.now() };
     Some(Effect::WatchRanks(wanted))
 }
 
@@ -45,7 +43,7 @@ pub(crate) fn visit(app: &mut App) -> Option<Effect> {
 pub(super) fn ask(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     let is_stuck = app.job_view.stall().is_some();
-    app.stacks.ask(app.now);
+    app.stacks.ask(app.now());
     let reading = if is_stuck { Reading::Natively } else { Reading::Running };
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading })
 }
@@ -59,19 +57,19 @@ pub(super) fn read(app: &mut App, action: &Action) -> Option<Effect> {
 fn ask_gpus(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     if app.is_past() || app.is_replay() {
-        app.note = Some(Note::Failed("the past has no GPUs to read".to_owned()));
+        app.messages.failed("the past has no GPUs to read");
         return None;
     }
     if app.job_view.stall().is_none() {
-        app.note = Some(Note::Failed("the job does not hang: reading its GPUs would end it".to_owned()));
+        app.messages.failed("the job does not hang: reading its GPUs would end it");
         return None;
     }
-    if !app.stacks.confirms_gpus(app.now) {
+    if !app.stacks.confirms_gpus(app.now()) {
         let what = "U again, after a second, ends all ranks to name the kernels on their GPUs (job started with run --gpu-core)";
-        app.note = Some(Note::Failed(what.to_owned()));
+        app.messages.failed(what);
         return None;
     }
-    app.note = None;
-    app.stacks.ask_with_gpus(app.now);
+    app.messages.clear_note();
+    app.stacks.ask_with_gpus(app.now());
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading: Reading::Gpus })
 }

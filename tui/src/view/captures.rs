@@ -110,7 +110,8 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
 
 fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
     // The time of a replay differs from that of the files.
-    let age = app.files.listing.as_ref().map_or(app.now, |listing| listing.looked).since(file.written);
+    let age =
+        app.files.listing.as_ref().map_or_else(|| app.now(), |listing| listing.looked).since(file.written);
     let (sign, kind, role) = match &file.label {
         Err(_) => (glyph::ALARM, "broken", Role::Alarm),
         Ok(Label { closed: false, .. }) if age < WRITING => (glyph::WAITING, "writing", Role::Muted),

@@ -48,7 +48,7 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let [list, rest] =
         Layout::vertical([Constraint::Length(listed + frame), Constraint::Fill(1)]).areas(below);
     draw_list(app, breakpoint, list, buffer, hits);
-    if let Some(selected) = app.communicators.lines.get(app.communicator) {
+    if let Some(selected) = app.communicators.selected() {
         detail::draw(app, breakpoint, selected, rest, buffer, hits);
     }
 }
@@ -61,7 +61,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     } else {
         String::new()
     };
-    let of = app.filter.as_ref().map_or_else(String::new, |_| format!("of {}", filtered::ranks(app)));
+    let of = app.listing.filter.as_ref().map_or_else(String::new, |_| format!("of {}", filtered::ranks(app)));
     let about = [behind, of].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     let about = format!("{about}{}", filtered::filter(app));
     let right = count(&app.communicators);
@@ -81,9 +81,9 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         line(names, ["communicator", "ranks", "entered", "done", "behind", "last"], usize::from(inner.width));
     buffer.set_line(inner.x, inner.y, &Line::styled(head, app.palette.of(Role::Muted)), inner.width);
     let body = Rect { y: inner.y + 1, height: inner.height.saturating_sub(1), ..inner };
-    let shown = window(Some(app.communicator), all.len(), usize::from(body.height));
+    let shown = window(Some(app.communicators.at()), all.len(), usize::from(body.height));
     for (index, y) in shown.zip(body.y..) {
-        let chosen = index == app.communicator;
+        let chosen = index == app.communicators.at();
         let ground = if chosen { app.palette.selected() } else { Style::new() };
         let place = Rect { y, height: 1, ..body };
         buffer.set_style(place, ground);

@@ -16,12 +16,12 @@ pub(super) fn ranks(app: &App) -> String {
 
 /// The active filter, as a suffix: ` / tflops<0.9*median`.
 pub(super) fn filter(app: &App) -> String {
-    app.filter.as_ref().map(Filter::text).map_or_else(String::new, |text| format!(" / {text}"))
+    app.listing.filter.as_ref().map(Filter::text).map_or_else(String::new, |text| format!(" / {text}"))
 }
 
 /// No rank matches the filter.
 pub(super) fn nobody(app: &App) -> String {
-    let filter = app.filter.as_ref().map_or("", Filter::text);
+    let filter = app.listing.filter.as_ref().map_or("", Filter::text);
     let key = app.key("filter");
     format!("No rank matches the filter {filter}. {key} edits it; Esc while editing drops it.")
 }

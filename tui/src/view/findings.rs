@@ -56,7 +56,8 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         Vec::new()
     };
     let list = (listed.min(LISTED) + bound.len()) as u16 + frame;
-    let why = findings.get(app.finding).map_or_else(Vec::new, |finding| detail(app, finding, width));
+    let why =
+        findings.get(app.selection.finding).map_or_else(Vec::new, |finding| detail(app, finding, width));
     let detail = if why.is_empty() { 0 } else { why.len() as u16 + frame };
     let [title, list, detail, log] = Layout::vertical([
         Constraint::Length(1),
@@ -67,7 +68,7 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     .areas(area);
     header::draw_title(app, breakpoint, title, buffer);
     draw_list(app, breakpoint, &bound, list, buffer, hits);
-    if let Some(finding) = findings.get(app.finding) {
+    if let Some(finding) = findings.get(app.selection.finding) {
         let title = Title { name: "Why", about: name(finding), ..Title::default() };
         let inner = panel::draw(app.palette, breakpoint, title, detail, buffer);
         headline::lines(&why, inner, buffer);
@@ -134,10 +135,10 @@ fn draw_list(
         if breakpoint == Breakpoint::Wide { format!("{}  ", name(finding)) } else { String::new() }
     };
     let names = findings.iter().map(|finding| class(finding).width()).max().unwrap_or(0);
-    let shown = window(Some(app.finding), findings.len(), usize::from(inner.height));
+    let shown = window(Some(app.selection.finding), findings.len(), usize::from(inner.height));
     for (index, y) in shown.zip(inner.y..) {
         let finding = &findings[index];
-        let chosen = index == app.finding;
+        let chosen = index == app.selection.finding;
         let ground = if chosen { app.palette.selected() } else { Style::new() };
         let line = Rect { y, height: 1, ..inner };
         buffer.set_style(line, ground);
@@ -205,7 +206,7 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
         lines.push(entry(app, "hangs at", Span::raw(text)));
     }
     let since = app.since(finding);
-    let text = format!("{} UTC, {}", figure::time_of_day(since), figure::age(app.now.since(since)));
+    let text = format!("{} UTC, {}", figure::time_of_day(since), figure::age(app.now().since(since)));
     lines.push(entry(app, "since", Span::raw(text)));
     if let Some(cost) = &finding.cost {
         let text = format!("{cost}: {}", word(&finding.severity));
@@ -225,7 +226,7 @@ fn entry<'a>(app: &App, label: &'a str, value: Span<'a>) -> Line<'a> {
 }
 
 fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
-    let entries = app.log.entries();
+    let entries = app.observed.log.entries();
     let title = Title { name: "Past findings", about: "newest first, UTC".to_owned(), ..Title::default() };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     if entries.len() == 0 {
@@ -233,7 +234,7 @@ fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) 
         buffer.set_line(inner.x, inner.y, &line, inner.width);
     }
     let width = usize::from(inner.width);
-    let shown = || app.log.entries().take(inner.height.into());
+    let shown = || app.observed.log.entries().take(inner.height.into());
     let words = shown().map(|entry| what(entry).width()).max().unwrap_or(0);
     for (entry, y) in shown().zip(inner.y..) {
         buffer.set_line(inner.x, y, &logged(app, entry, words, width), inner.width);

@@ -9,15 +9,14 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
-    action::Action,
-    app::{App, Choosing, Note, Overlay, Standing},
+    action::{Action, Choosing, Control},
+    app::{App, Note, Standing},
     glyph,
     hits::{Hits, Target},
     keymap::Binding,
     page::Page,
     palette::Role,
     prompt::Kind,
-    replay::Control,
     widget::{ends, wrap::cut_at_word},
 };
 
@@ -114,7 +113,7 @@ pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits
 
 /// The effect of the last key, within this width.
 fn note(app: &App, most: usize) -> Line<'static> {
-    let (sign, text, role) = match &app.note {
+    let (sign, text, role) = match app.messages.note() {
         Some(Note::Done(text)) => (glyph::GOOD, text, Role::Good),
         Some(Note::Failed(text)) => (glyph::ALARM, text, Role::Alarm),
         None => return Line::default(),
@@ -125,9 +124,9 @@ fn note(app: &App, most: usize) -> Line<'static> {
 /// A key's label.
 fn word(binding: &Binding, app: &App) -> Option<&'static str> {
     match binding.action {
-        Action::Open(Kind::Filter) if app.overlay == Overlay::Help => Some("find"),
+        Action::Open(Kind::Filter) if app.overlay.help.is_open() => Some("find"),
         // In help, this key closes help.
-        Action::Quit if app.overlay == Overlay::Help => Some("close"),
+        Action::Quit if app.overlay.help.is_open() => Some("close"),
         _ => binding.short,
     }
 }
@@ -167,7 +166,7 @@ fn page_of(binding: &Binding) -> Option<Page> {
 fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
         Action::NextJob | Action::Pick(Choosing::Job) => {
-            app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None
+            app.observed.jobs.iter().nth(1).is_some() && !app.overlay.help.is_open()
         }
         // These pages also show why there is no job.
         Action::Go(page) if page == Page::Overview || !page.view().needs_job() => true,
@@ -189,11 +188,9 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::TurnNatives
         | Action::SaveFlame => !app.stacks.rows().is_empty(),
         Action::Open(Kind::Command) => app.page == Page::Overview,
-        Action::Open(Kind::Filter) if app.overlay == Overlay::Help => true,
+        Action::Open(Kind::Filter) if app.overlay.help.is_open() => true,
         Action::Open(Kind::Filter) => app.standing() == Standing::Running && app.page.view().offers_filter(),
-        Action::TurnCommunicators => {
-            app.communicators.total > app.communicators.lines.len() || app.every_communicator
-        }
+        Action::TurnCommunicators => app.communicators.has_more() || app.communicators.every,
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
         Action::Explain => app.page.view().unexplained(app).is_none(),
         _ => true,

@@ -17,8 +17,8 @@ use super::{
     panel::{self, Title},
 };
 use crate::{
-    action::Action,
-    app::{App, Choosing, Gemm, GemmColumn},
+    action::{Action, Choosing},
+    app::{App, Gemm, GemmColumn},
     glyph,
     hits::{Hits, Target},
     palette::Role,
@@ -98,7 +98,7 @@ fn heard(app: &App) -> String {
 /// Why the list is empty, and what to do.
 fn nothing(app: &App) -> Option<(Role, String)> {
     let asked = figure::counted(app.watched.ranks.len(), "rank", "ranks");
-    let waited = app.now.since(app.watched.since);
+    let waited = app.now().since(app.watched.since);
     let heard = app.gemms.heard;
     // The slowest of a few ranks need not be the slowest of all. A recording may never have the others.
     let is_early = app.playback().is_none() && heard < app.watched.ranks.len() && waited < PATIENCE;

@@ -55,11 +55,14 @@ pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: 
         Span::raw("   "),
         Span::styled(app.job().map_or("", |job| job.name().as_str()), strong),
     ];
-    let jobs = app.jobs.iter().count();
+    let jobs = app.observed.jobs.iter().count();
     if jobs > 1 {
-        let shown =
-            app.jobs.iter().position(|job| Some(job.name()) == app.job().map(xpu_model::job::Job::name));
-        let which = if matches!(app.choice, Choice::Named(_)) { "" } else { ", foremost" };
+        let shown = app
+            .observed
+            .jobs
+            .iter()
+            .position(|job| Some(job.name()) == app.job().map(xpu_model::job::Job::name));
+        let which = if matches!(app.selection.choice, Choice::Named(_)) { "" } else { ", foremost" };
         let text = format!("   job {} of {jobs}{which}", shown.map_or(0, |at| at + 1));
         left.push(Span::styled(text, palette.of(Role::Muted)));
     }

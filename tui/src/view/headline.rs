@@ -44,7 +44,7 @@ pub(super) fn short(app: &App, finding: &Finding, width: usize) -> String {
 
 /// Why the job hangs. If the job continues, this stays until the user has seen it.
 pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
-    let Some(incident) = &app.incident else { return brief(app, width).into_iter().collect() };
+    let Some(incident) = &app.observed.incident else { return brief(app, width).into_iter().collect() };
     let finding = &incident.finding;
     let Some(over) = incident.over else {
         let mut lines = stall(app, finding, width);

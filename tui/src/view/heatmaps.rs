@@ -16,8 +16,8 @@ use unicode_width::UnicodeWidthStr as _;
 use xpu_model::{figure, stack::Ranks};
 
 use crate::{
-    action::Action,
-    app::{App, Choosing, JobView, Maps, Metric},
+    action::{Action, Choosing},
+    app::{App, JobView, Maps, Metric},
     glyph::{ALARM, RAMP, SWATCH, WAITING},
     hits::{Hits, Target},
     palette::{Palette, Role, STEPS},

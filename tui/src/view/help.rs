@@ -48,7 +48,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let place =
         Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     let missing = longest.saturating_sub(usize::from(height) - 2);
-    let from = app.help.min(missing);
+    let from = app.overlay.help.from().min(missing);
     let more = match missing - from {
         0 => String::new(),
         below => format!(" {} below, {} ", figure::counted(below, "line", "lines"), keys(app, Motion::Down)),
@@ -74,8 +74,9 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 /// `Help / sort`
 fn title(app: &App) -> Vec<Span<'_>> {
     let mut title = vec![Span::styled(" Help ", app.palette.of(Role::Strong))];
-    if !app.sought.is_empty() {
-        title.push(Span::styled(format!("/ {} ", app.sought), app.palette.of(Role::Accent)));
+    let sought = app.overlay.help.sought();
+    if !sought.is_empty() {
+        title.push(Span::styled(format!("/ {sought} "), app.palette.of(Role::Accent)));
     }
     title
 }
@@ -87,7 +88,7 @@ pub(super) fn found(app: &App) -> usize {
 
 /// Entries with all the words, under their heads.
 fn sifted(app: &App) -> Vec<Part> {
-    let words: Vec<_> = app.sought.split_whitespace().map(str::to_lowercase).collect();
+    let words: Vec<_> = app.overlay.help.sought().split_whitespace().map(str::to_lowercase).collect();
     let mut parts = parts(app);
     for part in &mut parts {
         part.entries.retain(|entry| entry.has_all(&words));

@@ -16,8 +16,8 @@ use super::{
     rank::load,
 };
 use crate::{
-    action::Action,
-    app::{App, Choosing, Health, Host, HostColumn},
+    action::{Action, Choosing},
+    app::{App, Health, Host, HostColumn},
     glyph::{self, Sign},
     hits::{Hits, Target},
     palette::Role,

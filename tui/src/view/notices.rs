@@ -67,7 +67,8 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
 
 /// How to watch from another terminal, in as many lines as needed.
 fn invitation(app: &App, width: usize) -> Vec<Line<'static>> {
-    let Some(text) = app.invitation() else { return Vec::new() };
+    // Time in a replay is not the user's time.
+    let Some(text) = app.messages.invitation(app.now()).filter(|_| !app.is_past()) else { return Vec::new() };
     let texts = wrapped(text, width.saturating_sub(2), usize::MAX);
     let muted = app.palette.of(Role::Muted);
     let signs = [glyph::HINT].into_iter().chain(std::iter::repeat(" "));
@@ -150,9 +151,9 @@ fn notices(app: &App, stall: Option<&Finding>, width: usize) -> Vec<Notice> {
     all.extend(blind(app));
     all.extend(turned_away(app));
     all.extend(losses(app));
-    let failure = app.recording.failure.clone();
+    let failure = app.files.recording.failure.clone();
     all.extend(failure.map(|text| Notice::new(glyph::ALARM, Role::Alarm, text)));
-    all.extend(app.warnings.iter().rev().map(|text| Notice::warning(text.clone())));
+    all.extend(app.messages.warnings().rev().map(|text| Notice::warning(text.to_owned())));
     all.extend(other_jobs(app));
     if all.is_empty() && stall.is_none() {
         all.push(calm(app));
@@ -185,7 +186,7 @@ fn partly_seen(app: &App) -> Option<Notice> {
 
 /// Jobs that are not shown and make no progress.
 fn other_jobs(app: &App) -> Option<Notice> {
-    let hang = app.others.hang();
+    let hang = app.observed.others.hang();
     let first = hang.first()?;
     let text = match hang.len() {
         1 => format!("another job makes no progress: {first}"),
@@ -202,7 +203,7 @@ fn blind(app: &App) -> Option<Notice> {
 
 /// A notice if the given groups do not fit the job.
 fn laid_out(app: &App) -> Option<Notice> {
-    let said = app.groups.as_ref()?.world_size();
+    let said = app.listing.groups.as_ref()?.world_size();
     let has = app.job_view.world_size;
     let text = format!("--groups covers {said} ranks, the job has {has}: ignored");
     (said != u64::from(has)).then_some(Notice::warning(text))

@@ -178,7 +178,7 @@ fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, bu
         about.extend(info.local_rank.map(|device| format!("local rank {device}")));
         about.push(info.program.clone());
     }
-    let pinned = match app.pinned {
+    let pinned = match app.selection.pinned {
         Some(pinned) if pinned == status.rank => "pinned".to_owned(),
         Some(pinned) => format!("beside rank {pinned}"),
         None => String::new(),

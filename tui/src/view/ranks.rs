@@ -69,7 +69,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         return;
     }
     let order = &app.job_view.order;
-    let at = app.selected.and_then(|rank| app.job_view.listed(app.job_view.row_of(rank)?));
+    let at = app.selection.rank.and_then(|rank| app.job_view.listed(app.job_view.row_of(rank)?));
     let rule = Some(app.job_view.set_off).filter(|&set_off| set_off > 0);
     let line_of = |at: usize| at + usize::from(rule.is_some_and(|rule| at >= rule));
     let lines =
@@ -91,7 +91,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         .title_top(title)
         .title_top(Line::styled(range, palette.of(Role::Muted)).right_aligned())
         .render(area, buffer);
-    if shown.is_empty() && app.filter.is_some() {
+    if shown.is_empty() && app.listing.filter.is_some() {
         let text = "no rank matches the filter: / edits it, Esc drops it";
         buffer.set_stringn(inner.x, inner.y + 1, text, usize::from(inner.width), palette.of(Role::Muted));
     }
@@ -123,7 +123,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 fn title(app: &App, width: usize) -> Line<'static> {
     let palette = app.palette;
     let accent = palette.of(Role::Accent);
-    let name = match &app.fold {
+    let name = match &app.listing.fold {
         Fold::Hosts => "Hosts".to_owned(),
         Fold::Kind(kind) if kind.contains(' ') => kind.clone(),
         Fold::Kind(kind) => format!("{kind} groups"),
@@ -137,7 +137,7 @@ fn title(app: &App, width: usize) -> Line<'static> {
         let about = cut_at_word(&about, width.saturating_sub(title.width()));
         title.push_span(Span::styled(about, palette.of(Role::Muted)));
     }
-    if let Some(filter) = &app.filter {
+    if let Some(filter) = &app.listing.filter {
         let text = cut(filter.text(), width.saturating_sub(title.width() + 3));
         title.push_span(Span::styled(format!("/ {text} "), accent));
     }
@@ -202,8 +202,8 @@ fn places(app: &App, width: usize) -> Vec<Place> {
 fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let mut x = area.x;
     for place in places {
-        let sorted = app.sort.column == place.column;
-        let arrow = if app.sort.is_rising() { glyph::RISING } else { glyph::FALLING };
+        let sorted = app.listing.sort.column == place.column;
+        let arrow = if app.listing.sort.is_rising() { glyph::RISING } else { glyph::FALLING };
         let name = match place.column {
             Column::Rank if !app.job_view.bundles.is_empty() => "worst",
             column => column.title(),
@@ -213,14 +213,14 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer, hits: &mut
         let right = area.right().saturating_sub(x);
         buffer.set_stringn(x, area.y, place.cells.cell(&text), usize::from(right), style);
         // A second click reverses the order.
-        let sort = Sort { column: place.column, reversed: sorted && !app.sort.reversed };
+        let sort = Sort { column: place.column, reversed: sorted && !app.listing.sort.reversed };
         let width = (place.cells.width as u16).min(right);
         hits.put(Rect { x, width, height: 1, ..area }, Target::Do(Action::SortBy(sort)));
         x += (place.cells.width + place.gap) as u16;
     }
     let left = usize::from(area.right().saturating_sub(x));
     if left >= HISTORY {
-        let name = app.sort.column.metric().map_or(Column::Gemm, |_| app.sort.column).title();
+        let name = app.listing.sort.column.metric().map_or(Column::Gemm, |_| app.listing.sort.column).title();
         buffer.set_stringn(x, area.y, format!("{name} history"), left, app.palette.of(Role::Muted));
     }
 }
@@ -253,7 +253,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
     if left >= HISTORY
         && let Some(view) = app.job().and_then(|job| job.rank(row.status.rank))
     {
-        let metric = app.sort.column.metric().unwrap_or_default();
+        let metric = app.listing.sort.column.metric().unwrap_or_default();
         // The job keeps every second of this figure. For the others, the screen keeps what it has received.
         let history: Vec<_> = match metric {
             Metric::Gemm => view.gemm_history().collect(),

@@ -45,7 +45,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, standing: Standing, area: 
         }));
         lines.extend(command.map(|command| Line::styled(format!("   {command}"), palette.of(Role::Accent))));
     }
-    for warning in &app.warnings {
+    for warning in app.messages.warnings() {
         let style = palette.of(Role::Warning);
         lines.extend(
             wrapped(warning, width.saturating_sub(2), 2).into_iter().map(|text| Line::styled(text, style)),
@@ -78,7 +78,7 @@ fn headline(app: &App, standing: Standing) -> Line<'static> {
             (glyph::WAITING, Role::Accent, format!("{up}, no job yet"))
         }
         Standing::OtherJobs | Standing::Running => {
-            let name = match &app.choice {
+            let name = match &app.selection.choice {
                 Choice::Named(name) => name.as_str(),
                 Choice::Foremost(_) => "",
             };
@@ -189,7 +189,7 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
             say("A job that already runs under xpu-top run appears with its first CUDA call."),
         ],
         Standing::OtherJobs | Standing::Running => {
-            let names: Vec<_> = app.jobs.iter().map(|job| job.name().as_str()).collect();
+            let names: Vec<_> = app.observed.jobs.iter().map(|job| job.name().as_str()).collect();
             vec![
                 say(&format!("There are: {}. Tab shows them.", names.join(", "))),
                 (

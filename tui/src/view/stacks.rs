@@ -39,7 +39,7 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let headline_of_incident = headline::incident(app, usize::from(area.width));
     let below = headline::lines(&headline_of_incident, below, buffer);
-    let groups = app.whereabouts.groups.len() as u16;
+    let groups = app.stacks.whereabouts().groups.len() as u16;
     let (tree, beside) = if breakpoint == Breakpoint::Wide {
         let [tree, beside] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(below);
@@ -56,15 +56,15 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let stacks = &app.stacks;
     let expected = stacks.expected();
-    let state = stacks.state(app.now);
-    let read = stacks.newest().map(|newest| format!("read {} ago", figure::age(app.now.since(newest))));
+    let state = stacks.state(app.now());
+    let read = stacks.newest().map(|newest| format!("read {} ago", figure::age(app.now().since(newest))));
     let title = Title {
         name: "Stacks",
         about: match &state {
             StackState::Coming(came) if *came > 0 => {
                 format!("{came} of {expected} ranks, reading the others{}", filtered::filter(app))
             }
-            StackState::Here if app.filter.is_some() => {
+            StackState::Here if app.listing.filter.is_some() => {
                 format!("of {}{}", filtered::ranks(app), filtered::filter(app))
             }
             StackState::Here => format!("of {}, the fewest first", filtered::ranks(app)),

@@ -17,8 +17,8 @@ use super::{
     panel::{self, Title},
 };
 use crate::{
-    action::Action,
-    app::{App, Choosing, Metric, Row, StepColumn},
+    action::{Action, Choosing},
+    app::{App, Metric, Row, StepColumn},
     glyph,
     hits::{Hits, Target},
     palette::Role,
@@ -157,7 +157,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer
 
 /// The line of the selected rank.
 fn selected(app: &App) -> Option<usize> {
-    let row = app.job_view.row_of(app.selected?)?;
+    let row = app.job_view.row_of(app.selection.rank?)?;
     app.steps.lines.iter().position(|&line| line == row)
 }
 

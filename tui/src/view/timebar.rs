@@ -14,12 +14,12 @@ use xpu_wire::unit::Moment;
 
 use super::headline::loudness;
 use crate::{
-    action::Action,
+    action::{Action, Control},
     app::App,
     glyph,
     hits::{Hits, Target},
     palette::Role,
-    replay::{Control, Mark, Of, Playback},
+    playback::{Mark, Of, Playback},
     widget::ends,
 };
 
@@ -40,7 +40,7 @@ pub(super) fn word(playback: &Playback) -> &'static str {
 
 /// `REC 12.4 MiB`, for the header, while a file is written.
 pub(super) fn recording(app: &App) -> Option<Span<'static>> {
-    let file = app.recording.file.as_ref()?;
+    let file = app.files.recording.file.as_ref()?;
     let name = file.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let text = format!("{} REC {name} {}   ", glyph::GOOD, figure::bytes(file.bytes));
     Some(Span::styled(text, app.palette.of(Role::Alarm)))
@@ -48,7 +48,7 @@ pub(super) fn recording(app: &App) -> Option<Span<'static>> {
 
 /// `CAPTURE steps 812 to 814 ▰▰▰▱▱ 5/8`, for the header, while it arrives.
 pub(super) fn capture(app: &App) -> Option<Span<'static>> {
-    let text = match &app.capture {
+    let text = match &app.files.capture {
         Standing::Beginning => "CAPTURE ...".to_owned(),
         Standing::UnderWay(progress) => {
             let Progress { of, ranks, .. } = progress;
@@ -57,7 +57,7 @@ pub(super) fn capture(app: &App) -> Option<Span<'static>> {
             let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
             format!("CAPTURE {} {bar} {done}/{ranks} {far}", of.short())
         }
-        _ if app.kineto.is_under_way() => "KINETO ...".to_owned(),
+        _ if app.files.kineto.is_under_way() => "KINETO ...".to_owned(),
         _ => return None,
     };
     Some(Span::styled(format!("{} {text}   ", glyph::GOOD), app.palette.of(Role::Accent)))

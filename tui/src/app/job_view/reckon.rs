@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use xpu_model::{
-    finding::{self, Lost, Price},
+    finding::{self, Lost},
     job::{Job, mean, median, processes},
     status,
 };
@@ -41,7 +41,7 @@ impl JobView {
         self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
     }
 
-    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: Examination, price: Option<Price>) {
+    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: Examination) {
         self.world_size = job.world_size();
         let seated = Some((self.rows.len(), self.world_size));
         if self.seated != seated {
@@ -54,7 +54,7 @@ impl JobView {
         } else {
             (processes(heard().map(|row| row.status.rank)), hosts(heard()))
         };
-        self.examine(job, now, examination, price);
+        self.examine(job, now, examination);
         let sums = Sums::of(self.current(), self.rows.len());
         self.steps = sums.steps;
         self.step_time = median(sums.step_times).map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
@@ -79,12 +79,12 @@ impl JobView {
     }
 
     /// Computes the findings; with many ranks at most once a second, or when a rank joined or ended.
-    fn examine(&mut self, job: &Job, now: Moment, examination: Examination, price: Option<Price>) {
+    fn examine(&mut self, job: &Job, now: Moment, examination: Examination) {
         let anew = self.examined != Some(examination);
         if anew {
             self.examined = Some(examination);
             self.findings = self.examiner.examine(job, now);
-            if let Some(price) = price {
+            if let Some(price) = self.price {
                 price.apply(&mut self.findings);
             }
             self.lost = Lost::to(&self.findings);

@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Arrangement, Clock, Inspection, JobView, Row, reckon::Examination};
+use super::{Arrangement, Clock, Inspection, JobView, Listing, Metric, Row, reckon::Examination};
 
 /// Number of ranks whose figures are computed for one redraw. If more have reported, the others keep their
 /// previous figures. With ten thousand ranks, half of this number reports between two redraws.
@@ -20,14 +20,14 @@ impl JobView {
         job: &Job,
         lost_frames: u64,
         now: Moment,
-        arrangement: Arrangement,
-        filter: Option<&Filter>,
+        listing: &Listing,
+        judge: Metric,
         clock: impl Fn(&HostName) -> Clock,
     ) {
         if self.job != *job.name() {
-            let examiner = self.examiner.anew();
-            *self = Self { job: job.name().clone(), examiner, ..Self::default() };
+            *self = Self { job: job.name().clone(), ..self.anew() };
         }
+        let (arrangement, filter) = (Arrangement::of(listing, job, judge), listing.filter.as_ref());
         // Ages are shown in seconds, so within one second only the job itself can change the picture.
         let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
         let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
@@ -48,7 +48,7 @@ impl JobView {
         self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
         self.losses.frames = lost_frames;
         self.hear(job, clock);
-        self.reckon(job, now, examination, arrangement.price);
+        self.reckon(job, now, examination);
         self.sift(filter);
         if let Some((_, arrangement, _)) = &making {
             self.arrange(job, arrangement);
@@ -131,8 +131,8 @@ mod tests {
                 update(&mut app, Action::Arrive(Arrival::Frame(Box::new(frame))));
             }
             app.settle();
-            let job = app.jobs.foremost().unwrap();
-            let status = Status::of(&app.jobs, job, simulation.digests(second)[0].now);
+            let job = app.observed.jobs.foremost().unwrap();
+            let status = Status::of(&app.observed.jobs, job, simulation.digests(second)[0].now);
             let shown: Vec<_> = app.job_view.rows().iter().map(|row| row.status.clone()).collect();
             (status, shown, app.job_view.headline)
         };
@@ -185,7 +185,7 @@ mod tests {
         arrive(&mut at_once, simulation.snapshots(100));
         for second in [107, 108, 109] {
             for frame in simulation.digests(second) {
-                at_once.jobs.fold(&frame);
+                at_once.observed.jobs.fold(&frame);
             }
         }
         at_once.job_view = JobView::default();

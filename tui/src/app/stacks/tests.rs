@@ -56,7 +56,7 @@ fn job(stacks: Vec<RankStacks>) -> Jobs {
 }
 
 fn settled(stacks: &mut Stacks, came: Vec<RankStacks>) {
-    stacks.settle(job(came).foremost().unwrap(), None);
+    stacks.settle(job(came).foremost().unwrap(), None, None);
 }
 
 /// Ranks 0 to 2 in a collective, rank 3 in the loader.

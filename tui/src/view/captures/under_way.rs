@@ -20,7 +20,7 @@ use crate::{app::App, glyph, palette::Role, widget::wrap::cut_at_word, width::Br
 
 /// Number of lines. PyTorch's profiler has a line once traces were requested.
 pub(super) fn lines(app: &App) -> u16 {
-    if matches!(app.kineto, kineto::Standing::None) { 3 } else { 4 }
+    if matches!(app.files.kineto, kineto::Standing::None) { 3 } else { 4 }
 }
 
 /// Columns of a capture's bar, and of a line's label.
@@ -45,7 +45,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 }
 
 fn capture(app: &App) -> (Role, String) {
-    match &app.capture {
+    match &app.files.capture {
         Standing::None if app.is_past() => (Role::Muted, "the past cannot be captured".to_owned()),
         Standing::None => {
             let text =
@@ -77,7 +77,7 @@ fn capture(app: &App) -> (Role, String) {
 
 /// Traces by PyTorch's profiler, if they were requested.
 fn traces(app: &App) -> Option<(Role, String)> {
-    Some(match &app.kineto {
+    Some(match &app.files.kineto {
         kineto::Standing::None => return None,
         kineto::Standing::UnderWay(line) => {
             (Role::Accent, format!("{} {line}; {} cancels", glyph::WAITING, app.key("kineto")))
@@ -94,7 +94,7 @@ fn traces(app: &App) -> Option<(Role, String)> {
 }
 
 fn recording(app: &App) -> (Role, String) {
-    let standing = &app.recording;
+    let standing = &app.files.recording;
     match (&standing.file, &standing.failure) {
         (Some(file), _) => {
             let text = format!(
@@ -117,11 +117,11 @@ fn recording(app: &App) -> (Role, String) {
 }
 
 fn memory(app: &App) -> (Role, String) {
-    match app.recording.kept {
+    match app.files.recording.kept {
         Some((first, bytes)) => {
             let text = format!(
                 "the last {} in {}; ← goes back, r writes them to a file",
-                figure::age(app.now.since(first)),
+                figure::age(app.now().since(first)),
                 figure::bytes(bytes as u64)
             );
             (Role::Text, text)

@@ -144,7 +144,7 @@ fn arrival_skew(
     for (&(rank, late), y) in of.late.iter().zip(inner.y..inner.bottom()) {
         let place = Rect { y, height: 1, ..inner };
         hits.put(place, Target::Rank(rank));
-        if app.selected == Some(rank) {
+        if app.selection.rank == Some(rank) {
             buffer.set_style(place, app.palette.selected());
         }
         let host = app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string());

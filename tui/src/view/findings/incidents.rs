@@ -11,7 +11,7 @@ use xpu_model::figure;
 use crate::{
     app::App,
     palette::Role,
-    replay::{Mark, Of, Playback},
+    playback::{Mark, Of, Playback},
     view::{
         headline,
         panel::{self, Title, window},

@@ -41,10 +41,11 @@ fn captions(app: &App) -> Vec<String> {
         let length = PERIOD * u32::try_from(last - first + 1).unwrap_or(u32::MAX);
         format!("{} to {} UTC, {}", at(first), at(last + 1), figure::age(length))
     };
-    if let Some(marked) = app.zoom.marked() {
+    if let Some(marked) = app.maps.zoom.marked() {
         return vec![said(marked), "release to zoom in".to_owned()];
     }
-    app.zoom
+    app.maps
+        .zoom
         .only(app.history.known())
         .map_or_else(Vec::new, |only| vec![said(only), "Esc shows all".to_owned()])
 }
@@ -52,7 +53,7 @@ fn captions(app: &App) -> Vec<String> {
 impl Past {
     /// The layout of a map and its labels of this size.
     pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
-        let (first, last) = app.zoom.shown(app.history.known());
+        let (first, last) = app.maps.zoom.shown(app.history.known());
         let fit = |width| {
             let columns = (last - first) as usize + 1;
             let (rows, size) = match app.job_view.bundles.len() {
@@ -115,7 +116,7 @@ impl Past {
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         let longest = cells.iter().map(Vec::len).max().unwrap_or(0);
         // A zoomed range takes the whole width, as far as cells can widen.
-        let alone = app.zoom.only(app.history.known()).is_some();
+        let alone = app.maps.zoom.only(app.history.known()).is_some();
         let wide = if alone { (map.width / longest.max(1) as u16).clamp(1, WIDEST) } else { 1 };
         TimeMap { frame: self.frame, cells: &cells, wide, palette: app.palette }.draw(map, buffer);
         for (line, y) in (0..self.frame.height()).zip(inner.y..inner.bottom()) {
@@ -179,7 +180,7 @@ impl Past {
         let (first, rest) = worst.split_at(cut.min(worst.len()));
         let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));
         let worst = chunks.map(|cells| cells.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent));
-        let Some((from, to)) = app.zoom.marked() else { return worst.collect() };
+        let Some((from, to)) = app.maps.zoom.marked() else { return worst.collect() };
         // Time outside of the drag is dimmed.
         let begin = self.columns.start() - self.columns.start() % span as u64;
         let begins = (begin..).step_by(span);
@@ -189,7 +190,7 @@ impl Past {
 
     /// The ranks of each line, with a sign if the worst of them is conspicuous now.
     fn labels(&self, app: &App, cells: &[Vec<Cell>], area: Rect, buffer: &mut Buffer) {
-        let selected = app.selected.and_then(|rank| app.job_view.row_of(rank));
+        let selected = app.selection.rank.and_then(|rank| app.job_view.row_of(rank));
         for (line, y) in (0..self.frame.height()).zip(area.y..area.bottom()) {
             let rows = self.frame.rows_at(line);
             let now = rows.clone().filter_map(|row| cells[row].last().copied()).reduce(Cell::worse);

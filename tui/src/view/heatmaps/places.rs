@@ -69,7 +69,7 @@ impl Places {
         let inner = framed(app, &frame, area, buffer, hits);
         self.labels(app, inner, buffer);
         let cells = |slot| cell(app, metric, scale, slot);
-        let selected = app.selected.and_then(|rank| slot_of(app, app.job_view.row_of(rank)?));
+        let selected = app.selection.rank.and_then(|rank| slot_of(app, app.job_view.row_of(rank)?));
         let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         Heatmap { grid: &self.grid, cells, selected, palette }.draw(map, buffer);

@@ -6,7 +6,8 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     app::App,
     glyph,
-    keymap::{Key, Scope},
+    key::Key,
+    keymap::Scope,
     palette::{Palette, Role},
     widget::wrap::wrapped,
 };

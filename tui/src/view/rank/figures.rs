@@ -52,7 +52,7 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn of(app: &App, rank: &Inspection) -> Self {
         let known = |metric: &Metric| Some((*metric, rank.compared(&app.job_view, *metric)?));
-        let beside = app.pinned.filter(|pinned| *pinned != rank.status.rank);
+        let beside = app.selection.pinned.filter(|pinned| *pinned != rank.status.rank);
         let beside = beside.and_then(|pinned| Some((app.job_view.row_of(pinned)?, format!("rank {pinned}"))));
         let others = rank.peers.len().saturating_sub(1);
         let about = match (&beside, others) {

@@ -118,7 +118,7 @@ fn spread(parts: &[u64]) -> String {
 /// Why its GEMMs and collectives are unknown, and where to find the reason.
 fn awaited(app: &App, rank: &Inspection) -> String {
     let row = &app.job_view.rows()[rank.row];
-    let asked = app.now.since(app.watched.since);
+    let asked = app.now().since(app.watched.since);
     match row.life {
         Life::Ended | Life::Died => "it ended before its shapes were requested".to_owned(),
         // Only watched ranks have summaries.

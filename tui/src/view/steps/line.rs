@@ -58,7 +58,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 
 /// Draws the plot without its frame, with this many changes listed below it.
 pub(super) fn plot(app: &App, changes: usize, inner: Rect, buffer: &mut Buffer) {
-    let points: Vec<Point> = app.step_times.points().copied().collect();
+    let points: Vec<Point> = app.observed.step_times.points().copied().collect();
     let changes = changes.min(usize::from(inner.height / 3)) as u16;
     if inner.height < 3 || inner.width < FIGURES * 3 {
         return;
@@ -78,8 +78,8 @@ pub(super) fn plot(app: &App, changes: usize, inner: Rect, buffer: &mut Buffer) 
         panel::paragraph(app.palette, Role::Muted, text, plot, buffer);
         return;
     }
-    let each = each(&points, app.now, plot.width);
-    let first = Moment(app.now.0.saturating_sub(each.as_nanos() as u64 * u64::from(plot.width)));
+    let each = each(&points, app.now(), plot.width);
+    let first = Moment(app.now().0.saturating_sub(each.as_nanos() as u64 * u64::from(plot.width)));
     let column = |at: Moment| (at.since(first).as_nanos() / each.as_nanos().max(1)) as usize;
     let bins = bins(&points, plot.width.into(), column);
     let seen = || bins.iter().flatten();
@@ -134,7 +134,7 @@ pub(super) fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
         Breakpoint::Wide => format!("{who}; {key}"),
         _ => who,
     };
-    let last = app.step_times.points().next_back();
+    let last = app.observed.step_times.points().next_back();
     let overdue = app.job_view.since_step.filter(|_| app.job_view.stall().is_some());
     let right = match (overdue, last) {
         (Some(since), _) => format!("no step for {}", figure::age(since)),
@@ -234,7 +234,7 @@ fn ends_of_time(
 ) {
     let muted = app.palette.of(Role::Muted);
     let (Some(oldest), Some(newest)) = (points.first(), points.last()) else { return };
-    let ago = app.now.since(first.max(oldest.at));
+    let ago = app.now().since(first.max(oldest.at));
     let last = figure::count(newest.step.0);
     let (left, right) = if axis.width < ROOMY {
         (format!("{} ago", figure::age(ago)), format!("step {last}"))
@@ -261,7 +261,7 @@ fn change_line(app: &App, point: &Point, change: &ChangePoint, width: usize) -> 
         figure::tenths(change.after),
         change.by() * 100.0,
         figure::count(point.step.0),
-        figure::age(app.now.since(point.at)),
+        figure::age(app.now().since(point.at)),
         figure::time_of_day(point.at),
     );
     vec![

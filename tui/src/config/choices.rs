@@ -2,9 +2,9 @@
 
 use xpu_client::filter::Filter;
 
-use super::{App, Column, Metric, Sort};
+use super::{Config, State};
 use crate::{
-    config::{Config, State},
+    app::{App, Column, Metric, Sort},
     page::Page,
     prompt::Kind,
     prompt_command,
@@ -13,11 +13,11 @@ use crate::{
 impl App {
     pub fn configure(&mut self, config: &Config) {
         self.keymap = config.keymap.clone();
-        self.price = config.price;
+        self.job_view.price = config.price;
         self.page = config.page.unwrap_or(self.page);
         self.maps = config.metric.map_or(self.maps, |metric| self.maps.showing(metric));
-        self.sort = config.sort.unwrap_or(self.sort);
-        self.filter = config.filter.clone().or_else(|| self.filter.take());
+        self.listing.sort = config.sort.unwrap_or(self.listing.sort);
+        self.listing.filter = config.filter.clone().or_else(|| self.listing.filter.take());
     }
 
     /// Continues with the choices of an earlier screen, as far as they are understood.
@@ -28,26 +28,26 @@ impl App {
         // Every screen begins with the first page, so this is no choice.
         let metric = metric.filter(|metric| *metric != Metric::default());
         self.maps = metric.map_or(self.maps, |metric| self.maps.showing(metric));
-        self.sort = prompt_command::sort(&state.sort).unwrap_or(self.sort);
+        self.listing.sort = prompt_command::sort(&state.sort).unwrap_or(self.listing.sort);
         if let Ok(filter) = Filter::read(&state.filter) {
-            self.filter = Some(filter);
+            self.listing.filter = Some(filter);
         }
         for (kind, lines) in [(Kind::Filter, &state.filters), (Kind::Command, &state.commands)] {
             for line in lines {
-                self.lines.keep(kind, line);
+                self.overlay.lines.keep(kind, line);
             }
         }
     }
 
     /// The choices with which the next screen continues.
     pub fn state(&self) -> State {
-        let lines = |kind| self.lines.of(kind).map(str::to_owned).collect();
-        let Sort { column, reversed } = self.sort;
+        let lines = |kind| self.overlay.lines.of(kind).map(str::to_owned).collect();
+        let Sort { column, reversed } = self.listing.sort;
         State {
             page: self.page.name().to_owned(),
             metric: self.maps.metrics(&self.job_view.reported())[0].word().to_owned(),
             sort: format!("{}{}", Column::word(column), if reversed { " reversed" } else { "" }),
-            filter: self.filter.as_ref().map_or_else(String::new, |filter| filter.text().to_owned()),
+            filter: self.listing.filter.as_ref().map_or_else(String::new, |filter| filter.text().to_owned()),
             filters: lines(Kind::Filter),
             commands: lines(Kind::Command),
         }

@@ -1,4 +1,5 @@
 //! A replay's position. It is part of the app, so nothing here reads a file or a clock.
+#![forbid(unsafe_code)]
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,5 @@
 //! A key: as the terminal reports it, as the screen shows it, and as the settings name it.
+#![forbid(unsafe_code)]
 
 use std::{fmt, str::FromStr};
 
@@ -17,15 +18,15 @@ pub(crate) const fn char(c: char) -> Key {
     Key { code: KeyCode::Char(c), control: false, shift: false }
 }
 
-pub(super) const fn code(code: KeyCode) -> Key {
+pub(crate) const fn code(code: KeyCode) -> Key {
     Key { code, control: false, shift: false }
 }
 
-pub(super) const fn control(c: char) -> Key {
+pub(crate) const fn control(c: char) -> Key {
     Key { code: KeyCode::Char(c), control: true, shift: false }
 }
 
-pub(super) const fn shifted(code: KeyCode) -> Key {
+pub(crate) const fn shifted(code: KeyCode) -> Key {
     Key { code, control: false, shift: true }
 }
 

@@ -6,48 +6,22 @@ use xpu_client::time;
 use xpu_model::{duration::duration, figure};
 use xpu_wire::unit::Moment;
 
-use super::{Mark, Of};
 use crate::{
-    action::Effect,
-    app::{App, Note},
+    action::{Control, Effect},
+    app::{App, Past},
+    playback::{Mark, Of},
     prompt::{Kind, Prompt},
 };
-
-/// The meaning of a key that moves time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control {
-    /// Pause or resume.
-    Pause,
-    Back,
-    Forward,
-    FarBack,
-    FarForward,
-    /// Step to the next frames, or a second back.
-    Step,
-    StepBack,
-    Faster,
-    Slower,
-    Loop,
-    NextFinding,
-    PreviousFinding,
-    /// Type a target time.
-    AskTime,
-    Begin,
-    /// Go to the end, which is the present for a running job.
-    End,
-    /// Begin or end a recording.
-    Record,
-}
 
 const NEAR: Duration = Duration::from_secs(10);
 const FAR: Duration = Duration::from_mins(1);
 const STEP: Duration = Duration::from_secs(1);
 
-pub fn control(app: &mut App, control: Control) -> Option<Effect> {
+pub(super) fn control(app: &mut App, control: Control) -> Option<Effect> {
     if control == Control::Record {
         return Some(Effect::Record);
     }
-    let Some(playback) = &mut app.playback else {
+    let Some(Past { playback, .. }) = &mut app.past else {
         // In a live job, only the past can be the target.
         return match control {
             Control::Pause => Some(Effect::LookBack(Duration::ZERO)),
@@ -56,7 +30,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
             Control::StepBack => Some(Effect::LookBack(STEP)),
             Control::Begin => Some(Effect::LookBack(Duration::MAX)),
             _ => {
-                app.note = Some(Note::Done("the screen is live: Space pauses it, ← goes back".to_owned()));
+                app.messages.done("the screen is live: Space pauses it, ← goes back");
                 None
             }
         };
@@ -94,7 +68,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
         Control::Loop => playback.looped = !playback.looped,
         Control::NextFinding => return to_mark(app, true),
         Control::PreviousFinding => return to_mark(app, false),
-        Control::AskTime => app.prompt = Some(Prompt::new(Kind::Time, "")),
+        Control::AskTime => app.overlay.prompt = Some(Prompt::new(Kind::Time, "")),
         Control::Begin => return Some(Effect::Seek(playback.span.first)),
         Control::End => {
             return Some(match playback.of {
@@ -108,25 +82,24 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
 }
 
 /// Goes to the time that was typed.
-pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
-    let Some(playback) = &app.playback else {
+pub(super) fn go_to(app: &mut App, text: &str) -> Option<Effect> {
+    let Some(playback) = app.playback() else {
         // In a live job, the target is this long before now.
         if let Some(by) = text.trim().strip_prefix('-').and_then(duration) {
             return Some(Effect::LookBack(by));
         }
-        app.note =
-            Some(Note::Failed(format!("the screen is live: -30s goes back 30 s; {text} is for a replay")));
+        app.messages.failed(format!("the screen is live: -30s goes back 30 s; {text} is for a replay"));
         return None;
     };
     if let Some(moment) = time::moment(text, playback.span) {
         return Some(Effect::Seek(playback.within(moment)));
     }
-    app.note = Some(Note::Failed(format!("`{text}` is not a time: {}", time::FORMS)));
+    app.messages.failed(format!("`{text}` is not a time: {}", time::FORMS));
     None
 }
 
 fn to_mark(app: &mut App, forward: bool) -> Option<Effect> {
-    let playback = app.playback.as_mut()?;
+    let playback = &mut app.past.as_mut()?.playback;
     let mark = if forward { playback.next_mark() } else { playback.previous_mark() };
     if let Some(Mark { at, .. }) = mark {
         let at = *at;
@@ -134,10 +107,10 @@ fn to_mark(app: &mut App, forward: bool) -> Option<Effect> {
         return Some(Effect::Seek(at));
     }
     let known = playback.searched >= playback.span.last;
-    app.note = Some(Note::Done(match (forward, known) {
+    app.messages.done(match (forward, known) {
         (true, false) => format!("no finding yet; searched up to {}", figure::time_of_day(playback.searched)),
         (true, true) => "no finding begins after this".to_owned(),
         (false, _) => "no finding began before this".to_owned(),
-    }));
+    });
     None
 }

@@ -1,0 +1,119 @@
+//! What jobs want done in a hang, or at an end: `XPU_TOP_ON_HANG` in the job's environment, or `--on-hang` of
+//! the collector; and whether the kernels on its GPUs are named.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use xpu_wire::{
+    endpoint::variable,
+    frame::RankInfo,
+    id::{JobName, Pid, Rank},
+};
+
+use crate::environment::Environment;
+
+/// Jobs whose actions are kept.
+const JOBS: usize = 256;
+
+/// The command to run, and its folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub line: String,
+    pub folder: PathBuf,
+}
+
+impl Wish {
+    /// The command for jobs without one of their own.
+    pub(crate) fn usual(line: &str) -> Self {
+        Self { line: line.to_owned(), folder: PathBuf::from("/") }
+    }
+
+    /// The action of a job, from the environment of this process of it.
+    fn of(pid: Pid, environment: &Environment) -> Option<Self> {
+        let line = environment.value(variable::ON_HANG)?;
+        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
+        Some(Self { line, folder })
+    }
+}
+
+/// The action of each job: read as its ranks join, because a rank may be gone a moment later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, Asked>>>);
+
+/// From the job's lowest rank on this host.
+#[derive(Clone, Debug)]
+struct Asked {
+    by: Rank,
+    wish: Option<Wish>,
+    /// Whether the kernels on its GPUs are named in a hang, which ends it.
+    names_kernels: bool,
+}
+
+impl Wishes {
+    /// Takes the action of a rank that has joined; the lowest of a job's ranks here determines the job's
+    /// action.
+    pub(crate) fn note(&self, info: &RankInfo) {
+        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.get(&info.job).is_some_and(|asked| asked.by < info.rank) {
+            return;
+        }
+        if jobs.len() >= JOBS && !jobs.contains_key(&info.job) {
+            jobs.pop_first();
+        }
+        let environment = Environment::of(info.pid, &info.job);
+        let set = environment.as_ref().and_then(|environment| environment.value(variable::GPU_CORE));
+        let asked = Asked {
+            by: info.rank,
+            wish: environment.and_then(|environment| Wish::of(info.pid, &environment)),
+            names_kernels: set.is_some_and(|set| set == variable::GPU_CORE_ON_HANG),
+        };
+        jobs.insert(info.job.clone(), asked);
+    }
+
+    pub(crate) fn of(&self, job: &JobName) -> Option<Wish> {
+        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.get(job)?.wish.clone()
+    }
+
+    /// Whether the kernels on its GPUs are to be named in a hang, which ends the ranks.
+    pub(crate) fn names_kernels(&self, job: &JobName) -> bool {
+        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.get(job).is_some_and(|asked| asked.names_kernels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::Command,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_job_says_what_it_wants() {
+        let mut sleeper = Command::new("sleep");
+        sleeper.arg("600").current_dir("/tmp").env(variable::JOB, "train").env(variable::ON_HANG, "mail x");
+        let mut sleeper = sleeper.spawn().unwrap();
+        let of = |job: &str, pid: u32| {
+            let wish = Wish::of(Pid(pid), &Environment::of(Pid(pid), &job.into())?)?;
+            Some((wish.line, wish.folder))
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let its_own = Some(("mail x".to_owned(), PathBuf::from("/tmp")));
+        // Waits until the process has executed its program.
+        while of("train", sleeper.id()) != its_own {
+            assert!(Instant::now() < deadline, "{:?}", of("train", sleeper.id()));
+            std::thread::yield_now();
+        }
+        assert_eq!(of("other", sleeper.id()), None, "it is none of that job");
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_eq!(of("train", sleeper.id()), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! The collector, or the relay, of this process as its own viewers reach it: over sockets within the process.
+//!
+//! A viewer here is a thread of its own, so the poll loop never waits for a page's reader, a slow disk or a
+//! user's program.
+
+use std::{
+    fmt,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    sync::{Arc, atomic::AtomicBool},
+    time::{Duration, Instant},
+};
+
+use xpu_net::socket;
+use xpu_wire::{
+    codec,
+    endpoint::host_name,
+    frame::{Body, Frame, Request},
+    unit::Moment,
+};
+use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
+
+use crate::{on_hang::Wishes, ras::RawAnswers};
+
+/// Interval of snapshot requests, which reveal new jobs and ends.
+const ASK: Duration = Duration::from_secs(2);
+
+/// Frames taken from a socket before the other has its turn.
+const TURN: usize = 1024;
+
+/// Where a collector, or a relay, is reached within its process.
+#[derive(Clone)]
+pub struct Upstream {
+    pub context: Context,
+    /// Where its data socket (XPUB) is bound: `inproc://...`.
+    pub data: String,
+    /// Where its control socket (ROUTER) is bound.
+    pub control: String,
+    /// Prefix of the identities of its viewers here: their requests do not keep a collector alive.
+    pub name: Vec<u8>,
+    /// Set while some part of this process has work to finish: an idle collector does not exit then.
+    pub held: Arc<AtomicBool>,
+    /// The hang actions of jobs.
+    pub(crate) wishes: Wishes,
+    /// Unchanged answers of RAS.
+    pub(crate) ras: RawAnswers,
+}
+
+impl Upstream {
+    /// Addresses that are unique in this process, and a name that cannot be guessed outside it.
+    pub fn within(context: Context) -> Self {
+        let random = || RandomState::new().build_hasher().finish();
+        let name = [random().to_be_bytes(), random().to_be_bytes()].concat();
+        Self {
+            context,
+            data: "inproc://data".to_owned(),
+            control: "inproc://control".to_owned(),
+            name,
+            held: Arc::default(),
+            wishes: Wishes::default(),
+            ras: RawAnswers::default(),
+        }
+    }
+
+    /// Opens a viewer's sockets. The end of its identity is its own.
+    pub(crate) fn open(&self, viewer: &[u8]) -> zmq::Result<Feed> {
+        let data = socket::subscriber(&self.context, None)?;
+        data.connect(&self.data)?;
+        let control = socket::control_client(&self.context, None)?;
+        control.set_identity(&[&self.name[..], viewer].concat())?;
+        control.connect(&self.control)?;
+        Ok(Feed { data, control, asked: None })
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("data", &self.data).finish_non_exhaustive()
+    }
+}
+
+/// The sockets of one viewer.
+pub(crate) struct Feed {
+    data: Socket,
+    control: Socket,
+    /// When a snapshot was last requested.
+    asked: Option<Instant>,
+}
+
+impl Feed {
+    /// Sends a request. If the queue is full, the poll loop is late, and waiting would not help.
+    pub(crate) fn ask(&self, wanted: Request) {
+        let _ = self.control.send(request(wanted), DONTWAIT);
+    }
+
+    pub(crate) fn subscribe(&self, topic: &str) -> zmq::Result<()> {
+        self.data.set_subscribe(topic.as_bytes())
+    }
+
+    pub(crate) fn unsubscribe(&self, topic: &str) -> zmq::Result<()> {
+        self.data.set_unsubscribe(topic.as_bytes())
+    }
+
+    /// Waits for frames, but not for longer than `most`. Snapshots are requested meanwhile.
+    pub(crate) fn wait(&mut self, most: Duration) -> zmq::Result<()> {
+        if self.asked.is_none_or(|asked| asked.elapsed() >= ASK) {
+            self.asked = Some(Instant::now());
+            self.ask(Request::Snapshot);
+        }
+        let mut items: [PollItem<'_>; 2] =
+            [&self.data, &self.control].map(|socket| socket.as_poll_item(POLLIN));
+        match zmq::poll(&mut items, most.as_millis() as i64) {
+            Ok(_) | Err(zmq::Error::EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The waiting frames with their topics, answers first: an answer has no topic. They are decoded one by
+    /// one, because many decoded frames would take many times as much memory.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = zmq::Result<(Vec<u8>, Frame)>> {
+        [&self.control, &self.data].into_iter().flat_map(|socket| {
+            let waiting = (0..TURN).map_while(|_| waiting(socket).transpose());
+            // A frame that does not decode is missing in the count of its stream.
+            waiting.filter_map(|parts| parts.map(named).transpose())
+        })
+    }
+}
+
+/// The parts of a waiting message, if there is one.
+fn waiting(socket: &Socket) -> zmq::Result<Option<Vec<Vec<u8>>>> {
+    match socket.recv_multipart(DONTWAIT) {
+        Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => Ok(None),
+        parts => parts.map(Some),
+    }
+}
+
+fn named(mut parts: Vec<Vec<u8>>) -> Option<(Vec<u8>, Frame)> {
+    let frame = codec::decode(&parts.pop()?).ok()?;
+    Some((parts.pop().unwrap_or_default(), frame))
+}
+
+/// A request as it goes over the control socket.
+pub(crate) fn request(request: Request) -> Vec<u8> {
+    let body = Body::Request(request);
+    codec::encode(&Frame { host: host_name(), number: 0, now: Moment::now(), lost: 0, body })
+}
