@@ -155,7 +155,7 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
         b"point_to_point" => {
             both([|lane| &lane.counters.point_to_point, |lane| &lane.counters.replayed.point_to_point])
         }
-        b"captured" => sum(|lane| &lane.counters.captured),
+        b"captured" => sum(|lane| &lane.counters.graph_captured),
         b"waits" => sum(|lane| &lane.counters.waits),
         b"timed" => sum(|lane| &lane.counters.timed),
         b"untimed" => sum(|lane| &lane.counters.untimed),

@@ -1,8 +1,9 @@
 //! Plays simulated jobs with and without faults, of 1, 2, 3, 8, 64 and 1,024 ranks, and checks the findings:
 //! `make scenarios`.
 //!
-//! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]`. The rules were made with the
-//! tuning seeds; the reported results use other seeds.
+//! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--failures]`. `--failures` prints each scenario
+//! whose findings are wrong, missing or badly reported. The rules were made with the tuning seeds; the
+//! reported results use other seeds.
 
 mod catalogue;
 mod chance;
@@ -48,12 +49,12 @@ fn main() -> ExitCode {
     };
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     let known = |at: usize| {
-        let flag = ["--tuning", "--tell"].contains(&&*arguments[at]);
+        let flag = ["--tuning", "--failures"].contains(&&*arguments[at]);
         let values = ["--seeds", "--class", "--ranks"];
         flag || values.contains(&&*arguments[at]) || at > 1 && values.contains(&&*arguments[at - 1])
     };
     if !(1..arguments.len()).all(known) {
-        eprintln!("usage: scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]");
+        eprintln!("usage: scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--failures]");
         return ExitCode::from(2);
     }
     let seeds: u64 = value("--seeds").and_then(|text| text.parse().ok()).unwrap_or(20);
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
             parts.into_iter().flat_map(|part| part.join().expect("a scenario is played")).collect()
         });
         for (seed, scenario, verdict) in verdicts {
-            if has("--tell")
+            if has("--failures")
                 && (!verdict.wrong.is_empty()
                     || !(scenario.expected.is_empty() || verdict.in_time && verdict.is_well_reported()))
             {

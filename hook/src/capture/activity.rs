@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_later_steps_have_not_ended_is_not_lost() {
+    fn unfinished_activity_of_later_steps_is_not_lost() {
         let ran = |correlation, begin| Work { correlation, ..work(begin, 7) };
         let works = [ran(10, 100), ran(11, 200), ran(14, 1_200), ran(13, 1_100)];
         // 12 may belong to the last step, which ended at 1,000.

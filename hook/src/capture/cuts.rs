@@ -114,7 +114,7 @@ mod tests {
 
     /// By CUPTI's clock, everything began a microsecond earlier.
     #[test]
-    fn what_begins_a_step_is_of_it_by_either_clock() {
+    fn the_first_operation_of_a_step_belongs_to_it_by_either_clock() {
         let marks = [1_000, 2_000];
         let operations = [timed(1_500, 4_000_000)];
         let works = [(0, 3_991_000), (3_991_000, 3_999_000), (3_999_000, 4_009_000)];

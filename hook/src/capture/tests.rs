@@ -62,7 +62,7 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
 
 /// In a hang, no rank reaches the last step.
 #[test]
-fn who_is_asked_to_hurry_gives_what_there_is() {
+fn a_capture_that_must_end_early_gives_what_there_is() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
@@ -79,7 +79,7 @@ fn who_is_asked_to_hurry_gives_what_there_is() {
 }
 
 #[test]
-fn what_the_gpu_has_not_done_is_waited_for() {
+fn unfinished_gpu_work_is_awaited() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..2);
@@ -125,7 +125,7 @@ fn a_function_that_is_left_after_the_last_step_is_waited_for() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn an_impossible_order_is_refused() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     assert_eq!(capture.order(order(9, 1), None, 0).0, CaptureOutcome::NoSteps);

@@ -1,7 +1,7 @@
 """Notes uncaught exceptions, before Python's own functions print them.
 
 The hook runs this file once on the main thread, between two instructions, in a separate namespace that holds
-`note(text)`. It calls `tell_of_main` before Python's `sys.__excepthook__`, and `tell_of_thread` before
+`note(text)`. It calls `note_of_main` before Python's `sys.__excepthook__`, and `note_of_thread` before
 `threading.__excepthook__`. No name that the program can see changes.
 """
 
@@ -17,7 +17,7 @@ PLAIN = {str, bytes, int, float, complex, bool, type(None)}
 
 # The id of the main thread's last noted exception. A reference is not needed, because Python keeps one
 # (`sys.last_value`).
-told = 0
+noted = 0
 
 
 def attach():
@@ -31,25 +31,25 @@ def attach():
 def at_exit():
     try:
         value = getattr(sys, "last_value", None)
-        if value is not None and id(value) != told:
-            tell(type(value), value, value.__traceback__)
+        if value is not None and id(value) != noted:
+            note_exception(type(value), value, value.__traceback__)
     except BaseException:
         pass
 
 
-def tell_of_main(kind, value, trace):
-    global told
-    told = id(value)
-    tell(kind, value, trace)
+def note_of_main(kind, value, trace):
+    global noted
+    noted = id(value)
+    note_exception(kind, value, trace)
 
 
-def tell_of_thread(args):
+def note_of_thread(args):
     # A thread may end itself with SystemExit; Python does not report it.
     if args.exc_type is not SystemExit:
-        tell(args.exc_type, args.exc_value, args.exc_traceback, getattr(args.thread, "name", "?"))
+        note_exception(args.exc_type, args.exc_value, args.exc_traceback, getattr(args.thread, "name", "?"))
 
 
-def tell(kind, value, trace, thread=""):
+def note_exception(kind, value, trace, thread=""):
     try:
         frames = []
         while trace is not None:

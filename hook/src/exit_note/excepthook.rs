@@ -153,10 +153,10 @@ unsafe fn stand_before(python: &Python, names: Object) {
     // long as the process.
     unsafe {
         let own = |name: &CStr| (python.PyDict_GetItemString)(names, name.as_ptr());
-        let (tell, of_thread) = (own(c"tell_of_main"), own(c"tell_of_thread"));
+        let (of_main, of_thread) = (own(c"note_of_main"), own(c"note_of_thread"));
         let main = (python.PySys_GetObject)(c"__excepthook__".as_ptr());
-        if !main.is_null() && !tell.is_null() {
-            MAIN.stand_before(python, main, c"excepthook", tell, before_main);
+        if !main.is_null() && !of_main.is_null() {
+            MAIN.stand_before(python, main, c"excepthook", of_main, before_main);
         }
         let module = (python.PyImport_AddModule)(c"_thread".as_ptr());
         if !module.is_null() && !of_thread.is_null() {

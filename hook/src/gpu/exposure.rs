@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_communication_passes_it_on() {
+    fn a_stream_that_waited_for_communication_passes_it_on() {
         let seen = Seen::new();
         seen.multiplies(COMPUTE);
         seen.communicates(REDUCE);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_for_communication_before_it_was_known_to_multiply_is_not_any_more() {
+    fn a_stream_taken_for_communication_is_corrected_once_it_multiplies() {
         let seen = Seen::new();
         // Parameters are broadcast on the stream of later GEMMs, and a copy stream waits for the broadcast.
         seen.communicates(DEFAULT);

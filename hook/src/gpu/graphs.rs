@@ -1,7 +1,7 @@
-//! CUDA graphs. The contents of a capture are kept, passed on to the graph and to the executable, and counted
-//! at every launch.
+//! CUDA graphs. The contents of a graph capture are kept, passed on to the graph and to the executable, and
+//! counted at every launch.
 //!
-//! Captures and graphs are few and slow to create, so a lock protects them, which is held only briefly.
+//! Graph captures and graphs are few and slow to create, so a lock protects them, which is held only briefly.
 //! Executables are launched in the hot path, so they are found without a lock: see [`executable`].
 
 mod contents;
@@ -25,14 +25,14 @@ pub(crate) use contents::Contents;
 use executable::Executables;
 pub(crate) use launch::Launch;
 
-/// Maximum number of captures in progress, and of graphs alive.
+/// Maximum number of graph captures in progress, and of graphs alive.
 const GRAPH_CAPTURES: usize = 64;
 const GRAPHS: usize = 4096;
 
 /// Attempts to take the lock while another thread has it.
 const TRIES: usize = 1000;
 
-/// The lower half of CUDA's number of a capture. CUDA never uses a number twice.
+/// The lower half of CUDA's number of a graph capture. CUDA never uses a number twice.
 pub(crate) type GraphCaptureId = NonZeroU32;
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Graphs {
     executables: Executables,
     /// Number of entries lost for lack of space, or because another thread held the lock.
     lost: AtomicU64,
-    /// Executables of graphs whose capture was not seen.
+    /// Executables of graphs whose graph capture was not seen.
     unseen: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ struct Known {
 struct GraphCapture {
     id: GraphCaptureId,
     contents: Contents,
-    /// The graph that the capture adds to; 0 if it makes a new one.
+    /// The graph that the graph capture adds to; 0 if it makes a new one.
     into: usize,
 }
 
@@ -91,33 +91,37 @@ impl Graphs {
         None
     }
 
-    /// Something was captured.
-    pub(crate) fn captured(&self, capture: GraphCaptureId, add: impl FnOnce(&mut Contents)) {
+    /// Adds to the contents of a graph capture.
+    pub(crate) fn add(&self, graph_capture: GraphCaptureId, add: impl FnOnce(&mut Contents)) {
         self.with(|known| {
-            add(&mut known.capture(capture)?.contents);
+            add(&mut known.graph_capture(graph_capture)?.contents);
             Some(())
         });
     }
 
-    /// Like [`Self::captured`], but only for a known unfinished capture; `false` for any other.
-    pub(crate) fn captured_in(&self, capture: GraphCaptureId, add: impl FnOnce(&mut Contents)) -> bool {
+    /// Like [`Self::add`], but only for a known unfinished graph capture; `false` for any other.
+    pub(crate) fn add_if_known(
+        &self,
+        graph_capture: GraphCaptureId,
+        add: impl FnOnce(&mut Contents),
+    ) -> bool {
         let Some(mut known) = self.lock() else { return false };
-        let capture = known.graph_captures.iter_mut().find(|known| known.id == capture);
-        capture.map(|capture| add(&mut capture.contents)).is_some()
+        let graph_capture = known.graph_captures.iter_mut().find(|known| known.id == graph_capture);
+        graph_capture.map(|graph_capture| add(&mut graph_capture.contents)).is_some()
     }
 
-    /// A capture began that adds to an existing graph.
-    pub(crate) fn graph_capture_into(&self, capture: GraphCaptureId, graph: cudaGraph_t) {
+    /// A graph capture began that adds to an existing graph.
+    pub(crate) fn graph_capture_into(&self, graph_capture: GraphCaptureId, graph: cudaGraph_t) {
         self.with(|known| {
-            known.capture(capture)?.into = graph.addr();
+            known.graph_capture(graph_capture)?.into = graph.addr();
             Some(())
         });
     }
 
-    /// A capture has become this graph; an empty one is kept too.
-    pub(crate) fn finish(&self, capture: GraphCaptureId, graph: cudaGraph_t) {
+    /// A graph capture has become this graph; an empty one is kept too.
+    pub(crate) fn finish(&self, graph_capture: GraphCaptureId, graph: cudaGraph_t) {
         self.with(|known| {
-            let ended = known.take(capture);
+            let ended = known.take(graph_capture);
             let (mut contents, into) = ended.map(|ended| (ended.contents, ended.into)).unwrap_or_default();
             if let Some(before) = known.graphs.get(&graph.addr()).filter(|_| into == graph.addr()) {
                 contents.merge(before);
@@ -126,10 +130,10 @@ impl Graphs {
         });
     }
 
-    /// A capture was discarded.
-    pub(crate) fn discard(&self, capture: GraphCaptureId) {
+    /// A graph capture was discarded.
+    pub(crate) fn discard(&self, graph_capture: GraphCaptureId) {
         self.with(|known| {
-            known.take(capture);
+            known.take(graph_capture);
             Some(())
         });
     }
@@ -205,10 +209,10 @@ impl Graphs {
 }
 
 impl Known {
-    /// The capture of this number, created if it is new. An old unfinished capture is dropped if there is no
-    /// space.
-    fn capture(&mut self, id: GraphCaptureId) -> Option<&mut GraphCapture> {
-        if let Some(place) = self.graph_captures.iter().position(|capture| capture.id == id) {
+    /// The graph capture of this number, created if it is new. An old unfinished one is dropped if there is
+    /// no space.
+    fn graph_capture(&mut self, id: GraphCaptureId) -> Option<&mut GraphCapture> {
+        if let Some(place) = self.graph_captures.iter().position(|graph_capture| graph_capture.id == id) {
             return self.graph_captures.get_mut(place);
         }
         if self.graph_captures.len() >= GRAPH_CAPTURES {
@@ -220,7 +224,7 @@ impl Known {
     }
 
     fn take(&mut self, id: GraphCaptureId) -> Option<GraphCapture> {
-        let place = self.graph_captures.iter().position(|capture| capture.id == id)?;
+        let place = self.graph_captures.iter().position(|graph_capture| graph_capture.id == id)?;
         Some(self.graph_captures.swap_remove(place))
     }
 
@@ -258,7 +262,7 @@ mod tests {
 
     fn capture_kernels(graphs: &Graphs, id: u32, count: u64, into: cudaGraph_t) {
         let id = GraphCaptureId::new(id).unwrap();
-        (0..count).for_each(|_| graphs.captured(id, |contents| contents.kernels += 1));
+        (0..count).for_each(|_| graphs.add(id, |contents| contents.kernels += 1));
         graphs.finish(id, into);
     }
 
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_captured_is_launched() {
+    fn the_contents_of_a_graph_capture_count_at_launch() {
         let graphs = Graphs::new().unwrap();
         capture_kernels(&graphs, 1, 3, graph(64));
         graphs.instantiated(executable(640), graph(64));
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_counted_as_such() {
+    fn a_graph_of_an_unseen_capture_is_counted_as_unknown() {
         let graphs = Graphs::new().unwrap();
         launch(&graphs, 4096);
         graphs.instantiated(executable(640), graph(64));

@@ -23,7 +23,7 @@ pub(crate) const NO_TIMING: c_uint = 2;
 /// `cudaStreamNonBlocking`
 const NON_BLOCKING: c_uint = 1;
 /// `cudaStreamCaptureStatusNone`
-pub(crate) const NOT_CAPTURING: c_int = 0;
+pub(crate) const NOT_GRAPH_CAPTURING: c_int = 0;
 /// Handles up to this one (NULL included) name default streams, which differ between devices and threads.
 pub(crate) const DEFAULT_STREAMS: usize = 2;
 /// `cudaStreamCaptureModeRelaxed`
@@ -55,48 +55,48 @@ foreign! {
 foreign! { fn cudaSetDevice(device: c_int) -> c_int in CUDART }
 
 /// Whether `stream` is being captured into a graph; `None` if CUDA refuses.
-pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
-    let mut status = NOT_CAPTURING;
+pub(crate) fn is_graph_capturing(stream: cudaStream_t) -> Option<bool> {
+    let mut status = NOT_GRAPH_CAPTURING;
     // SAFETY: the stream is the one the program is about to launch on; `status` outlives the call.
     let rc = unsafe { cudaStreamIsCapturing(stream, &raw mut status) }?;
-    (rc == SUCCESS).then_some(status != NOT_CAPTURING)
+    (rc == SUCCESS).then_some(status != NOT_GRAPH_CAPTURING)
 }
 
-/// Whether an event may be recorded on `stream` now: not during a capture into a graph, and not while the
+/// Whether an event may be recorded on `stream` now: not during a graph capture, and not while the
 /// program has an unread error, because the hook's error must not be mixed with it.
 pub(crate) fn may_record(stream: cudaStream_t) -> bool {
     if !error_free() {
         return false;
     }
-    let capturing = is_capturing(stream);
-    if capturing.is_none() {
+    let graph_capturing = is_graph_capturing(stream);
+    if graph_capturing.is_none() {
         forget_error();
     }
-    capturing == Some(false)
+    graph_capturing == Some(false)
 }
 
-/// The capture of `stream`. A stream that joined through an event has the same capture.
+/// The graph capture of `stream`. A stream that joined through an event has the same one.
 ///
 /// While another stream is captured, CUDA refuses this query for the default stream, and the query's error
-/// would replace one that the program has not read yet. So the default stream is not queried during captures.
-/// For any other stream, CUDA refuses this query only if it also refuses the program's call.
+/// would replace one that the program has not read yet. So the default stream is not queried during graph
+/// captures. For any other stream, CUDA refuses this query only if it also refuses the program's call.
 pub(crate) fn graph_capture_of(stream: cudaStream_t) -> Option<GraphCaptureId> {
     let was_free = error_free();
     if !was_free && stream.addr() <= DEFAULT_STREAMS {
         return None;
     }
-    let (mut status, mut id, none) = (NOT_CAPTURING, 0_u64, ptr::null_mut());
+    let (mut status, mut id, none) = (NOT_GRAPH_CAPTURING, 0_u64, ptr::null_mut());
     // SAFETY: the stream is the one the program is about to use; both places outlive the call, and the other
     // arguments may be NULL.
     let answered = unsafe {
         cudaStreamGetCaptureInfo(stream, &raw mut status, &raw mut id, none, none, none, ptr::null_mut())
     };
     match answered {
-        Some(SUCCESS) if status == NOT_CAPTURING => None,
+        Some(SUCCESS) if status == NOT_GRAPH_CAPTURING => None,
         Some(SUCCESS) => Some(GraphCaptureId::new(id as u32).unwrap_or(GraphCaptureId::MAX)),
-        // An old library reports only whether there is a capture. All captures then get an unused number,
+        // An old library reports only whether there is a graph capture. All then get an unused number,
         // under which nothing is kept.
-        None => is_capturing(stream).unwrap_or(false).then_some(GraphCaptureId::MAX),
+        None => is_graph_capturing(stream).unwrap_or(false).then_some(GraphCaptureId::MAX),
         Some(_) => {
             if was_free {
                 forget_error();
@@ -148,15 +148,15 @@ pub(crate) fn on_device<T>(device: c_int, make: impl FnOnce() -> Option<T>) -> O
     made
 }
 
-/// Creates an event on the current device. While another thread captures in global mode, CUDA allows this
-/// only in relaxed mode, which is set meanwhile. To be called only after [`error_free`].
+/// Creates an event on the current device. While another thread captures a graph in global mode, CUDA allows
+/// this only in relaxed mode, which is set meanwhile. To be called only after [`error_free`].
 #[cold]
 pub(crate) fn make_event(flags: c_uint) -> Option<cudaEvent_t> {
-    let mode = exchange_capture_mode(RELAXED);
+    let mode = exchange_graph_capture_mode(RELAXED);
     let mut event = std::ptr::null_mut();
     // SAFETY: the place for the handle outlives the call.
     let made = unsafe { cudaEventCreateWithFlags(&raw mut event, flags) } == Some(SUCCESS);
-    exchange_capture_mode(mode);
+    exchange_graph_capture_mode(mode);
     if !made {
         forget_error();
     }
@@ -176,9 +176,9 @@ pub(crate) fn make_stream() -> Option<cudaStream_t> {
     made.then_some(stream)
 }
 
-/// Sets this thread's capture mode, and returns the previous one. In relaxed mode the thread may query events
-/// while another thread captures; in another mode a query would break the capture.
-pub(crate) fn exchange_capture_mode(mut mode: c_int) -> c_int {
+/// Sets this thread's mode of graph captures, and returns the previous one. In relaxed mode the thread may
+/// query events while another thread captures a graph; in another mode a query would break the graph capture.
+pub(crate) fn exchange_graph_capture_mode(mut mode: c_int) -> c_int {
     // SAFETY: `mode` outlives the call.
     unsafe { cudaThreadExchangeStreamCaptureMode(&raw mut mode) };
     mode

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_answered_as_by_the_real_one() {
+    fn a_name_outside_the_table_is_answered_by_the_real_function() {
         begin();
         // SAFETY: the names are strings; RTLD_DEFAULT and the program are handles.
         unsafe {

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_library_calls_within_a_call_that_goes_on_is_a_part_of_it() {
+    fn calls_of_a_library_within_a_running_call_are_part_of_it() {
         let mark = Mark::new();
         let at = mark.set();
         be_inside(at, at);

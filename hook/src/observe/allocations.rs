@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_what_was_not_freed() {
+    fn held_memory_is_the_memory_not_freed() {
         let (known, sites) = (Allocations::new().unwrap(), sites());
         known.allocated(at(512), (Whose::Device, 100), Some(1), 0, &sites);
         known.allocated(at(1024), (Whose::Device, 50), Some(1), 0, &sites);

@@ -22,7 +22,7 @@ pub(crate) struct Gemm {
     shape: GemmShape,
     stream: Option<cudaStream_t>,
     timing: Timing,
-    captured: Option<GraphCaptureId>,
+    graph_capture: Option<GraphCaptureId>,
     /// The launch time, in the record's units.
     at: u64,
     /// Its stream, if the work before NCCL operations is tracked.
@@ -40,19 +40,19 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
         Turn::PowerOfTwo => rate::of(Class::Gemm).times(number) || rate::SHAPES.take(),
         Turn::Other => rate::of(Class::Gemm).times(number),
     };
-    let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, captured: None, at: 0, noted: None };
+    let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, graph_capture: None, at: 0, noted: None };
     if timed || lane.observer().may_capture_graph() {
         if timed {
             gemm.at = monotonic();
         }
         gemm.stream = stream();
         if let Some(stream) = gemm.stream {
-            gemm.captured = lane.observer().graph_capture_of(stream);
-            if timed && gemm.captured.is_none() {
+            gemm.graph_capture = lane.observer().graph_capture_of(stream);
+            if timed && gemm.graph_capture.is_none() {
                 gemm.timing = lane.start_timing(stream);
             }
         }
-        if timed && gemm.captured.is_none() && matches!(gemm.timing, Timing::Not) {
+        if timed && gemm.graph_capture.is_none() && matches!(gemm.timing, Timing::Not) {
             lane.counters.untimed.add(1);
         }
     }
@@ -71,9 +71,9 @@ pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
         lane.drop_timing(gemm.timing);
         return;
     }
-    if let Some(capture) = gemm.captured {
-        lane.counters.captured.add(1);
-        lane.observer().graphs.captured(capture, |contents| contents.add_gemm(gemm.shape, 1));
+    if let Some(graph_capture) = gemm.graph_capture {
+        lane.counters.graph_captured.add(1);
+        lane.observer().graphs.add(graph_capture, |contents| contents.add_gemm(gemm.shape, 1));
         return;
     }
     lane.counters.gemms.add(1);

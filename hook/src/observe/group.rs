@@ -101,7 +101,7 @@ impl Group {
         let communicators = &lane.observer().communicators;
         let is_early = |message: &Message| {
             let slot = communicators.slot(message.communicator);
-            message.captured.is_none() && is_early(slot.next(message.operation.is_collective()))
+            message.graph_capture.is_none() && is_early(slot.next(message.operation.is_collective()))
         };
         let (first, last) = (self.messages.first(), self.messages.last());
         !self.joining.is_empty() || first.into_iter().chain(last).any(is_early)
@@ -117,7 +117,7 @@ impl Group {
         };
         let tallied = self.tallies.iter().map(|tally| (tally.first, tally.share));
         let all = self.messages.iter().map(single).chain(tallied);
-        for (message, share) in all.filter(|(message, _)| message.captured.is_none()) {
+        for (message, share) in all.filter(|(message, _)| message.graph_capture.is_none()) {
             let known =
                 self.intervals.iter_mut().find(|interval| interval.communicator() == message.communicator);
             if let Some(interval) = known {

@@ -54,7 +54,7 @@ struct Kept {
     function: Function,
     known: Known,
     stream: cudaStream_t,
-    captured: Option<GraphCaptureId>,
+    graph_capture: Option<GraphCaptureId>,
     timing: Timing,
     /// The launch time, in the record's units.
     at: u64,
@@ -86,12 +86,18 @@ impl Launch {
         }
         let number = lane.counters.named_kernels.get();
         let timed = matches!(known, Known::Matches(_)) && rate::of(Class::Kernel).times(number);
-        let mut launch =
-            Kept { function, known, stream: ptr::null_mut(), captured: None, timing: Timing::Not, at: 0 };
+        let mut launch = Kept {
+            function,
+            known,
+            stream: ptr::null_mut(),
+            graph_capture: None,
+            timing: Timing::Not,
+            at: 0,
+        };
         if timed || may_capture_graph {
             launch.stream = stream();
-            launch.captured = observer.graph_capture_of(launch.stream);
-            if timed && launch.captured.is_none() {
+            launch.graph_capture = observer.graph_capture_of(launch.stream);
+            if timed && launch.graph_capture.is_none() {
                 launch.at = monotonic();
                 launch.timing = lane.start_timing(launch.stream);
                 lane.counters.untimed.add(u64::from(matches!(launch.timing, Timing::Not)));
@@ -129,9 +135,9 @@ impl Kept {
             Known::NotYet => names::ask(self.function),
         };
         let place = pattern.map(usize::from).filter(|&pattern| pattern < PATTERNS);
-        if let Some(capture) = self.captured {
-            lane.captured(capture);
-            return lane.observer().graphs.captured(capture, |contents| {
+        if let Some(graph_capture) = self.graph_capture {
+            lane.graph_captured(graph_capture);
+            return lane.observer().graphs.add(graph_capture, |contents| {
                 contents.kernels += 1;
                 if let Some(place) = place {
                     contents.named[place] += 1;

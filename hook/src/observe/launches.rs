@@ -205,7 +205,7 @@ pub(crate) fn before(
 ) {
     let wanted = WANTED.load(Relaxed);
     if wanted != 0 {
-        // Captured work is not launched now.
+        // Work that is captured into a graph is not launched now.
         let observer = lane.observer();
         if !observer.may_capture_graph()
             || stream().is_some_and(|stream| observer.graph_capture_of(stream).is_none())
@@ -215,7 +215,7 @@ pub(crate) fn before(
     }
 }
 
-/// Called before a launch that is certainly not captured.
+/// Called before a launch that is certainly not captured into a graph.
 #[inline]
 pub(crate) fn launched(lane: &Lane, launch: impl FnOnce() -> Launch) {
     let wanted = WANTED.load(Relaxed);

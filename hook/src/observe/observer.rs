@@ -223,10 +223,10 @@ impl Observer {
     ///
     /// `counted` is the number of calls that Kineto, PyTorch's profiler, has counted; 0 if it counts none.
     pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
-        let capture = lane.last_graph_capture().filter(|_| self.may_capture_graph());
-        if !capture
-            .is_some_and(|capture| self.graphs.captured_in(capture, |graph| graph.add_steps(optimizer, 1)))
-            && let Some(completed) = self.optimizer_stepped(lane, optimizer, 1)
+        let graph_capture = lane.last_graph_capture().filter(|_| self.may_capture_graph());
+        if !graph_capture.is_some_and(|graph_capture| {
+            self.graphs.add_if_known(graph_capture, |graph| graph.add_steps(optimizer, 1))
+        }) && let Some(completed) = self.optimizer_stepped(lane, optimizer, 1)
             && counted > 0
         {
             // The program's mark of a step comes after the optimizer.
@@ -266,14 +266,14 @@ impl Observer {
         }
     }
 
-    /// Whether any stream is in a capture that was begun through the runtime. To query each stream would cost
-    /// more than the rest of a launch.
+    /// Whether any stream is in a graph capture that was begun through the runtime. To query each stream
+    /// would cost more than the rest of a launch.
     #[inline]
     pub(crate) fn may_capture_graph(&self) -> bool {
         self.graph_captures.load(Relaxed) != 0
     }
 
-    /// The capture that `stream` takes part in.
+    /// The graph capture that `stream` takes part in.
     #[inline]
     pub(crate) fn graph_capture_of(&self, stream: cudaStream_t) -> Option<GraphCaptureId> {
         if self.may_capture_graph() { runtime::graph_capture_of(stream) } else { None }
@@ -284,7 +284,7 @@ impl Observer {
     }
 
     pub(crate) fn graph_capture_ended(&self) {
-        // A capture that began before observing also ends here, so the count stops at zero.
+        // A graph capture that began before observing also ends here, so the count stops at zero.
         let _ = self.graph_captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
     }
 

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unreadable_is_not_read() {
+    fn unreadable_memory_is_not_read() {
         let number = 77_usize;
         assert_eq!(word((&raw const number).expose_provenance()), Some(77));
         for wild in [0, 1, 0xffff_ffff_ffff_fff0, 0x5555_0000_0000_0000] {

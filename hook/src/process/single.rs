@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_left_by_a_jump_does_not_have_it_any_more() {
+    fn a_thread_that_left_by_a_jump_no_longer_holds_it() {
         let single = Single::new(vec![1]);
         let there = Mark::new();
         single.holder.store(there.set(), Relaxed);

@@ -185,7 +185,7 @@ impl Fold {
         unsafe { runtime::cudaSetDevice(device) };
         if self.device.is_none() {
             // After that, because this call creates a context too.
-            runtime::exchange_capture_mode(RELAXED);
+            runtime::exchange_graph_capture_mode(RELAXED);
         }
         self.device = Some(device);
     }

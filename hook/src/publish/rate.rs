@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_is_bounded_and_used_up() {
+    fn the_allowance_is_bounded_and_used_up() {
         SHAPES.add(5, 2);
         assert_eq!([(); 3].map(|()| SHAPES.take()), [true, true, false]);
         assert!(!SHAPES.take());

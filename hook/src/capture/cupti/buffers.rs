@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_name_is_not_read() {
+    fn an_invalid_name_is_not_read() {
         assert_eq!(text(c"_Z1fv".as_ptr().expose_provenance()), Some(b"_Z1fv".to_vec()));
         for wild in [0, 1, 0xffff_ffff_ffff_fff0, 0x5555_0000_0000_0000] {
             assert_eq!(text(wild), None, "{wild:#x}");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted_and_what_has_no_times_known() {
+    fn records_without_room_are_counted_and_records_without_times_are_known() {
         let mut records = Records::new();
         let names = [c"one", c"two", c"one"];
         let ran =

@@ -29,16 +29,16 @@ const CALL: usize = 6;
 pub(super) struct Slot {
     real: AtomicPtr<c_void>,
     /// The Python function that notes the exception; it gets the same arguments.
-    tell: AtomicPtr<c_void>,
+    note: AtomicPtr<c_void>,
 }
 
 impl Slot {
     pub(super) const fn new() -> Self {
-        Self { real: AtomicPtr::new(ptr::null_mut()), tell: AtomicPtr::new(ptr::null_mut()) }
+        Self { real: AtomicPtr::new(ptr::null_mut()), note: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Makes `own` run before `function`, if that is the built-in function of this name with the expected
-    /// layout. `own` calls [`Self::call`]. Keeps `tell`.
+    /// layout. `own` calls [`Self::call`]. Keeps `note`.
     ///
     /// # Safety
     /// Both are objects; the calling thread holds the interpreter's lock.
@@ -47,7 +47,7 @@ impl Slot {
         python: &Python,
         function: Object,
         name: &CStr,
-        tell: Object,
+        note: Object,
         own: Call,
     ) -> bool {
         // SAFETY: the caller's promise. The type is first checked to be `PyCFunctionObject`, and the fields
@@ -73,7 +73,7 @@ impl Slot {
             if there.is_null() || !known || !self.real.load(Relaxed).is_null() {
                 return false;
             }
-            self.tell.store(tell, Relaxed);
+            self.note.store(note, Relaxed);
             self.real.store(there, Release);
             *place = own as *mut c_void;
             if python.vectorcall_of.is_some_and(|ask| ask(function) != own as *mut c_void) {
@@ -95,11 +95,11 @@ impl Slot {
         count: usize,
         names: Object,
     ) -> Object {
-        let tell = self.tell.load(Relaxed);
+        let note = self.note.load(Relaxed);
         caught(|| {
             if let Some(python) = Python::find().filter(|_| !arguments.is_null() && names.is_null()) {
                 // SAFETY: Python calls this with its lock held, and this many arguments.
-                unsafe { python.untraced(|| report(python, tell, arguments, count & !OFFSET)) };
+                unsafe { python.untraced(|| report(python, note, arguments, count & !OFFSET)) };
             }
         });
         // SAFETY: this is the original function, with the arguments of this call.
@@ -112,7 +112,7 @@ impl Slot {
 
 /// # Safety
 /// As [`Slot::call`].
-unsafe fn report(python: &Python, tell: Object, arguments: *const Object, count: usize) {
+unsafe fn report(python: &Python, note: Object, arguments: *const Object, count: usize) {
     // SAFETY: the caller's promise; a tuple owns the references that it is given.
     unsafe {
         let tuple = (python.PyTuple_New)(count as isize);
@@ -122,7 +122,7 @@ unsafe fn report(python: &Python, tell: Object, arguments: *const Object, count:
                 (python.Py_IncRef)(argument);
                 (python.PyTuple_SetItem)(tuple, index as isize, argument);
             }
-            let answer = (python.PyObject_CallObject)(tell, tuple);
+            let answer = (python.PyObject_CallObject)(note, tuple);
             (python.Py_DecRef)(tuple);
             if !answer.is_null() {
                 (python.Py_DecRef)(answer);

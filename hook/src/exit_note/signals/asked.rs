@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_answered() {
+    fn a_requested_signal_is_answered() {
         for flags in [0, libc::SA_SIGINFO, libc::SA_ONSTACK | RESTORER, libc::SA_RESETHAND | libc::SA_SIGINFO]
         {
             for handler in [libc::SIG_DFL, 0x7fff_1234_5678] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ignored_or_no_address_is_the_kernels() {
+    fn an_ignored_signal_or_a_bad_address_is_left_to_the_kernel() {
         assert_eq!(Asked::of(&action(libc::SIG_IGN, 0)), None);
         assert_eq!(Asked::of(&action(libc::SIG_ERR, 0)), None);
     }

@@ -1,4 +1,4 @@
-//! The contents of a capture, as counts.
+//! The contents of a graph capture, as counts.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -48,7 +48,8 @@ pub(crate) struct Contents {
     /// Number and bytes of copies by direction; the last entry is of fills.
     pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
     pub(crate) sets: (u64, u64),
-    /// The optimizer that stepped during the capture, and its number of steps: every launch repeats them.
+    /// The optimizer that stepped during the graph capture, and its number of steps: every launch repeats
+    /// them.
     optimizer: Option<(Optimizer, u32)>,
 }
 
@@ -79,8 +80,8 @@ impl Contents {
         add_to(&mut self.shapes, shape, count);
     }
 
-    /// Adds `count` messages of the same kind. Messages that were captured while observing was off get
-    /// numbers but are not counted.
+    /// Adds `count` messages of the same kind. Messages that were captured into a graph while observing was
+    /// off get numbers but are not counted.
     pub(crate) fn add_messages(&mut self, message: &Message, id: CommunicatorId, count: u64) {
         let collective = message.operation.is_collective();
         self.add_share(Share {
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_is_kept_once_and_merging_adds() {
+    fn equal_contents_are_kept_once_and_merging_adds() {
         let (mut first, mut second) = (Contents::default(), Contents::default());
         (0..6).for_each(|n| first.add_gemm(shape(n % 2), 1));
         second.add_gemm(shape(1), 4);

@@ -29,8 +29,8 @@ use crate::{
 pub(crate) struct Launch {
     executable: &'static Executable,
     stream: cudaStream_t,
-    /// The capture into another graph, if there is one.
-    captured: Option<GraphCaptureId>,
+    /// The graph capture into another graph, if there is one.
+    graph_capture: Option<GraphCaptureId>,
     /// Whether it was selected for timing.
     chosen: bool,
     timing: Timing,
@@ -41,11 +41,11 @@ impl Launch {
     pub(crate) fn begin(lane: &'static Lane, graph: cudaGraphExec_t, stream: cudaStream_t) -> Self {
         let observer = lane.observer();
         let executable = observer.graphs.executables.pin(graph.addr());
-        let captured = observer.graph_capture_of(stream);
+        let graph_capture = observer.graph_capture_of(stream);
         let now = coarse_now();
         lane.entered(Call::GraphLaunch, now);
         let (mut chosen, mut timing) = (false, Timing::Not);
-        if captured.is_none() {
+        if graph_capture.is_none() {
             if let Some(contents) = executable.contents() {
                 contents.enter(observer, stream, now);
             }
@@ -61,7 +61,7 @@ impl Launch {
                 lane.counters.untimed.add(u64::from(matches!(timing, Timing::Not)));
             }
         }
-        Self { executable, stream, captured, chosen, timing }
+        Self { executable, stream, graph_capture, chosen, timing }
     }
 
     /// After the call.
@@ -69,9 +69,9 @@ impl Launch {
         lane.left();
         let observer = lane.observer();
         let contents = self.executable.contents();
-        match (self.captured, contents) {
-            (Some(capture), Some(contents)) if result == 0 => {
-                observer.graphs.captured(capture, |outer| outer.merge(contents));
+        match (self.graph_capture, contents) {
+            (Some(graph_capture), Some(contents)) if result == 0 => {
+                observer.graphs.add(graph_capture, |outer| outer.merge(contents));
             }
             (Some(_), _) => {}
             (None, contents) if result != 0 => {

@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Move {
     stream: cudaStream_t,
-    captured: Option<GraphCaptureId>,
+    graph_capture: Option<GraphCaptureId>,
     timing: Timing,
     /// The launch time, in the record's units.
     at: u64,
@@ -38,9 +38,9 @@ impl Move {
     /// Before the call.
     #[inline]
     pub(crate) fn begin(lane: &Lane, stream: cudaStream_t) -> Self {
-        let captured = lane.observer().graph_capture_of(stream);
-        let mut new = Self { stream, captured, timing: Timing::Not, at: 0 };
-        if captured.is_none() && capture::is_on() {
+        let graph_capture = lane.observer().graph_capture_of(stream);
+        let mut new = Self { stream, graph_capture, timing: Timing::Not, at: 0 };
+        if graph_capture.is_none() && capture::is_on() {
             new.at = monotonic();
             new.timing = lane.start_timing(stream);
             lane.counters.untimed.add(u64::from(matches!(new.timing, Timing::Not)));
@@ -63,8 +63,8 @@ impl Move {
         }
         let timer = lane.stop_timing(self.timing, self.stream);
         let bytes = bytes as u64;
-        if let Some(capture) = self.captured {
-            return lane.observer().graphs.captured(capture, |contents| {
+        if let Some(graph_capture) = self.graph_capture {
+            return lane.observer().graphs.add(graph_capture, |contents| {
                 let place = direction
                     .map_or(&mut contents.sets, |direction| &mut contents.copies[direction as usize]);
                 *place = (place.0 + 1, place.1 + bytes);

@@ -38,7 +38,8 @@ impl Wait {
         lane.counters.ordered.add(1);
         match observer.exposure.waits_for(event, stream) {
             WaitsFor::Other => Self::Other,
-            // The wait may make the stream part of a capture, in which the hook's events are not allowed.
+            // The wait may make the stream part of a graph capture, in which the hook's events are not
+            // allowed.
             _ if observer.may_capture_graph() => Self::Other,
             WaitsFor::Communication => Self::Follows,
             WaitsFor::CommunicationWithGemms => {

@@ -1,4 +1,4 @@
-//! Captures begin on a stream and end as a graph.
+//! Graph captures begin on a stream and end as a graph.
 
 use std::ffi::{c_int, c_void};
 
@@ -23,25 +23,25 @@ interpose_twins! {
     before |lane| lane.observer();
     after |_, observer, result| if result == 0 {
         observer.graph_capture_begun();
-        if let Some(capture) = observer.graph_capture_of(stream) {
-            observer.graphs.graph_capture_into(capture, graph);
+        if let Some(graph_capture) = observer.graph_capture_of(stream) {
+            observer.graphs.graph_capture_into(graph_capture, graph);
         }
     };
 
-    /// The capture also ends if CUDA reports that it was invalidated. It does not end if CUDA reports that
-    /// there is no capture, or that it cannot end here.
+    /// The graph capture also ends if CUDA reports that it was invalidated. It does not end if CUDA reports
+    /// that there is none, or that it cannot end here.
     fn cudaStreamEndCapture, cudaStreamEndCapture_ptsz(
         stream: cudaStream_t, graph: *mut cudaGraph_t,
     ) -> c_int in CUDART, or MISSING, even off;
     before |lane| (lane.observer(), lane.observer().graph_capture_of(stream));
-    after |_, (observer, capture), result| if let Some(capture) = capture {
+    after |_, (observer, graph_capture), result| if let Some(graph_capture) = graph_capture {
         // SAFETY: CUDA wrote the handle if it answered with success, as it documents.
         let made = if result == 0 && !graph.is_null() { unsafe { *graph } } else { std::ptr::null_mut() };
         if !made.is_null() {
-            observer.graphs.finish(capture, made);
+            observer.graphs.finish(graph_capture, made);
             observer.graph_capture_ended();
         } else if observer.graph_capture_of(stream).is_none() {
-            observer.graphs.discard(capture);
+            observer.graphs.discard(graph_capture);
             observer.graph_capture_ended();
         }
     };

@@ -1,4 +1,4 @@
-//! Captures, like the runtime's: runtime and driver report the same capture of a stream.
+//! Graph captures, like the runtime's: runtime and driver report the same one of a stream.
 
 use std::ffi::{c_int, c_void};
 
@@ -27,27 +27,27 @@ interpose_twins! {
     before |lane| lane.observer();
     after |_, observer, result| if result == 0 {
         observer.graph_capture_begun();
-        if let Some(capture) = observer.graph_capture_of(stream.cast()) {
-            observer.graphs.graph_capture_into(capture, graph.cast());
+        if let Some(graph_capture) = observer.graph_capture_of(stream.cast()) {
+            observer.graphs.graph_capture_into(graph_capture, graph.cast());
         }
     };
 
-    /// The hook gets a capture's number from the runtime. Without a runtime in the process, only the end of a
-    /// capture is known.
+    /// The hook gets a graph capture's number from the runtime. Without a runtime in the process, only its
+    /// end is known.
     fn cuStreamEndCapture, cuStreamEndCapture_ptsz(
         stream: CUstream, graph: *mut CUgraph,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
     before |lane| (lane.observer(), lane.observer().graph_capture_of(stream.cast()));
-    after |_, (observer, capture), result| {
+    after |_, (observer, graph_capture), result| {
         // SAFETY: CUDA wrote the handle if it answered with success, as it documents.
         let made = if result == 0 && !graph.is_null() { unsafe { *graph } } else { std::ptr::null_mut() };
         let goes_on = || observer.graph_capture_of(stream.cast()).is_some();
-        match capture {
-            Some(capture) if !made.is_null() => observer.graphs.finish(capture, made.cast()),
-            Some(capture) if !goes_on() => observer.graphs.discard(capture),
+        match graph_capture {
+            Some(graph_capture) if !made.is_null() => observer.graphs.finish(graph_capture, made.cast()),
+            Some(graph_capture) if !goes_on() => observer.graphs.discard(graph_capture),
             _ => {}
         }
-        if !made.is_null() || (capture.is_some() && !goes_on()) {
+        if !made.is_null() || (graph_capture.is_some() && !goes_on()) {
             observer.graph_capture_ended();
         }
     };

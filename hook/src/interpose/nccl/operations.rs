@@ -86,12 +86,12 @@ fn begin(
         bus_bytes: if peer == slot.rank() { 0 } else { operation.bus_bytes_of(bytes, slot.part_of_others()) },
         stream,
         observed: switch::is_on(),
-        captured: observer.graph_capture_of(stream),
+        graph_capture: observer.graph_capture_of(stream),
     };
     let at = monotonic();
     let now = time_of_day(at);
     let ledger = observer.ledger();
-    let line = slot.line(ledger).filter(|_| message.captured.is_none());
+    let line = slot.line(ledger).filter(|_| message.graph_capture.is_none());
     let place = if operation.is_collective() {
         line.and_then(|line| line.enter(slot.id(), 1, operation, message.bytes, now, slot.writers()))
     } else {
@@ -122,7 +122,7 @@ fn begin(
         peer: asked.root.or(asked.peer).map_or(-1, i64::from),
         bytes: message.bytes,
         stream: stream.addr() as u64,
-        how: if message.captured.is_some() { How::Captured } else { How::Launched },
+        how: if message.graph_capture.is_some() { How::Captured } else { How::Launched },
         at: now,
         returns_to,
         site: if message.observed { call_site::here(&ledger.record) } else { 0 },
@@ -130,12 +130,12 @@ fn begin(
     if lane.is_grouping() {
         return Some(Ticket { message, timing: Timing::Not, at, chosen: None, queued: true });
     }
-    if memory::is_early(slot.next(operation.is_collective())) && message.captured.is_none() {
+    if memory::is_early(slot.next(operation.is_collective())) && message.graph_capture.is_none() {
         memory::begin(lane);
     }
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
-    let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
+    let timeable = slot.size() > 1 && message.observed && message.graph_capture.is_none();
     let chosen = if timeable { slot.choose(operation.is_collective(), message.pair) } else { None };
     if chosen.is_some() {
         timing = lane.start_timing_on(stream, slot.device_of(stream));
@@ -165,7 +165,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     let Ticket { message, timing, at, chosen, queued } = ticket;
     let observer = lane.observer();
     let slot = observer.communicators.slot(message.communicator);
-    let counts = message.operation.is_collective() && message.captured.is_none();
+    let counts = message.operation.is_collective() && message.graph_capture.is_none();
     let ledger = observer.ledger();
     let line = slot.line(ledger).filter(|_| counts);
     if queued {
@@ -193,7 +193,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     if was_timed && timer.is_none() {
         ledger.record.not_queued(message.ticket);
     }
-    let evident = timer.is_none() && result == 0 && message.observed && message.captured.is_none();
+    let evident = timer.is_none() && result == 0 && message.observed && message.graph_capture.is_none();
     let timed = timer.zip(chosen).map(|(timer, rate)| Timed { timer, rate });
     message.launched(lane, timed, result, at);
     if evident && line.is_some() {

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_not_found() {
+    fn a_symbol_of_no_library_is_not_found() {
         let name = Name::new(c"xpu_top_no_library_has_this");
         each(|object| {
             assert!(object.find(&name).is_none());

@@ -118,7 +118,7 @@ impl Slot {
     }
 
     /// An operation is captured into a CUDA graph, which any thread may launch later.
-    pub(crate) fn captured(&self) {
+    pub(crate) fn graph_captured(&self) {
         self.is_in_graphs.store(true, Relaxed);
     }
 

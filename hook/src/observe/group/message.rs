@@ -34,8 +34,8 @@ pub(crate) struct Message {
     pub(crate) stream: cudaStream_t,
     /// Whether observing was on at the request.
     pub(crate) observed: bool,
-    /// The capture, if the operation is captured into a CUDA graph and not launched now.
-    pub(crate) captured: Option<GraphCaptureId>,
+    /// The graph capture, if the operation goes into a CUDA graph and not launched now.
+    pub(crate) graph_capture: Option<GraphCaptureId>,
 }
 
 /// The timer of a launch, and the sampling rate by which it was selected.
@@ -48,8 +48,8 @@ pub(crate) struct Timed {
 impl Message {
     /// Numbers the operation, and counts and records it as launched at this time.
     pub(crate) fn launched(&self, lane: &Lane, timed: Option<Timed>, result: c_int, at: u64) {
-        if let Some(capture) = self.captured {
-            return self.kept(lane, capture, 1);
+        if let Some(graph_capture) = self.graph_capture {
+            return self.kept(lane, graph_capture, 1);
         }
         let slot = lane.observer().communicators.slot(self.communicator);
         let stream = (result != IN_PROGRESS).then_some(self.stream.addr() as u64);
@@ -101,13 +101,13 @@ impl Message {
     }
 
     /// `count` operations of this kind are now in a graph; they get numbers when the graph is launched.
-    pub(super) fn kept(&self, lane: &Lane, capture: GraphCaptureId, count: u64) {
+    pub(super) fn kept(&self, lane: &Lane, graph_capture: GraphCaptureId, count: u64) {
         let observer = lane.observer();
         let slot = observer.communicators.slot(self.communicator);
-        slot.captured();
-        observer.graphs.captured(capture, |contents| contents.add_messages(self, slot.id(), count));
+        slot.graph_captured();
+        observer.graphs.add(graph_capture, |contents| contents.add_messages(self, slot.id(), count));
         if self.observed {
-            lane.counters.captured.add(count);
+            lane.counters.graph_captured.add(count);
         }
     }
 
@@ -116,7 +116,7 @@ impl Message {
         let ledger = lane.observer().ledger();
         ledger.record.refused(self.ticket);
         let slot = lane.observer().communicators.slot(self.communicator);
-        let counts = self.operation.is_collective() && self.captured.is_none();
+        let counts = self.operation.is_collective() && self.graph_capture.is_none();
         if let Some(line) = slot.line(ledger).filter(|_| counts) {
             line.retract(slot.id(), 1);
         }

@@ -168,7 +168,7 @@ mod tests {
             bus_bytes: if peer == OWN { 0 } else { bytes },
             stream: ptr::null_mut(),
             observed: true,
-            captured: None,
+            graph_capture: None,
         }
     }
 

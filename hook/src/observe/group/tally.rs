@@ -29,13 +29,13 @@ impl Tally {
         tally
     }
 
-    /// Whether a message belongs to this tally. Captured messages count as if they were equal to the first
-    /// one.
+    /// Whether a message belongs to this tally. Messages of a graph capture count as if they were equal to
+    /// the first one.
     pub(super) fn takes(&self, message: &Message) -> bool {
         let first = &self.first;
-        let alike = message.captured.is_none()
+        let alike = message.graph_capture.is_none()
             || message.operation.is_collective() == first.operation.is_collective();
-        (first.communicator, first.captured) == (message.communicator, message.captured) && alike
+        (first.communicator, first.graph_capture) == (message.communicator, message.graph_capture) && alike
     }
 
     pub(super) fn add(&mut self, message: Message) {
@@ -50,8 +50,8 @@ impl Tally {
     }
 
     pub(super) fn launched(&self, lane: &Lane, result: c_int) {
-        if let Some(capture) = self.first.captured {
-            return self.first.kept(lane, capture, self.collectives.all + self.point_to_point.all);
+        if let Some(graph_capture) = self.first.graph_capture {
+            return self.first.kept(lane, graph_capture, self.collectives.all + self.point_to_point.all);
         }
         if self.first.observed {
             self.first.holds_up_gemms(lane);
@@ -70,7 +70,8 @@ impl Tally {
 
     pub(super) fn refused(&self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.first.communicator);
-        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| self.first.captured.is_none()) {
+        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| self.first.graph_capture.is_none())
+        {
             line.retract(slot.id(), self.collectives.all);
         }
     }

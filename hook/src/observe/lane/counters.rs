@@ -24,7 +24,7 @@ pub(crate) struct Counters {
     pub(crate) gemms: Count,
     pub(crate) collectives: Count,
     pub(crate) point_to_point: Count,
-    pub(crate) captured: Count,
+    pub(crate) graph_captured: Count,
     /// NCCL operations called by a looked-up address, or seen only by NCCL's plugin interface.
     pub(crate) by_address: Count,
     pub(crate) by_plugin: Count,

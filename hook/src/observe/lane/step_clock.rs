@@ -26,13 +26,13 @@ pub(super) struct StepClock {
     /// The number of the step that ended before the timed one. The thread that the lane is lent to touches
     /// this; once that thread is gone, the hook's thread does.
     open: UnsafeCell<Option<(u64, Timing)>>,
-    /// The capture of this thread's last captured launch; 0 if there was none.
-    capture: AtomicU32,
+    /// The graph capture of this thread's last launch into a graph; 0 if there was none.
+    graph_capture: AtomicU32,
 }
 
 impl StepClock {
     pub(super) const fn new() -> Self {
-        Self { mark: AtomicU64::new(NONE), open: UnsafeCell::new(None), capture: AtomicU32::new(0) }
+        Self { mark: AtomicU64::new(NONE), open: UnsafeCell::new(None), graph_capture: AtomicU32::new(0) }
     }
 }
 
@@ -43,13 +43,13 @@ impl Lane {
     }
 
     /// A launch of this thread went into a CUDA graph that is being captured.
-    pub(crate) fn captured(&self, capture: GraphCaptureId) {
-        self.step_clock.capture.store(capture.get(), Relaxed);
+    pub(crate) fn graph_captured(&self, graph_capture: GraphCaptureId) {
+        self.step_clock.graph_capture.store(graph_capture.get(), Relaxed);
     }
 
-    /// The capture of this thread's last captured launch. It may have ended.
+    /// The graph capture of this thread's last launch into a graph. It may have ended.
     pub(crate) fn last_graph_capture(&self) -> Option<GraphCaptureId> {
-        GraphCaptureId::new(self.step_clock.capture.load(Relaxed))
+        GraphCaptureId::new(self.step_clock.graph_capture.load(Relaxed))
     }
 
     /// Before a launch. `stream` is called only if it is needed.
@@ -94,7 +94,7 @@ impl Lane {
 
     /// The thread is gone: an unfinished timing is dropped.
     pub(super) fn forget_step(&self) {
-        self.step_clock.capture.store(0, Relaxed);
+        self.step_clock.graph_capture.store(0, Relaxed);
         self.step_clock.mark.store(NONE, Relaxed);
         if let Some((_, timing)) = self.take_open_step() {
             self.drop_timing(timing);

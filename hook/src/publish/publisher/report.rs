@@ -36,7 +36,7 @@ impl Publisher {
             gemms: both(|all| [&all.gemms, &all.replayed.gemms]),
             collectives: both(|all| [&all.collectives, &all.replayed.collectives]),
             point_to_point: both(|all| [&all.point_to_point, &all.replayed.point_to_point]),
-            captured: self.sum(|lane| &lane.counters.captured),
+            captured: self.sum(|lane| &lane.counters.graph_captured),
         }
     }
 

@@ -119,7 +119,7 @@ fn a_busy_minute_is_forgotten_in_the_next() {
 }
 
 #[test]
-fn what_is_rare_is_always_timed_and_the_hot_share_the_rest() {
+fn rare_calls_are_always_timed_and_frequent_ones_share_the_rest() {
     let mut load = Load::new();
     let loads = [(GRAPH, 4.0), (GEMM, 5_000.0), (ALL_RANKS, 5_000.0)];
     load.run(5.0, &loads, 0.0, 0.0);
@@ -130,7 +130,7 @@ fn what_is_rare_is_always_timed_and_the_hot_share_the_rest() {
 }
 
 #[test]
-fn what_wavers_does_not_make_rates_waver() {
+fn fluctuating_counts_do_not_make_rates_fluctuate() {
     for per_second in (0..40).map(|n| 1_000.0 * 1.05_f64.powi(n)) {
         let mut load = Load::new();
         load.run(10.0, &[(GEMM, per_second)], 0.0, 1.0);
@@ -194,7 +194,7 @@ fn waits_are_timed_in_rounds_within_their_part_of_the_budget() {
 }
 
 #[test]
-fn what_is_halved_is_as_the_c_library_has_it() {
+fn halving_agrees_with_the_c_library() {
     for n in 0..4_000 {
         let times = f64::from(n) * 0.01;
         let (ours, theirs) = (halved(times), 0.5_f64.powf(times));

@@ -160,7 +160,7 @@ const UNKNOWN: [&str; 4] = ["DDP-uneven-PowerSGD", "PPO", "inference-server", "l
 const SEVERAL: (&str, u64) = ("rollouts-and-updates", 4);
 
 #[test]
-fn what_is_detected_of_real_programs_is_what_they_count_or_unknown() {
+fn detected_steps_of_real_programs_are_their_own_count_or_unknown() {
     let mut wrong = Vec::new();
     let paces = UNITS.into_iter().flat_map(|unit| LOOKS.map(|look| (unit, look)));
     for (name, (unit, look)) in

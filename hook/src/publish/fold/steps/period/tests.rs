@@ -186,7 +186,7 @@ fn evaluations_log_entries_and_the_start_are_no_steps() {
 }
 
 #[test]
-fn what_may_be_an_optimizer_or_a_statistic_is_not_answered() {
+fn a_repetition_that_may_be_an_optimizer_or_a_statistic_is_not_answered() {
     let step: Vec<Op> = [forward(6), loss(), backward(6, Some(1))].concat();
     for every in [5, 10, 20, 50] {
         let log = play(40 * every, |number| {
@@ -330,7 +330,7 @@ fn sequences_of_different_length_are_found_without_their_sizes() {
 
 /// Generates plausible programs from numbers: a step, and other work.
 #[test]
-fn whatever_the_program_the_answer_is_right_or_there_is_none() {
+fn for_any_program_the_answer_is_right_or_absent() {
     let (mut right, mut unknown) = (0, 0);
     for seed in 0..300 {
         let mut drawn = 0;
@@ -396,7 +396,7 @@ fn few_or_brief_repetitions_are_not_believed() {
 }
 
 #[test]
-fn what_does_not_repeat_has_no_period() {
+fn calls_that_do_not_repeat_have_no_period() {
     for kinds in [3, 5, 17, 400] {
         for seed in 0..10 {
             let log = play(20_000, |n| vec![gemm(random(n ^ seed << 40, kinds) as u32)]);
