@@ -113,7 +113,7 @@ fn all() -> Value {
 }
 
 #[test]
-fn what_was_launched_is_recorded_in_its_step_and_afterwards_nothing_is() {
+fn launched_work_is_recorded_in_its_step_and_nothing_afterwards() {
     let job = Job::new(&[], ENDLESS);
     job.capture("--steps 4");
     job.every_step_has(&all());
@@ -155,7 +155,7 @@ fn records_of_all_versions_are_read() {
 }
 
 #[test]
-fn what_cannot_be_had_is_said_and_the_rest_is_captured() {
+fn unavailable_parts_are_reported_and_the_rest_is_captured() {
     for (set, why) in [
         (("XPU_TOP_CUPTI", "0"), "started with XPU_TOP_CUPTI=0, which forbids CUPTI"),
         (("SIMGPU_CUPTI_FAULT", "refused"), "35 CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
@@ -186,7 +186,7 @@ fn records_that_were_dropped_are_counted() {
 }
 
 #[test]
-fn what_a_gpu_far_behind_has_not_ended_of_later_steps_is_not_lost() {
+fn unfinished_later_steps_of_a_gpu_far_behind_are_not_lost() {
     let script = "
 while True:
     for _ in range(100):
@@ -204,7 +204,7 @@ while True:
 }
 
 #[test]
-fn who_records_already_is_left_alone() {
+fn a_program_that_already_records_is_left_alone() {
     let script = "
 begin()
 first = counter('steps')
@@ -227,7 +227,7 @@ while True: work()
 }
 
 #[test]
-fn who_begins_in_the_middle_gets_all_and_only_its_own() {
+fn a_capture_begun_in_the_middle_has_all_of_its_own_work_and_nothing_else() {
     let script = "
 while not os.path.exists(os.environ['RENDEZVOUS'] + '/now'): work()
 # The GPU is still at it when what is there is taken back.

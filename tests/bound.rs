@@ -70,7 +70,7 @@ class DataLoader:
 ";
 
 #[test]
-fn who_waits_for_data_is_reported_so_and_in_which_function() {
+fn a_job_that_waits_for_data_is_reported_with_the_function() {
     let files = [("data.py", DATA), ("torch/utils/data/dataloader.py", LOADER)];
     let job = Job::start(
         &files,

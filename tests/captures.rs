@@ -86,7 +86,7 @@ impl Job {
 }
 
 #[test]
-fn what_was_launched_is_what_is_in_the_file_and_then_all_is_as_before() {
+fn launched_work_is_in_the_file_and_everything_is_as_before_afterwards() {
     let job = Job::new(ENDLESS);
     let rates = || job.host.status()["ranks"][0]["collective_timed_one_in"].clone();
     assert_eq!(rates(), 16);
@@ -201,7 +201,7 @@ fn three_steps_of_four_micro_batches(script: &str, source: &str, name: &str) {
 }
 
 #[test]
-fn who_dies_meanwhile_is_named_and_the_file_opens() {
+fn a_rank_that_dies_during_a_capture_is_named_and_the_file_opens() {
     let job = Job::new(ENDLESS);
     let capturing = job.begin_capture("--wait 12");
     job.ranks[1].signal("KILL");
@@ -252,7 +252,7 @@ fn a_terminal_that_closes_ends_a_capture_and_leaves_no_file_in_the_way() {
 }
 
 #[test]
-fn what_cannot_be_captured_is_said_with_what_to_do() {
+fn an_impossible_capture_is_refused_with_advice() {
     let job = Job::new(ENDLESS);
     let stranger = job.capture("--steps 3 --ranks 0-7");
     assert_eq!(stranger.status.code(), Some(64), "{stranger:?}");
@@ -354,7 +354,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
 }
 
 #[test]
-fn who_has_a_keyboard_is_shown_the_key_that_ends_a_wait() {
+fn an_interactive_user_is_shown_the_key_that_ends_a_wait() {
     let job = Job::new(ENDLESS);
     let at = format!("{}:{BASE}", job.host.address);
     let mut capture =

@@ -78,7 +78,7 @@ fn a_job_is_switched_off_and_on_while_it_runs() {
 }
 
 #[test]
-fn what_a_step_carries_and_who_marks_it_are_in_the_document() {
+fn figures_and_source_of_a_step_are_in_the_document() {
     let host = Host::new();
     let script = "
 while not Path(os.environ['RENDEZVOUS'], 'enough').exists():
@@ -116,7 +116,7 @@ fn ledger(program: &Program) -> LedgerPage {
 }
 
 #[test]
-fn what_cannot_be_switched_is_said_with_what_to_do() {
+fn an_impossible_switch_is_refused_with_advice() {
     let host = Host::new();
     let nobody = host.ask("ctl --hook off --job train");
     assert_eq!(nobody.status.code(), Some(3));

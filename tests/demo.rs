@@ -328,7 +328,7 @@ fn a_slow_gpu_is_named() {
 
 /// The job has two ranks. Each status is that of a viewer that has not watched before.
 #[test]
-fn who_comes_late_is_reported_at_once_what_is_wrong_since_when_and_so_after_a_restart() {
+fn a_late_viewer_has_the_findings_and_their_begin_at_once_also_after_a_restart() {
     let demo = Demo::start("--ranks 2 --nodes 2 --steps 100000 --slow-host 1:40ms");
     let reported = |least: f64| {
         let status = demo.glance()?;
@@ -349,7 +349,7 @@ fn who_comes_late_is_reported_at_once_what_is_wrong_since_when_and_so_after_a_re
 /// A clock is a little lower: every place shows the same rank, cause and cost. A recording is compared,
 /// because time stands still in it.
 #[test]
-fn what_a_lower_clock_costs_is_the_same_on_all_pages_in_the_report_and_in_the_document() {
+fn the_cost_of_a_lower_clock_is_the_same_on_all_pages_in_the_report_and_in_the_document() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --throttle 5:1800");
     until("enough steps", || (demo.glance()?["steps"]["min"].as_u64()? >= 100).then_some(()));
     until("the rank to be named", || {

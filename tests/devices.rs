@@ -140,7 +140,7 @@ fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {
 
 /// One GPU has a performance monitor. The other is an older one, and has only counters.
 #[test]
-fn what_gpus_and_processes_move_and_compute_is_seen() {
+fn traffic_and_load_of_gpus_and_processes_are_measured() {
     let host = Host::with_visible_gpus();
     fs::write(host.place.path("machine/no-gpm-1"), "").unwrap();
     let ranks = [0, 1].map(|rank| host.rank_where(rank, &[("CUDA_VISIBLE_DEVICES", "0,1")], TRAINS));

@@ -55,7 +55,7 @@ fn all_is_well_with_the_stand_ins() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_to_do() {
+fn problems_are_reported_with_advice() {
     let place = Place::new();
     let key = place.path("key");
     fs::write(&key, "x").unwrap();
@@ -80,7 +80,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
 }
 
 #[test]
-fn what_is_packed_holds_no_secret() {
+fn a_packed_report_holds_no_secret() {
     let place = Place::new();
     let key = place.path("home/.config/xpu-top/key");
     let mut keygen = place.command(built::artifact("xpu-top"));

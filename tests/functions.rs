@@ -141,7 +141,7 @@ fn agrees(job: &Job, capture: &Capture) {
 }
 
 #[test]
-fn what_python_ran_is_what_is_in_the_file_and_nothing_is_left_behind() {
+fn functions_that_python_ran_are_in_the_file_and_nothing_is_left_behind() {
     for python in pythons() {
         // A profile function sees only threads that exist when it is set. `sys.monitoring`, from 3.12 on,
         // sees all threads.
@@ -229,7 +229,7 @@ fn calls_are_on_the_track_of_their_thread_and_within_each_other() {
 }
 
 #[test]
-fn who_profiles_already_is_left_alone() {
+fn a_program_that_already_profiles_is_left_alone() {
     let before = "
 calls = 0
 def profile(frame, event, argument):
@@ -253,7 +253,7 @@ sys.setprofile(profile)
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_functions_are_reported() {
     let asked = "__main__@deep,no.such@f,__main__@Nobody@f,json@loads,math@sqrt,__main__@counts";
     for python in pythons() {
         let job = Job::new(&python, &[("XPU_TOP_TRACE_FUNCS", asked)]);

@@ -272,7 +272,7 @@ fn a_rank_that_ends_badly_is_kept_and_reported_once() {
         (!outcome.stdout.contains("waiting")).then_some(outcome)
     });
     assert!(
-        !outcome.stdout.contains("next:") || follow(&host.place, &outcome).status.success(),
+        !outcome.stdout.contains("\nnext:") || follow(&host.place, &outcome).status.success(),
         "{outcome:?}"
     );
 }
@@ -387,7 +387,7 @@ fn run_hands_the_line_on_to_the_job() {
 /// The awaited rank and ranks that ended in an orderly way have no stacks. The stacks of the others are
 /// shown.
 #[test]
-fn what_status_advises_of_a_rank_that_left_is_not_refused() {
+fn the_advice_of_status_for_a_rank_that_left_works() {
     let host = Host::new();
     let _ranks: Vec<_> = (0..2).map(|rank| host.rank_of(rank, 2, &script("os._exit(0)"))).collect();
     let status = at_last(

@@ -54,7 +54,7 @@ fn kills() -> u64 {
 }
 
 #[test]
-fn whoever_is_killed_the_files_open() {
+fn files_open_whichever_process_is_killed() {
     let mut host = Host::new();
     let rank = |host: &Host, rank| host.rank(rank, TRAINS);
     let mut ranks: Vec<_> = (0..2).map(|number| rank(&host, number)).collect();

@@ -275,7 +275,7 @@ fn frames_of_a_stranger_lead_nobody_astray() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused_by_all() {
+fn a_file_that_is_no_capture_is_refused_by_all_commands() {
     let place = Place::new();
     for bytes in [&b""[..], b"something else", &file(|_| {})[..9], &[0; 4096]] {
         for said in all_read(&place.path("run"), bytes) {

@@ -270,7 +270,7 @@ fn is_gone(document: &Value) {
 }
 
 #[test]
-fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
+fn all_viewers_have_the_same_begin_and_the_same_past_findings() {
     let mut job = Job::start();
     until("the ranks to be heard", || (job.status()["coverage"]["ranks_seen"] == 4).then_some(()));
     for killed in [false, true] {

@@ -152,7 +152,7 @@ fn a_stopped_rank_is_shown_and_a_dead_one_is_said() {
 }
 
 #[test]
-fn who_cannot_be_asked_is_said_and_the_others_are_shown() {
+fn an_unreachable_rank_is_reported_and_the_others_are_shown() {
     let job = Job::held();
     let host = &job.host;
     let mut command = host.xpu_top("stacks --key-file");

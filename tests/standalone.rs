@@ -70,7 +70,7 @@ fn near(value: &Value, wanted: f64) -> bool {
 }
 
 #[test]
-fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
+fn gemms_alone_are_compared_with_those_of_each_rank() {
     let job = Job::captured();
     let done = job.replay("--json --iterations 5", &[]);
     assert_eq!(done.status.code(), Some(0), "{done:?}");

@@ -92,7 +92,7 @@ fn a_rank_whose_loader_is_slow_is_named_live_with_the_gpu_hours_it_costs() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_with_what_to_do() {
+fn an_unreadable_file_is_refused_with_advice() {
     let place = Place::new();
     let file = place.path("trace.parquet");
     let missing = what_if(&place, &file, &[]);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_say_breaks_no_line_and_steers_no_terminal() {
+    fn foreign_messages_break_no_line_and_steer_no_terminal() {
         let said = line("a frame", "bad\n2026-01-01 ERROR all is lost\r\u{1b}[2J\u{2028}", 1, 2);
         assert!(said.starts_with("a frame: bad") && said.ends_with("(1 new, 2 in all)"), "{said:?}");
         assert!(!said.contains(['\n', '\r', '\u{1b}', '\u{2028}']), "{said:?}");

@@ -230,7 +230,7 @@ mod tests {
 
     /// The main threads of three processes: one computes, one writes and sleeps in between, and one waits.
     #[test]
-    fn who_computes_or_writes_is_busy_and_who_waits_is_not() {
+    fn computing_and_writing_processes_are_busy_and_waiting_ones_are_not() {
         let mut cpus = Cpus::default();
         let mut busy = |script: &str| {
             let mut child = std::process::Command::new("python3").args(["-c", script]).spawn().unwrap();

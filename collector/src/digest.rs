@@ -241,7 +241,7 @@ mod tests {
 
     /// The ledger page is read when the digest is made; an earlier summary may arrive after it.
     #[test]
-    fn what_was_entered_does_not_go_back() {
+    fn the_count_of_entered_calls_never_decreases() {
         let mut known = Known::said(&state(1), Moment(1));
         let counts = |entered, completed| CommunicatorState { entered, completed, ..state(1) };
         known.state = counts(9, 7);

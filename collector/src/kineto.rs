@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_no_rank_any_more_leaves_the_name_to_others() {
+    fn a_collector_without_ranks_leaves_the_name_to_others() {
         let name = KinetoName::Abstract(format!("xpu-top-left-{}", std::process::id()).into_bytes());
         let at = |seconds| Moment::default().after(Duration::from_secs(seconds));
         let mut first = Kineto::new(name.clone(), at(0));

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_no_key_listens_to_this_host_alone() {
+    fn without_a_key_only_this_host_is_served() {
         let remote: IpAddr = "10.0.0.1".parse().unwrap();
         let loopback: IpAddr = "127.0.0.7".parse().unwrap();
         let chosen = |named, key, insecure| choose_address(named, key, insecure).ok();

@@ -79,7 +79,7 @@ mod tests {
 
     /// A process that computes and writes, and another that it has started and that computes too.
     #[test]
-    fn what_a_rank_and_its_workers_do_is_seen_and_so_is_the_host() {
+    fn load_of_a_rank_of_its_workers_and_of_the_host_is_measured() {
         let script = "
 import os, sys, tempfile
 worker = os.fork()

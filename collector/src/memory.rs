@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_below_what_stays_goes_back() {
+    fn freed_memory_below_used_memory_is_returned() {
         const BLOCK: usize = 4000;
         const BLOCKS: usize = 50_000;
         let before = resident();

@@ -355,7 +355,7 @@ fn a_flood_of_ranks_is_bounded_and_strangers_too() {
 /// A second job of the same name would be invisible, so the digests of the first one count its living
 /// processes.
 #[test]
-fn who_is_turned_away_is_counted_for_as_long_as_it_speaks() {
+fn a_refused_process_is_counted_as_long_as_it_sends() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     let other = |pid| RankInfo { pid: Pid(pid), ..info("j", 0) };

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_the_same_rank_is_answered_once_with_all_that_any_wants() {
+    fn requests_for_the_same_rank_are_answered_together_with_all_requested_parts() {
         let mut stacks = stacks();
         stacks.want(target(false), Some(&viewer(1)));
         stacks.want(target(true), Some(&viewer(2)));

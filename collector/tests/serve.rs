@@ -227,7 +227,7 @@ fn stacks(viewer: &lab::Viewer) -> RankStacks {
 }
 
 #[test]
-fn who_asks_for_stacks_gets_one_frame_a_rank() {
+fn a_request_for_stacks_gets_one_frame_per_rank() {
     let lab = Lab::started(None);
     let mut child = Program::new("sleep").arg("600").spawn().unwrap();
     let mut workers: Vec<_> = (0..3).map(|rank| lab.worker("a", rank)).collect();

@@ -142,7 +142,7 @@ fn a_stopped_process_still_gives_its_stack() {
 }
 
 #[test]
-fn who_is_no_python_shows_what_the_kernel_says() {
+fn a_process_without_python_shows_its_kernel_state() {
     let sleep = Python(Command::new("sleep").arg("600").spawn().unwrap());
     let stacks = until("sleep to sleep", || {
         let stacks = read(reader(sleep.pid()));
@@ -169,7 +169,7 @@ fn native_frames_stand_below_those_of_python() {
 }
 
 #[test]
-fn who_is_no_python_has_native_frames() {
+fn a_process_without_python_has_native_frames() {
     let sleep = Python(Command::new("sleep").arg("600").spawn().unwrap());
     let stacks = until("sleep to sleep", || {
         let stacks = read(natively(sleep.pid()));

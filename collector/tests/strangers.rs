@@ -43,7 +43,7 @@ fn all_is_well(worker: &mut Worker, viewer: &Viewer) {
 }
 
 #[test]
-fn who_has_not_the_key_hears_nothing() {
+fn a_stranger_without_the_key_receives_nothing() {
     let key = Key::generate().unwrap();
     let lab = Lab::started(Some(key.clone()));
     let mut worker = lab.worker("a", 0);

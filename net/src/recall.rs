@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_not_waited_for_for_long() {
+    fn a_host_that_does_not_answer_is_not_awaited_for_long() {
         let now = Instant::now();
         let mut recall = Recall::begin(now);
         assert!(!recall.is_over(false, now) && recall.is_over(true, now));

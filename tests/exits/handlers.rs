@@ -74,7 +74,7 @@ fn a_handler_that_ends_the_process_does_not_hide_why() {
 
 /// A child's exit code is not reported as its parent's.
 #[test]
-fn what_a_child_in_the_same_memory_says_is_not_the_end() {
+fn a_message_of_a_child_in_the_same_memory_is_not_the_end() {
     let host = Host::new();
     let program = host.place.hazard("sig_ends");
     let mut rank = c_rank(&host, &program, "vfork");

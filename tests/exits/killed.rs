@@ -11,7 +11,7 @@ use xpu_tests::{
 use crate::job::{BEGIN, Ended, Job, PLUGIN, died_by};
 
 #[test]
-fn who_is_killed_without_a_word_is_said_to_be() {
+fn a_rank_that_is_killed_silently_is_reported_as_killed() {
     let job = Job::new(&[], "next_line()");
     job.rank.signal("KILL");
     let (host, rank) = (job.host, job.rank);

@@ -67,7 +67,7 @@ drive(cuda.cuLaunchKernel, 40)";
 }
 
 #[test]
-fn what_the_driver_answers_is_followed() {
+fn addresses_from_the_driver_are_followed() {
     let script = "
 for ask in (asked, by_runtime):
     drive(ctypes.CFUNCTYPE(c_int, c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p)(ask(b'cuLaunchKernel')), 10)

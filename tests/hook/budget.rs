@@ -37,7 +37,7 @@ fn timed(summary: &Summary) -> u64 {
 }
 
 #[test]
-fn what_is_timed_follows_the_budget() {
+fn the_timed_share_follows_the_budget() {
     let mut job = Job::of(1, &[("XPU_TOP_BUDGET", "1")], BUSY);
     let said = job.says("GEMMs timed more often", 0, |summary| {
         summary.hook.gemm_rate < Rate(4) && summary.hook.event_cost.0 > 0

@@ -159,7 +159,7 @@ hold()";
 }
 
 #[test]
-fn what_is_captured_is_counted_and_not_timed() {
+fn operations_in_a_graph_capture_are_counted_and_not_timed() {
     let script = "
 comm = communicator()
 ok(gemm_ex(1024, 1024, 1024))

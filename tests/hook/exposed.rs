@@ -198,7 +198,7 @@ ok(graph())
 }
 
 #[test]
-fn what_happened_while_it_was_off_is_not_made_up() {
+fn no_figures_are_invented_for_the_time_while_it_was_off() {
     let script = "
 gemm()
 begin()
@@ -217,7 +217,7 @@ assert counter('waits') == 1, counter('waits')
 }
 
 #[test]
-fn who_does_not_multiply_or_communicate_does_not_know_it() {
+fn a_process_without_gemms_or_communication_has_no_exposed_time() {
     for script in ["reduce()", "pass"] {
         assert_eq!(both_say(EVERY, script), None, "{script}");
     }

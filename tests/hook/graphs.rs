@@ -23,7 +23,7 @@ fn graphs(said: &Speaker) -> BTreeMap<u32, GraphTotals> {
 const EVERY: [(&str, &str); 1] = [("XPU_TOP_SAMPLE", "gemm=1,collective=1,graph=1")];
 
 #[test]
-fn what_a_graph_holds_counts_at_every_launch() {
+fn the_contents_of_a_graph_count_at_every_launch() {
     let script = "
 comm = communicator()
 ok(all_reduce(comm, 1000))

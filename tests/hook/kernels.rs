@@ -68,7 +68,7 @@ fn blind(said: &Speaker) -> Vec<String> {
 
 /// The GPU is 44 ms behind when its queue is full.
 #[test]
-fn who_launches_into_a_full_queue_is_held() {
+fn a_launch_into_a_full_queue_is_held() {
     let script = "
 one = registered(b'one')
 launch(one, 100)

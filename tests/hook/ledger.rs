@@ -76,7 +76,7 @@ communicator()";
 
 /// No collective is timed, but the ledger still shows which work is done.
 #[test]
-fn what_is_done_is_known_when_nothing_is_timed() {
+fn completion_is_known_when_nothing_is_timed() {
     let script = "
 comm = communicator()
 for round in range(100 if RANK == 1 else 100000):

@@ -123,7 +123,7 @@ hold()",
 /// Reading the environment while the program changes it may crash the program. A rank keeps the identity that
 /// it had at its first call.
 #[test]
-fn what_the_environment_says_is_read_at_the_first_call() {
+fn the_environment_is_read_at_the_first_call() {
     let script = "
 libc = ctypes.CDLL(None)
 change = libc.setenv

@@ -49,7 +49,7 @@ hold()",
 
 /// The hook does not see NCCL's allocations. The program allocates in between.
 #[test]
-fn what_nccl_takes_is_what_free_memory_falls_by_in_its_calls() {
+fn memory_of_nccl_is_the_drop_of_free_memory_in_its_calls() {
     let script = "
 comm = communicator()
 kept = made(process.cudaMalloc, c_size_t(5 << 20))

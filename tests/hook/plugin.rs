@@ -73,7 +73,7 @@ fn totals(job: &Job, rank: usize) -> BTreeMap<(Operation, u64), (u64, u64, Optio
 }
 
 #[test]
-fn what_no_interposed_function_sees_is_counted_and_timed() {
+fn calls_that_no_interposed_function_sees_are_counted_and_timed() {
     for version in ["22809", "22907", "23102"] {
         let job = watched(version, &[], UNSEEN);
         for rank in [0, 1] {
@@ -121,7 +121,7 @@ fn an_older_interface_counts() {
 }
 
 #[test]
-fn what_both_see_is_counted_once() {
+fn calls_that_both_see_are_counted_once() {
     for version in ["22304", "22403", "22602", "22703", "22809", "22902", "23102"] {
         let job = watched(version, &[], SEEN);
         for rank in [0, 1] {

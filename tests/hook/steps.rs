@@ -178,7 +178,7 @@ hold()"
 
 /// In training on CPUs, Python's lookup of PyTorch's module is the only call that the hook intercepts.
 #[test]
-fn who_calls_no_cuda_is_seen_by_its_optimizers_steps() {
+fn a_program_without_cuda_calls_is_seen_by_the_steps_of_its_optimizer() {
     let place = Place::new();
     let listener = Listener::at(&place.socket());
     let rank = Program::start(&mut place.script(
@@ -320,7 +320,7 @@ hold()"
 }
 
 #[test]
-fn what_the_program_marks_comes_before_its_optimizer() {
+fn marks_of_the_program_take_precedence_over_its_optimizer() {
     const LOOP: &str = "
 optimizer = Adam([object()])
 for number in range(100, 140):

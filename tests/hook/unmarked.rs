@@ -151,7 +151,7 @@ fn where_the_first_steps_were_launched_otherwise_the_number_is_a_lower_bound() {
 }
 
 #[test]
-fn what_may_be_a_step_or_an_eighth_of_one_is_not_reported() {
+fn an_interval_that_may_be_a_step_or_an_eighth_of_one_is_not_reported() {
     let job = Job::of(2, &[], "from programs import *\ntrain(alternates)");
     let last = until("two looks", || {
         let mut speaker = job.listener.speaker(job.ranks[0].pid())?;
@@ -162,7 +162,7 @@ fn what_may_be_a_step_or_an_eighth_of_one_is_not_reported() {
 }
 
 #[test]
-fn what_a_model_that_answers_requests_repeats_is_no_step() {
+fn the_repeated_work_of_an_inference_server_is_no_step() {
     let job = Job::of(1, &[], "from programs import *\ntrain(answers)");
     let is_named = |summary: &Summary| {
         summary.hook.blind.iter().any(|line| line.contains("only a forward pass repeats"))

@@ -58,7 +58,7 @@ fn dlrover_hang(page: &str) -> Vec<i64> {
 }
 
 #[test]
-fn what_reads_xpu_timer_reads_this() {
+fn readers_of_xpu_timer_read_these_metrics() {
     let set = [
         ("XPU_TOP_COMPAT", "xpu-timer"),
         ("XPU_TOP_PER_SHAPE", "1"),

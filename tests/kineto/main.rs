@@ -316,7 +316,7 @@ fn a_rank_that_ends_meanwhile_is_reported() {
 }
 
 #[test]
-fn what_lies_in_the_folder_stays() {
+fn files_in_the_folder_stay() {
     let host = Host::new();
     let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     fs::create_dir(host.out()).unwrap();

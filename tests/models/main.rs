@@ -172,7 +172,7 @@ promises! {
     records_arrive_whole_and_in_order: without_release, without_acquire;
     a_pair_is_one_threads_at_a_time: without_release, without_acquire;
     a_lane_is_one_threads_at_a_time: without_release, without_acquire, without_exchange;
-    what_is_done_was_enqueued_and_entered: without_release, without_acquire;
+    a_done_call_was_enqueued_and_entered: without_release, without_acquire;
     a_stream_proves_what_ran_there: without_release, without_acquire;
     no_launch_is_lost: without_exchange;
     a_line_shows_one_communicator: without_release, without_fence;

@@ -98,7 +98,7 @@ pub(crate) fn a_lane_is_one_threads_at_a_time() {
 }
 
 /// One thread launches two collectives, which are done at once.
-pub(crate) fn what_is_done_was_enqueued_and_entered() {
+pub(crate) fn a_done_call_was_enqueued_and_entered() {
     const ID: CommunicatorId = CommunicatorId(7);
     for writers in [Writers::One, Writers::Many] {
         model(move || {

@@ -46,14 +46,14 @@ def test_the_image_is_built_with_the_toolchain_of_the_project():
     assert re.search(r"^USER (\d+)$", text, re.M)[1] == "1000", "nobody's collector is root"
 
 
-def test_what_was_built_here_does_not_go_into_the_image():
+def test_local_build_outputs_stay_out_of_the_image():
     left_out = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().split()
     built = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split() if line.startswith("/")]
     assert ".venv-torch" in built and not set(built) - set(left_out)
 
 
 @pytest.mark.parametrize("there", [["docker", "buildah"], ["buildah", "podman"], ["podman"], []])
-def test_the_image_is_built_by_what_is_there(tmp_path, there):
+def test_the_image_is_built_by_an_available_program(tmp_path, there):
     (tmp_path / "make").symlink_to(shutil.which("make"))
     for name in there:
         (tmp_path / name).write_text(f'#!/bin/sh\n[ "$1" = info ] || echo {name} "$@"\n')

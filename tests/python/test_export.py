@@ -93,7 +93,7 @@ def test_chrome_reads_it(capture, report, tmp_path):
     assert len(done) == sum(rank["operations"] for rank in report["ranks"]) + RANKS * STEPS
 
 
-def test_what_cannot_be_exported_is_said(tmp_path):
+def test_an_impossible_export_is_refused_with_the_reason(tmp_path):
     (tmp_path / "foreign").write_bytes(b"something else")
     for arguments in (["--chrome", tmp_path / "x"], []):
         done = subprocess.run([PROGRAM, "export", tmp_path / "foreign", *arguments], capture_output=True, text=True)

@@ -57,7 +57,7 @@ def analysed(folder):
     return json.loads(done.stdout)
 
 
-def test_files_are_called_and_begin_as_readers_look_for_them(captures, tmp_path):
+def test_names_and_begins_of_files_are_as_their_readers_expect(captures, tmp_path):
     folder = exported(captures, "steps", tmp_path)
     names = sorted(path.name for path in folder.iterdir())
     assert names == [f"rank-{rank:04}.pt.trace.json.gz" for rank in range(RANKS)]
@@ -82,7 +82,7 @@ def test_files_are_called_and_begin_as_readers_look_for_them(captures, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["steps", "kernels", "time"])
-def test_hta_finds_what_the_report_has(captures, tmp_path, name):
+def test_hta_agrees_with_the_report(captures, tmp_path, name):
     found, ours = analysed(exported(captures, name, tmp_path)), report(captures, name)
     assert [row["rank"] for row in found["temporal"]] == list(range(RANKS))
     for row, overlap, rank in zip(found["temporal"], found["overlap"], ours["ranks"]):

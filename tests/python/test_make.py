@@ -34,14 +34,14 @@ def make_test(place, nextest, pytest_ends, skips=""):
 
 
 @pytest.mark.parametrize(("nextest", "python"), [(0, 0), (100, 0), (0, 1), (100, 1)])
-def test_python_is_tested_whatever_became_of_the_rest(tmp_path, nextest, python):
+def test_python_tests_run_even_if_others_fail(tmp_path, nextest, python):
     code, said, calls = make_test(tmp_path, nextest, python)
     assert calls == ["cargo nextest --version", "cargo nextest run", "pytest"], said
     assert (code != 0) == (nextest != 0 or python != 0), said
     assert said.endswith("no test was skipped\n"), said
 
 
-def test_what_was_skipped_is_told_at_the_end_and_why(tmp_path):
+def test_skipped_tests_are_listed_at_the_end_with_their_reasons(tmp_path):
     code, said, _ = make_test(tmp_path, 0, 0, "b: no torch\\na: no sshd\\n")
     assert code == 0
     assert said.endswith("2 tests were skipped:\na: no sshd\nb: no torch\n"), said

@@ -34,7 +34,7 @@ def find(packages, ending):
 
 
 @pytest.mark.parametrize("ending", [".tar.gz", ".deb"])
-def test_what_is_unpacked_runs_as_it_is(packages, ending, environment, tmp_path):
+def test_an_unpacked_package_runs_in_place(packages, ending, environment, tmp_path):
     root = unpacked(find(packages, ending), tmp_path / "root")
     version = [root / "bin/xpu-top", "--version"]
     told = subprocess.run(version, env=environment, capture_output=True, text=True, check=True)
@@ -47,7 +47,7 @@ def test_what_is_unpacked_runs_as_it_is(packages, ending, environment, tmp_path)
     assert status["coverage"]["dropped_records"] == 0
 
 
-def test_a_debian_package_says_what_it_is(packages):
+def test_a_debian_package_describes_itself(packages):
     package = find(packages, ".deb")
     fields = subprocess.run(["dpkg-deb", "-f", package], capture_output=True, text=True, check=True).stdout
     assert "Package: xpu-top\n" in fields

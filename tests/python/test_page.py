@@ -179,7 +179,7 @@ def test_light_and_dark(browser, slow_job):
         visit.is_clean()
 
 
-def test_a_collector_that_is_gone_is_said_and_its_figures_are_grey(browser):
+def test_a_lost_collector_is_reported_and_its_figures_are_grey(browser):
     with running_demo("--steps", "100000", "--ranks", "2", "--nodes", "1") as base:
         visit = Visit(browser).open(f"http://127.0.0.1:{base}/")
         visit.shows("2 of 2", "#header")

@@ -63,7 +63,7 @@ def documented():
     return [textwrap.dedent(block) for block in blocks if block.lstrip().startswith(("SELECT", "WITH"))]
 
 
-def test_the_queries_of_the_docs_say_what_the_report_says(tables, report):  # noqa: F811
+def test_the_queries_of_the_docs_agree_with_the_report(tables, report):  # noqa: F811
     gemms, transfers = (duckdb.sql(query.replace("DIR", str(tables))).fetchall() for query in documented())
     for row, wanted in zip(gemms, report["gemms"], strict=True):
         assert row[:4] + row[6:7] == tuple(wanted[name] for name in ("m", "n", "k", "batch", "count"))
@@ -73,7 +73,7 @@ def test_the_queries_of_the_docs_say_what_the_report_says(tables, report):  # no
         assert float(sum(row[place] for row in transfers)) == pytest.approx(wanted)
 
 
-def test_csv_says_the_same(tables):
+def test_csv_agrees_with_the_report(tables):
     for kind in KINDS:
         with open(tables / f"{kind}.csv", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -94,7 +94,7 @@ def test_folded_lines_add_up(tables, report):  # noqa: F811
     assert gemms == pytest.approx(report["gemms"][0]["total_ns"] / 1e3, abs=len(lines))
 
 
-def test_groups_choose_ranks_and_say_what_does_not_fit(capture, report):  # noqa: F811
+def test_groups_choose_ranks_and_refuse_bad_groupings(capture, report):  # noqa: F811
     def ask(*arguments):
         return subprocess.run([PROGRAM, "report", capture, "--json", *arguments], capture_output=True, text=True)
 

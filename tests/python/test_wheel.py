@@ -70,7 +70,7 @@ else:
 """
 
 
-def test_steps_carry_work_and_say_what_they_do_not_take(installed, environment):
+def test_steps_carry_work_and_refuse_unknown_arguments(installed, environment):
     done = run(installed / "python", "-W", "error", "-c", WORK, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
 

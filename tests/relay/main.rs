@@ -81,7 +81,7 @@ impl Behind {
 }
 
 #[test]
-fn what_is_asked_through_a_relay_is_answered_by_the_ranks() {
+fn requests_through_a_relay_are_answered_by_the_ranks() {
     let behind = Behind::new();
     let status = behind.status();
     assert_eq!(status["coverage"]["ranks_seen"], 2, "{status:#}");
@@ -116,7 +116,7 @@ fn a_relay_with_a_key_says_nothing_without() {
 }
 
 #[test]
-fn whom_to_stand_before_must_be_said() {
+fn a_relay_needs_the_hosts_it_stands_before() {
     let place = Place::new();
     for (line, wanted) in [
         ("--relay", "--job-hosts"),

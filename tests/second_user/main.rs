@@ -125,7 +125,7 @@ fn a_hook_that_is_pointed_to_another_users_socket_says_nothing() {
 
 /// Modes and owners are correct, but another user's process listens there. The kernel reveals this.
 #[test]
-fn whoever_listens_is_asked_for_by_the_kernel_and_not_by_the_file() {
+fn a_listener_is_identified_by_the_kernel_and_not_by_the_file() {
     let Some(scene) = Scene::new() else { return };
     let plain = run(&mut scene.program(STEPS));
     let folder = scene.path("folder");

@@ -30,7 +30,7 @@ fn so_does_every_signal_that_ends_it() {
 
 /// A logout keeps the screen's state as a quit does.
 #[test]
-fn what_it_ended_with_is_kept_however_it_ends() {
+fn the_last_state_is_saved_however_the_screen_ends() {
     let fixture = Fixture::new();
     std::fs::write(fixture.place.path("settings.toml"), "keep_state = true\n")
         .expect("a file in a fresh folder");

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_reported_once() {
+    fn added_throttling_is_reported_once() {
         let path = std::env::temp_dir().join(format!("xpu-top-quota-{}", std::process::id()));
         fs::write(&path, "throttled_usec 5\n").unwrap();
         let mut quota = Quota(vec![(path.clone(), 5_000)]);

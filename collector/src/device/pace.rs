@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_costs_much_is_done_seldom() {
+    fn expensive_reads_are_done_seldom() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let mut pace = Pace::new(0.001, second, 60 * second, start);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_has_spent_grows_with_its_work() {
+    fn the_cpu_time_of_a_thread_grows_with_its_work() {
         let before = spent();
         while spent().saturating_sub(before) < Duration::from_millis(2) {}
     }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_leaves_behind_ends_with_it_and_so_does_what_hangs() {
+    fn leftover_and_hung_processes_end_with_the_task() {
         let outcome = over("sleep 600 & echo $!; exit 0", b"", Duration::from_secs(30));
         let left: i32 = String::from_utf8(outcome.said).unwrap().trim().parse().unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_unpacked_and_less_is_nothing() {
+    fn a_packed_crash_is_unpacked_and_a_truncated_one_is_none() {
         let bytes: Vec<u8> = (0..100).collect();
         assert_eq!(unpacked(&bytes), None);
         let whole = [&[0; 72][..], &3_u64.to_le_bytes(), b"abc", b"maps"].concat();

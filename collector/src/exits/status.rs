@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_or_may_not_be_known_has_none() {
+    fn a_living_or_inaccessible_process_has_no_exit_status() {
         let stat = |state: &str, status: i32| format!("7 (a) Z) {state}{} {status}", " 0".repeat(48));
         assert_eq!(status_in(&stat("Z", 15)), Some(ExitStatus::Signal(15)));
         assert_eq!(status_in(&stat("Z", 139)), Some(ExitStatus::Signal(11)), "with a core");

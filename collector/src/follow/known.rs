@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_snapshot_reports_is_heard_and_forgotten_when_nobody_reports_it_any_more() {
+    fn ranks_of_a_snapshot_are_known_until_no_collector_reports_them() {
         let simulation = Simulation::new(2, 2, 4);
         let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
         assert!(known.wishes(Instant::now(), now).subscribe.is_empty() && !known.has_snapshot());

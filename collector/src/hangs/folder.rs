@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_nothing() {
+    fn a_failed_write_leaves_no_file() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("hangs"), "a file").unwrap();
         let folder = Folder::new(dir.path().join("hangs"));

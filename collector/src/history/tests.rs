@@ -49,7 +49,7 @@ fn recalled(past: &mut Past, jobs: &[(JobName, Moment)], length: u64, now: u64) 
 }
 
 #[test]
-fn who_comes_later_is_given_what_was_published_of_the_jobs_there_are() {
+fn a_late_subscriber_receives_the_history_of_the_present_jobs() {
     let place = Place::new("given");
     let simulation = Simulation::new(1, 1, 8);
     let jobs = [(simulation.job.clone(), Moment(0))];
@@ -121,7 +121,7 @@ fn apart(reported: &[u64]) -> Vec<u64> {
 
 /// Four hours: the finer tiers receive more than they keep.
 #[test]
-fn what_is_older_is_reported_coarser_and_each_time_once() {
+fn older_history_is_coarser_and_covers_each_time_once() {
     let place = Place::new("tiers");
     let simulation = Simulation::new(1, 1, 1);
     let jobs = [(simulation.job.clone(), Moment(0))];
@@ -176,7 +176,7 @@ fn a_collector_that_takes_over_has_all_tiers() {
 /// A viewer that was always connected, and one that connects after hours, even to a collector that was killed
 /// and restarted.
 #[test]
-fn who_comes_after_hours_finds_what_who_was_there_finds_with_the_same_since() {
+fn a_viewer_after_hours_has_the_same_findings_and_times_as_one_from_the_start() {
     let place = Place::new("since");
     let mut simulation = Simulation::new(1, 1, 4);
     simulation.started = Moment(1_000_000 * SECOND);

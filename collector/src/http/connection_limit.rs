@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_longest_of_the_address_with_the_most_gives_way() {
+    fn the_longest_waiting_connection_of_the_busiest_address_gives_way() {
         let limit = ConnectionLimit::new(Bounds { all: 6, of_one: 5, grace: Duration::ZERO });
         let quiet = limit.enter(peer(1)).expect("a place");
         let crowd: Vec<_> = (0..5).map(|_| limit.enter(peer(2)).expect("a place")).collect();

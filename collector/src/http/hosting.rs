@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_of_a_dump_is_not_done_is_named() {
+    fn unsupported_parts_of_a_dump_are_named() {
         let ignored = |path: Option<&str>, kinds| {
             let dump = Dump { path: path.map(Into::into), kinds, ..Dump::default() };
             dump.ignored().iter().filter_map(|why| why.split(':').next()).collect::<Vec<_>>()

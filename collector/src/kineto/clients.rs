@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_no_more_is_forgotten_and_there_are_never_too_many() {
+    fn silent_clients_are_forgotten_and_their_number_is_limited() {
         let mut clients = Clients::default();
         for pid in 0..2000 {
             clients.polled(pid, poll(pid, true), at(100 + u64::from(pid)));

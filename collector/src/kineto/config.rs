@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_in_it_is_a_line_each() {
+    fn each_setting_of_a_kineto_configuration_is_a_line() {
         let mut order = steps(152, 1);
         order.options = KinetoOptions { with_stack: true, record_shapes: true, ..KinetoOptions::default() };
         let text = text(&order, FILE, Some(at(1, 1)), AT_ONCE).unwrap();

@@ -208,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_asked_is_what_is_read(kind in any::<i32>(), pids in prop::collection::vec(any::<i32>(), 1..=MOST_PIDS)) {
+        fn a_request_is_read_as_it_was_written(kind in any::<i32>(), pids in prop::collection::vec(any::<i32>(), 1..=MOST_PIDS)) {
             let read = Message::parse(&asks(kind, &pids));
             prop_assert_eq!(read, Ok(Message::Request { accepts: kind & 2 != 0, job: 7, pids }));
         }

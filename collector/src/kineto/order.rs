@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_in_time_is_instructed_once() {
+    fn a_client_that_asks_in_time_is_instructed_once() {
         let mut ordered = ordered();
         let count = |step| Some(KinetoCount { step: Step(step), counted: 50 });
         assert_eq!(ordered.instructions(false, count(90), at(1)), None, "it is busy");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_too_late_is_not_instructed_and_it_is_said_why() {
+    fn a_client_that_asks_too_late_is_not_instructed_and_the_reason_is_reported() {
         let mut late = ordered();
         assert_eq!(late.instructions(true, Some(KinetoCount { step: Step(97), counted: 97 }), at(1)), None);
         assert!(why(&late).contains("--start-in"));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_instructed_keeps_its_place_until_it_is_done() {
+    fn an_instructed_client_keeps_its_place_until_it_is_done() {
         let (mut ordered, mut client) = (ordered(), None);
         assert!(!ordered.gives_way(at(1)) && ordered.abandon(), "it was not told");
         ordered.instructed(at(1));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_has_nothing_in_it() {
+    fn a_file_that_is_no_trace_has_no_events() {
         for text in ["", "{}", "\"cat\": \"user_annotation\", \"name\": \"Optimizer.step#"] {
             let mut scan = Scan::default();
             scan.take(text.as_bytes());

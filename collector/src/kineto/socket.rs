@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_identified_by_the_kernel_and_answered_from_the_name_it_asked_at() {
+    fn a_client_is_identified_by_the_kernel_and_answered_from_the_name_it_asked_at() {
         let name = unique("asks");
         let mut socket = Socket::bind(&KinetoName::Abstract(name.clone())).unwrap();
         let other = client(&[CLIENT, &unique("asks")].concat());
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_no_message_and_who_has_no_name_gets_no_answer() {
+    fn a_too_long_message_is_dropped_and_a_nameless_client_gets_no_answer() {
         let name = unique("long");
         let mut socket = Socket::bind(&KinetoName::Abstract(name.clone())).unwrap();
         UnixDatagram::unbound().unwrap().send_to_addr(&[1; LARGEST + 1], &daemon(&name)).unwrap();

@@ -128,7 +128,7 @@ fn a_hostile_label_stays_one_label() {
 }
 
 #[test]
-fn what_stragglers_cost_is_in_seconds_of_gpus_and_unknown_without_an_estimate() {
+fn the_cost_of_stragglers_is_in_gpu_seconds_and_absent_without_an_estimate() {
     use crate::what_if::tests::LINE;
     let simulation = Simulation::new(2, 2, 4);
     let (known, now) = (known(&simulation), simulation.digests(99)[0].now);

@@ -126,7 +126,7 @@ fn threads_that_nobody_waits_for_still_count() {
 }
 
 #[test]
-fn who_does_not_answer_in_time_is_given_up() {
+fn a_service_that_does_not_answer_in_time_is_given_up() {
     let (_kept, answer) = mpsc::channel();
     let (job, since) = (JobName::from("a"), Instant::now());
     let mut ras = Ras::default();

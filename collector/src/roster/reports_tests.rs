@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_a_hook_cannot_see_is_reported_briefly() {
+fn blind_spots_of_a_hook_are_reported_briefly() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     let mut summary = steps(1, 1);

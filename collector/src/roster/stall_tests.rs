@@ -86,7 +86,7 @@ fn read_by_hand(roster: &mut Roster, rank: u32, now: Moment) {
 
 /// A request early in a hang reads Python frames; native ones are still read, and kept.
 #[test]
-fn what_was_read_by_hand_does_not_stand_for_what_a_stall_is_read_with() {
+fn a_dump_by_hand_does_not_replace_the_dump_of_a_stall() {
     let mut roster = trained(1, 100);
     read_by_hand(&mut roster, 0, at(3.0));
     assert_eq!(standing(&roster, 10.0), [0]);
@@ -128,7 +128,7 @@ fn a_job_that_stands_often_is_read_once_a_minute() {
 }
 
 #[test]
-fn what_was_read_since_the_job_moved_is_not_read_again_for_who_will_do_with_it() {
+fn a_dump_since_the_last_progress_is_reused_for_requests_that_accept_it() {
     let mut roster = trained(2, 100);
     read(&mut roster, 0, at(10.0));
     let asked = |roster: &Roster, kept, seconds| {
@@ -148,7 +148,7 @@ fn what_was_read_since_the_job_moved_is_not_read_again_for_who_will_do_with_it()
 }
 
 #[test]
-fn what_was_read_before_the_end_is_there_after_it() {
+fn stacks_read_before_the_end_remain_after_it() {
     let mut roster = trained(1, 100);
     read(&mut roster, 0, at(10.0));
     roster.goodbye(&who(0), at(11.0));
@@ -167,7 +167,7 @@ fn stacks_of_another_process_are_not_kept() {
 
 /// A second fault in the same hang: no rank has moved, but stacks read before the fault are out of date.
 #[test]
-fn what_was_read_before_a_rank_was_gone_is_read_again_of_those_that_are_there() {
+fn remaining_ranks_are_read_again_after_a_rank_is_gone() {
     let mut roster = trained(2, 100);
     (0..2).for_each(|rank| read(&mut roster, rank, at(10.0)));
     roster.goodbye(&who(1), at(40.0));

@@ -37,7 +37,7 @@ fn a_main_thread_without_a_number_is_not_there_twice() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted() {
+fn stacks_that_do_not_fit_are_counted() {
     let stacks = RankStacks {
         reading: Reading::Running,
         threads: (0..300).map(|n| thread(Some(n), "t", 100)).collect(),

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_said_nothing_and_did_not_take_leave_was_killed() {
+    fn a_process_without_a_goodbye_or_a_note_was_killed() {
         let nothing = LastReading::default();
         assert_eq!(judged(&nothing, Life::Ended), None);
         assert_eq!(judged(&nothing, Life::Died), Some(Ending::Unnoted));

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_is_named_most_first() {
+    fn grown_call_sites_are_named_with_the_most_first() {
         let page = xpu_wire::ledger::LedgerPage::create().unwrap();
         let ledger = page.ledger();
         let allocate_by = |frames: u64, line: u64, bytes: u64, step: u64| {

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_says_last_is_passed_on() {
+    fn the_last_message_of_ssh_is_passed_on() {
         // `sh` treats the arguments as unknown options, reports them, and ends.
         let (far, ssh) = endpoint("sh");
         let why = Tunnels::default().way(&far, &ssh).unwrap_err();

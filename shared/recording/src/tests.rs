@@ -85,7 +85,7 @@ fn sorted(arrivals: &[(Moment, Frame)]) -> Vec<String> {
 }
 
 #[test]
-fn what_was_recorded_is_read_with_and_without_its_index() {
+fn a_recording_is_read_with_and_without_its_index() {
     let arrivals = arrivals(8);
     for close in [true, false] {
         let (bytes, _) = written(&arrivals, close);
@@ -145,7 +145,7 @@ fn a_flipped_bit_costs_one_block_and_is_reported() {
 }
 
 #[test]
-fn what_is_no_recording_is_reported_with_what_to_do() {
+fn a_file_that_is_no_recording_is_refused_with_advice() {
     let (bytes, _) = written(&arrivals(2), true);
     let why = |bytes: &[u8]| open(bytes).unwrap_err().to_string();
     assert!(why(b"").contains("empty") && why(b"").contains("xpu-top record"));

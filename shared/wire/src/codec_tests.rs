@@ -380,7 +380,7 @@ fn wordy() -> Vec<Frame> {
 /// Each letter of each text in turn is replaced by one that steers a terminal or changes the reading
 /// direction: decoding removes it.
 #[test]
-fn what_steers_a_terminal_enters_by_no_field() {
+fn characters_that_steer_a_terminal_enter_by_no_field() {
     let mut tried = 0;
     for frame in frames().into_iter().skip(1).chain(wordy()) {
         let bytes = encode(&frame);

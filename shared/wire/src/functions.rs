@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said_and_costs_no_other() {
+    fn an_unreadable_entry_is_reported_and_costs_no_other() {
         let read_as = |text: &str, expected: &[&str], wrong: usize| {
             let asked = read(text);
             assert_eq!(asked.functions, expected, "{text:.40}");

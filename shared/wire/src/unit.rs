@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_no_figure() {
+    fn impossible_rates_are_unknown() {
         let second = Nanoseconds(1_000_000_000);
         for flops in [1e86, f64::INFINITY, f64::NAN, -1.0] {
             assert_eq!(Tflops::from_work(flops, second), None, "{flops}");

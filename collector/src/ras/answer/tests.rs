@@ -87,7 +87,7 @@ fn report(text: &str) -> RasReport {
 }
 
 #[test]
-fn what_nccl_writes_is_read_with_its_missing_comma_or_without() {
+fn an_answer_of_nccl_is_read_with_and_without_its_missing_comma() {
     let read = report(OF_2_28);
     assert_eq!(
         (read.nccl.as_str(), read.took, read.timeouts),

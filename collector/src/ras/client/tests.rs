@@ -125,7 +125,7 @@ fn an_older_nccl_is_asked_for_no_status() {
 }
 
 #[test]
-fn what_is_no_ras_harms_nobody() {
+fn a_peer_that_is_no_ras_does_no_harm() {
     let http: Serve = |mut stream, _| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     };

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_listed_once_and_times_are_kept() {
+    fn repeated_entries_are_listed_once_and_times_are_kept() {
         let mut part = Part::default();
         for at in [1000, 1100, 1050] {
             part.push(Moment(at), thread(1), python(&["work", "main"]), Vec::new());

@@ -36,7 +36,7 @@ fn all(cursor: &mut FrameCursor, to: Moment) -> Vec<(Moment, Frame)> {
 
 /// One cursor has its own reader; the other reads block by block on request.
 #[test]
-fn what_is_read_ahead_is_what_is_read() {
+fn frames_read_ahead_are_the_frames_read_later() {
     for damaged in [false, true] {
         let (mut ahead, mut plain) = (cursor(damaged), cursor(damaged));
         let last = plain.span().last;

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_user_is_not_trusted_and_what_root_has_is() {
+    fn files_of_other_users_are_not_trusted_and_files_of_root_are() {
         let folder = Folder::new("owner");
         let path = folder.0.join("s");
         let _listener = UnixListener::bind(&path).unwrap();

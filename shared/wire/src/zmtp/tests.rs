@@ -259,7 +259,7 @@ fn a_length_that_lies_takes_no_memory() {
 }
 
 #[test]
-fn what_is_written_in_pieces_comes_whole() {
+fn a_message_written_in_pieces_arrives_whole() {
     let mut dealer = connected();
     let (mut expected, mut seen) = (Vec::new(), Vec::new());
     for number in 0..200_usize {

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_to_come_has_not_been() {
+    fn future_work_does_not_count_as_past() {
         let page = used();
         page.ran(Moment::from_ns(100), Moment::from_ns(1000));
         assert_eq!(page.look(Moment::from_ns(400)).unwrap().busy_ns, 300);

@@ -91,7 +91,7 @@ fn the_usual_place_is_made_by_who_needs_it_first() {
 }
 
 #[test]
-fn who_finds_the_usual_place_taken_has_one_apart_which_all_find() {
+fn a_second_directory_is_used_and_found_if_the_usual_one_is_taken() {
     for (name, taken) in [
         ("directory", squat as fn(&Path)),
         ("link", |path| symlink("/", path).unwrap()),
@@ -135,7 +135,7 @@ fn a_place_that_becomes_free_changes_nothing_for_who_went_elsewhere() {
 }
 
 #[test]
-fn who_finds_all_names_taken_is_shown_what_to_do() {
+fn advice_is_given_if_all_directory_names_are_taken() {
     let host = Host::new("all");
     squat(&host.usual());
     for number in 1..=SPARE {

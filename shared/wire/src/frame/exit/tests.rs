@@ -119,7 +119,7 @@ fn a_kernel_that_failed_is_the_cause_and_is_reported_last() {
 }
 
 #[test]
-fn what_a_foreign_process_says_is_fit_for_a_terminal() {
+fn texts_of_a_foreign_process_are_fit_for_a_terminal() {
     let raised = PythonException::parse("E\u{1b}[2J\0t\0a\u{7}\0f\tg\tnone\nh\ti\t3", Moment(1));
     assert_eq!((raised.kind.as_str(), raised.message.as_str(), raised.frames.len()), ("E [2J", "a ", 1));
     assert_eq!(PythonException::parse("", Moment(1)).frames, []);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_room_is_cut() {
+    fn texts_without_room_are_cut() {
         let bytes = Bytes::<2> { used: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; 2] };
         assert!(bytes.push(b"abc"));
         assert!(!bytes.push(b"defghijklm"));

@@ -172,7 +172,7 @@ mod tests {
     };
 
     #[test]
-    fn what_was_launched_before_a_call_is_read_as_it_was_noted() {
+    fn launches_before_a_call_are_read_as_noted() {
         let record = record();
         let mut name = [0; KERNEL_NAME];
         name[..11].copy_from_slice(b"spin_kernel");

@@ -33,7 +33,7 @@ fn the_next_lap_opens_when_the_last_has_left() {
 }
 
 #[test]
-fn who_came_for_something_else_does_not_take_part() {
+fn a_rank_with_another_operation_does_not_take_part() {
     let slot = Slot::default();
     let other = Visit { purpose: PURPOSE + 1, ..visit(0, 900) };
     slot.arrive(&visit(0, 100));
