@@ -63,10 +63,10 @@ pub struct CommandLine {
     /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<Filter>,
-    /// Layout of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`; F folds by these groups
+    /// Parallel groups of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`; the key F then folds ranks by group
     #[arg(long, value_name = "AXES")]
     pub groups: Option<Groups>,
-    /// Do not capture the mouse
+    /// Leave the mouse to the terminal
     #[arg(long)]
     pub no_mouse: bool,
     /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
@@ -103,7 +103,7 @@ pub enum Command {
     Run(RunArgs),
     /// Print the status of a job, and exit
     Status(StatusArgs),
-    /// List the findings of a recording, or of a job so far, with their begin and end
+    /// List the problems of a running job or a recording, and when each began and ended
     Findings(FindingsArgs),
     /// Record what all ranks report to a file, for --replay
     Record(RecordArgs),
@@ -115,7 +115,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two captures: what costs more, and whether it exceeds noise
     Diff(DiffArgs),
-    /// Simulate the steps of a capture or trace without stragglers, to show what each rank and stage costs
+    /// Show what slow ranks and stages cost: simulate the steps of a capture or trace without them
     WhatIf(WhatIfArgs),
     /// Convert a capture to a Perfetto or Chrome timeline, tables or folded stacks
     Export(ExportArgs),
@@ -131,9 +131,9 @@ pub enum Command {
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
     Stacks(StacksArgs),
-    /// Show the kernels on the GPUs of a job that hangs and was started with `xpu-top run --gpu-core`; ends the ranks that it reads
+    /// Show the kernels on the GPUs of a hung job that was started with `xpu-top run --gpu-core`; ends the ranks that it reads
     GpuCore(GpuCoreArgs),
-    /// Show the last NCCL calls of every rank in order, and where the ranks diverge; works for a job that hangs or has ended
+    /// Show the last NCCL calls of every rank in order, and where the ranks diverge; also of a job that hangs or has ended
     Collectives(CollectivesArgs),
     /// Ask NCCL's RAS service about a job, and compare its counts with those of xpu-top
     Ras(RasArgs),
@@ -145,7 +145,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show which settings file is read and check it, or print all settings
     Config(ConfigArgs),
-    /// Create the key that lets only you watch from another host
+    /// Create a key, with which only you can watch from other hosts
     Keygen(KeygenArgs),
 }
 
@@ -165,19 +165,19 @@ pub struct RunArgs {
     /// Prepare core dumps of GPUs on request: `xpu-top stacks --gpus` can then name the kernels of a job that hangs
     #[arg(long)]
     pub gpu_core: bool,
-    /// As --gpu-core; also name the kernels on all GPUs half a minute after a hang is kept on disk, which
-    /// ends the ranks
+    /// As --gpu-core; also read the kernels on all GPUs half a minute after a hang was saved to disk, which ends
+    /// the ranks
     #[arg(long, conflicts_with = "gpu_core")]
     pub gpu_core_on_hang: bool,
-    /// As --gpu-core; also, if a kernel fails (illegal address, assertion), CUDA's driver ends the process
-    /// with SIGABRT instead of returning an error, and the report of the rank names the kernel
+    /// As --gpu-core; also name the kernel that fails (illegal address, assertion) in the report of its rank. For
+    /// this, CUDA's driver ends the process with SIGABRT instead of returning an error
     #[arg(long)]
     pub gpu_core_on_exception: bool,
-    /// Command line to run once per hang or failed rank, through `sh -c` on one host, for a minute at most; the status or the exit
-    /// report is on its standard input as JSON [default: `XPU_TOP_ON_HANG`]
+    /// Shell command to run on one host for each hang or failed rank, for a minute at most; its standard input is
+    /// the status or the exit report as JSON [default: `XPU_TOP_ON_HANG`]
     #[arg(long, value_name = "CMD")]
     pub on_hang: Option<String>,
-    /// Have the collector estimate this often what stragglers cost, from a capture of five steps: `5m`; 0: off
+    /// How often the collector estimates what stragglers cost, from a capture of five steps: `5m`; 0: never
     /// [default: `XPU_TOP_WHAT_IF_EVERY`, else from the settings]
     #[arg(long, value_name = "DURATION")]
     pub what_if_every: Option<WhatIfEvery>,
@@ -202,8 +202,7 @@ pub struct StatusArgs {
     /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
     pub filter: Option<Filter>,
-    /// Do not watch the job for the seconds that finding slow ranks takes; dead ranks and hangs are still
-    /// reported
+    /// Answer at once, with dead ranks and hangs but without slow ranks, which take some seconds to find
     #[arg(long)]
     pub now: bool,
     /// Read a recording, at its end or at --at
@@ -212,14 +211,14 @@ pub struct StatusArgs {
     /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
-    /// How long to wait for all hosts to answer and for a job
+    /// Wait up to this long until all hosts have answered and a job is there
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub struct FindingsArgs {
-    /// A recording, a capture or an incident folder; without it, what the collectors of a running job remember
+    /// A recording, a capture or an incident folder [default: the history that the collectors of a running job keep]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub file: Option<PathBuf>,
     #[command(flatten)]
@@ -254,8 +253,8 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Pack the results and the collector's log into a gzipped tar to send to others, without keys, tokens
-    /// and your name
+    /// Also write the results and the collector's log to a .tar.gz that you can send to others: it contains no
+    /// key, no token and not your name
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
 }

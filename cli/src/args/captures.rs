@@ -11,7 +11,7 @@ use super::{JobArgs, parse::length};
 /// Selects ranks by their positions in the parallel groups.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SelectArgs {
-    /// Layout of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`
+    /// Parallel groups of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`
     #[arg(long, value_name = "AXES")]
     pub groups: Option<Groups>,
     /// Only ranks at these positions: `tp=0,pp=1`
@@ -68,7 +68,7 @@ pub struct ExportArgs {
     /// Write a flame graph of all ranks' Python stacks, sampled by `capture --python`
     #[arg(long, value_name = "SVG")]
     pub flame: Option<PathBuf>,
-    /// Only these kinds of operations, and their steps
+    /// Only these kinds of operations; steps are always included
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
     pub kind: Vec<ExportKind>,
     #[command(flatten)]
@@ -115,7 +115,7 @@ pub struct DiffArgs {
     /// Number of rows of text
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub top: usize,
-    /// Exit with 1 if steps take this much longer, `3%`, or a part of them: `exposed=10%`; parts are step, compute, exposed, memory and gap
+    /// Exit with 1 if steps take this much longer: `3%`, or a part of them does: `exposed=10%`; parts are step, compute, exposed, memory and gap
     #[arg(long, value_name = "[PART=]PERCENT", value_parser = limit)]
     pub fail_on: Vec<Limit>,
     #[command(flatten)]
@@ -158,7 +158,7 @@ pub struct GemmReplayArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Number of shapes, by the time they took in the job
+    /// Replay this many shapes, those that took the most time in the job
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub top: usize,
     /// The number of the GPU, as CUDA counts them here

@@ -10,7 +10,7 @@ use super::JobArgs;
 pub struct QualifyArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// Judge JSON documents of earlier runs together: the GPUs in all of them are neighbours
+    /// Measure nothing: compare the GPUs of earlier runs with each other, from their JSON
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service", "quick", "beside_job", "worker"])]
     pub compare: Vec<PathBuf>,
     /// Print JSON

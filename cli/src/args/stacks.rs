@@ -21,7 +21,7 @@ pub struct StacksArgs {
     /// Also native frames; each thread is stopped for a moment
     #[arg(long)]
     pub native: bool,
-    /// Also the kernels on the GPUs, of a job that hangs and was started with `xpu-top run --gpu-core`. Ends the ranks that it reads
+    /// Also the kernels on the GPUs of a hung job that was started with `xpu-top run --gpu-core`; ends the ranks that it reads
     #[arg(long, conflicts_with = "replay")]
     pub gpus: bool,
     /// Do not ask before --gpus ends the ranks
