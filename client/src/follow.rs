@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_is_known_after_some_seconds_of_every_living_rank() {
+    fn a_slow_rank_is_known_after_some_seconds_of_every_living_rank() {
         let simulation = Simulation::new(1, 2, 2);
         let mut following = Following::new([], None);
         assert!(!following.is_watched(), "there is no job");

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_hosts_kept_of_a_hang_is_played_with_it() {
+    fn files_of_a_hang_from_other_hosts_are_played_together() {
         let dir = std::env::temp_dir().join(format!("xpu-top-kept-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         let simulation = Simulation::new(1, 3, 2);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_there_stays_and_what_fails_is_not_left_behind() {
+    fn existing_files_stay_and_failed_ones_are_removed() {
         let place = std::env::temp_dir().join(format!("xpu-top-new-file-{}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let (kept, link, dangling) = (place.join("kept"), place.join("link"), place.join("dangling"));

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_something_in_svg_is_written_otherwise() {
+    fn characters_with_a_meaning_in_svg_are_escaped() {
         let svg = drawn(|buffer| {
             buffer.set_string(0, 0, "<a&b>", Style::new());
         });

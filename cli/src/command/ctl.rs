@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_did_not_follow_is_named_with_the_reason() {
+    fn a_rank_that_did_not_follow_is_named_with_the_reason() {
         let outcome = outcome(&job(&[0, 1, 3], &[2]), false);
         assert!(!outcome.is_whole());
         let text = outcome.text(&"llama-70b".into(), false);

@@ -6,7 +6,10 @@ use xpu_analysis::{
     capture::{Capture, Change, CostKind, Culprit, Diff, Per},
     render::Table,
 };
-use xpu_model::{figure::counted, status::ExitCode as Code};
+use xpu_model::{
+    figure::{counted, percent},
+    status::ExitCode as Code,
+};
 
 use super::{output::print, report::read};
 use crate::args::{DiffArgs, Limit, UsageError};
@@ -67,7 +70,7 @@ fn exceeds(limit: &Limit, diff: &Diff) -> Option<String> {
     let more = row.relative.unwrap_or(if row.change_ns > 0.0 { f64::INFINITY } else { 0.0 });
     let beyond_noise = row.noise_ns.is_none_or(|noise| row.change_ns > noise);
     (more > limit.most && beyond_noise).then(|| {
-        format!("{} takes {:.1} % longer, and {:.1} % is allowed", row.name, more * 100.0, limit.most * 100.0)
+        format!("{} takes {} longer, and {} is allowed", row.name, percent(more), percent(limit.most))
     })
 }
 

@@ -131,7 +131,7 @@ fn text(report: &RasReport, witness: &Witness) -> String {
             if report.nccl.is_empty() { "of an unknown version" } else { &report.nccl },
             report.address,
             figure::clock(report.asked_at),
-            if report.took.0 == 0 { "less than 1 ms".to_owned() } else { figure::span(report.took) },
+            if report.took.0 == 0 { "less than 1 ms".to_owned() } else { figure::short_time(report.took) },
         );
     }
     for statement in &witness.statements {

@@ -185,7 +185,11 @@ pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> any
         (ranks, FilterStatus { text: filter.text(), ranks: status.ranks.len(), unknown })
     });
     if !json {
-        return output::print(&text::of(status, sifted.map(|(ranks, of)| (ranks, of.to_string()))));
+        return output::print(&text::of(
+            status,
+            sifted.map(|(ranks, of)| (ranks, of.to_string())),
+            output::width(),
+        ));
     }
     let Some((ranks, filter)) = sifted else {
         return output::print(&(serde_json::to_string_pretty(status)? + "\n"));
@@ -278,7 +282,7 @@ mod tests {
             assert!((cost["money"].as_f64().unwrap() - 2.5 * hours).abs() < 0.006, "{cost}");
             assert_eq!((&cost["currency"], cost["gpu_hours"].as_f64()), (&"EUR".into(), Some(hours)));
         }
-        let text = text::of(&status, None);
+        let text = text::of(&status, None, 110);
         assert!(text.contains(&format!("GPU-hours ({:.2} EUR) so far", 2.5 * hours)), "{text}");
         assert_eq!(found["evidence"], status.findings[0].evidence.to_string());
         let figures = found["figures"].as_object().unwrap();

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_for_is_said() {
+    fn an_impossible_gemm_is_refused_with_the_reason() {
         let why = |shape| Gemm::of(&shape).expect_err("it cannot");
         let float8 = GemmShape { datatype: DataType::Float8E4m3, ..SHAPE };
         assert!(why(float8).contains("cublasLt"), "{}", why(float8));

@@ -47,7 +47,7 @@ impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Steps { first, last } => write!(f, "steps {first} to {last}"),
-            Self::Time(length) => f.write_str(&figure::span(*length)),
+            Self::Time(length) => f.write_str(&figure::short_time(*length)),
         }
     }
 }

@@ -112,7 +112,7 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
 }
 
 #[test]
-fn who_is_past_the_step_is_given_a_later_one_once() {
+fn a_rank_past_the_step_is_given_a_later_one_once() {
     let (outcome, orders, news) = take(|tries| match tries {
         0 => CaptureOutcome::TooLate,
         _ => CaptureOutcome::Agreed,
@@ -126,7 +126,7 @@ fn who_is_past_the_step_is_given_a_later_one_once() {
 }
 
 #[test]
-fn who_is_always_past_it_is_missing() {
+fn a_rank_that_is_always_past_the_step_is_missing() {
     let (outcome, orders, _) = take(|_| CaptureOutcome::TooLate);
     assert_eq!((outcome.whole, orders.len()), (0, 2));
     assert!(outcome.complaints[0].starts_with("rank 0: it had already completed step "), "{outcome:?}");

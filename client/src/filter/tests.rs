@@ -107,7 +107,7 @@ fn tests_are_joined() {
 }
 
 #[test]
-fn what_is_not_known_is_neither_so_nor_not_so_and_counted() {
+fn unknown_figures_neither_match_nor_fail_and_are_counted() {
     let among = |text: &str| {
         let ranks = ranks();
         let (shown, unknown) = Filter::read(text).unwrap().among(&ranks, &"llama-70b".into());

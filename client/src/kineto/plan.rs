@@ -97,7 +97,7 @@ impl fmt::Display for Plan {
                 write!(f, "steps {first} to {last}, in some {lead:.0} s")
             }
             KinetoWindow::Time { length, .. } => {
-                write!(f, "{}, in {lead:.0} s", figure::span(length))?;
+                write!(f, "{}, in {lead:.0} s", figure::short_time(length))?;
                 match self.instead_of_steps {
                     Some(NO_STEP_TIME) => write!(f, ", in place of steps, because {NO_STEP_TIME}"),
                     Some(why) => write!(f, ", as long as those steps and one more, because {why}"),

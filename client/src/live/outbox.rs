@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_before_a_subscription_is_no_loss() {
+    fn frames_before_a_subscription_are_no_loss() {
         let (sender, mut receiver) = mpsc::channel(8);
         let mut outbox = Outbox::new(sender);
         outbox.push_published(b"j/r/1/", frame(7));

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 pub use abnormal::{Abnormal, Why, abnormal};
 pub use function::{Class, Function, Unit};
 use profile::Profile;
-pub(crate) use sentence::{amount, percent};
+pub(crate) use sentence::amount;
 use serde::Serialize;
 use xpu_model::{figure::runs, job::median};
 use xpu_wire::id::Rank;

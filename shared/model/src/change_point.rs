@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_just_begun_is_not_reported_yet() {
+    fn a_change_that_has_just_begun_is_not_reported_yet() {
         assert_eq!(at(&steps(&[(100, 100.0), (7, 200.0)])), []);
         assert_eq!(at(&steps(&[(100, 100.0), (9, 200.0)])).len(), 1);
     }

@@ -1,4 +1,8 @@
-//! Numbers as people read them: with separated thousands, and with only the useful digits.
+//! Numbers as people read them: with separated thousands, and with only the useful digits. Every page and
+//! command formats its figures here, so that the same figure looks the same everywhere.
+//!
+//! Most forms come in two precisions: [`time`] and [`short_time`], [`bytes`] and [`exact_bytes`],
+//! [`whole_percent`], [`percent`] and [`fine_percent`].
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -28,8 +32,8 @@ pub fn tenths(number: f64) -> String {
     format!("{sign}{}.{}", count(rounded / 10), rounded % 10)
 }
 
-/// Formats a value in at most four columns: `0.52`, `51.2`, `640`, `12k`.
-pub fn short(number: f64) -> String {
+/// In at most four columns: `0.52`, `51.2`, `640`, `12k`.
+pub fn four_columns(number: f64) -> String {
     match number.abs() {
         n if !n.is_finite() => "?".to_owned(),
         n if n < 9.995 => format!("{number:.2}"),
@@ -40,7 +44,38 @@ pub fn short(number: f64) -> String {
     }
 }
 
-/// `812 µs`, `102.4 ms`, `1.024 s`.
+/// Two significant digits, and all before the point: `2.0`, `31`, `1234`.
+pub fn two(number: f64) -> String {
+    match number.abs() {
+        n if !n.is_finite() => "?".to_owned(),
+        n if n < 9.95 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
+/// `18,204` if that fits into this many columns, else three significant digits: `1.82M`.
+pub fn count_within(columns: usize, number: u64) -> String {
+    let whole = count(number);
+    if whole.len() <= columns { whole } else { three(number as f64) }
+}
+
+/// A share in whole percent: `31 %`.
+pub fn whole_percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// A share in percent: `31.4 %`, `100 %`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 99.95 { format!("{} %", tenths(percent)) } else { format!("{percent:.0} %") }
+}
+
+/// A small share in percent: `0.03 %`.
+pub fn fine_percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// To the microsecond, a tenth of a millisecond, or a millisecond: `812 µs`, `102.4 ms`, `1.024 s`.
 pub fn time(span: Nanoseconds) -> String {
     match span.0 {
         0..1_000_000 => format!("{} µs", span.0 / 1_000),
@@ -51,7 +86,7 @@ pub fn time(span: Nanoseconds) -> String {
 }
 
 /// Three significant digits, with the usual unit: `28.1 µs`, `827 µs`, `1.61 ms`, `12.3 s`.
-pub fn span(span: Nanoseconds) -> String {
+pub fn short_time(span: Nanoseconds) -> String {
     match span.0 {
         0..999_500 => format!("{} µs", three(span.0 as f64 / 1e3)),
         999_500..999_500_000 => format!("{} ms", three(span.milliseconds())),
@@ -59,7 +94,17 @@ pub fn span(span: Nanoseconds) -> String {
     }
 }
 
-/// A message's size: `64 MiB`, `1.5 KiB`, `12 B`.
+/// For a column of milliseconds: `102.43`.
+pub fn milliseconds(span: Nanoseconds) -> String {
+    format!("{:.2}", span.milliseconds())
+}
+
+/// For a column of microseconds: `28.1`.
+pub fn microseconds(span: Nanoseconds) -> String {
+    format!("{:.1}", span.0 as f64 / 1e3)
+}
+
+/// A size: `64 MiB`, `1.5 KiB`, `12 B`.
 pub fn bytes(number: u64) -> String {
     let (unit, size) = match number {
         0..1_024 => return format!("{number} B"),
@@ -71,6 +116,28 @@ pub fn bytes(number: u64) -> String {
         format!("{} {unit}", count(number / size))
     } else {
         format!("{} {unit}", tenths(number as f64 / size as f64))
+    }
+}
+
+/// A size such that different sizes look different: `64 MiB`, `1.5 KiB`, `1,540 B`.
+pub fn exact_bytes(number: u64) -> String {
+    let unit = match number {
+        0..1_024 => 1,
+        1_024..1_048_576 => 1_u64 << 10,
+        1_048_576..1_073_741_824 => 1 << 20,
+        _ => 1 << 30,
+    };
+    let is_in_tenths = number.checked_mul(10).is_some_and(|tenths| tenths.is_multiple_of(unit));
+    if is_in_tenths { bytes(number) } else { format!("{} B", count(number)) }
+}
+
+/// A rate of bytes in powers of ten, as usual for networks: `25.4 MB/s`.
+pub fn bytes_per_second(rate: u64) -> String {
+    match rate {
+        0..1_000 => format!("{rate} B/s"),
+        1_000..1_000_000 => format!("{:.1} kB/s", rate as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB/s", rate as f64 / 1e6),
+        _ => format!("{:.1} GB/s", rate as f64 / 1e9),
     }
 }
 
@@ -174,12 +241,9 @@ mod tests {
     #[test]
     fn a_short_figure_has_at_most_four_columns() {
         for number in [0.0, 0.004, 9.994, 9.996, 51.23, 99.96, 640.4, 9_999.0, 9_999.9, 123_456.0, 5e7] {
-            assert!(short(number).len() <= 4, "{number}: {}", short(number));
+            assert!(four_columns(number).len() <= 4, "{number}: {}", four_columns(number));
         }
-        assert_eq!(
-            (short(51.23), short(640.4), short(12_345.0)),
-            ("51.2".into(), "640".into(), "12k".into())
-        );
+        assert_eq!([51.23, 640.4, 12_345.0].map(four_columns), ["51.2", "640", "12k"]);
     }
 
     #[test]
@@ -192,6 +256,15 @@ mod tests {
             ["9.87", "10.0", "61.3", "395", "1,234", "10.0k", "12.3k", "100k", "123k", "1.50M", "200M"];
         assert_eq!(said, wanted);
         assert_eq!(three(f64::INFINITY), "?");
+        assert_eq!([2.04, 9.96, 31.4, 1_234.4].map(two), ["2.0", "10", "31", "1234"]);
+        assert_eq!([71_760, 1_000_000].map(|number| count_within(7, number)), ["71,760", "1.00M"]);
+    }
+
+    #[test]
+    fn shares_are_in_percent() {
+        assert_eq!(whole_percent(0.314), "31 %");
+        assert_eq!([0.3141, 0.9996].map(percent), ["31.4 %", "100 %"]);
+        assert_eq!(fine_percent(0.00028), "0.03 %");
     }
 
     #[test]
@@ -199,7 +272,8 @@ mod tests {
         let said: Vec<_> =
             [812_000, 102_400_000, 1_024_000_000, 250_000_000_000].map(|n| time(Nanoseconds(n))).into();
         assert_eq!(said, ["812 µs", "102.4 ms", "1.024 s", "250.0 s"]);
-        let spans: Vec<_> = [28_123, 999_900, 1_612_000, 12_300_000_000].map(|n| span(Nanoseconds(n))).into();
+        let spans: Vec<_> =
+            [28_123, 999_900, 1_612_000, 12_300_000_000].map(|n| short_time(Nanoseconds(n))).into();
         assert_eq!(spans, ["28.1 µs", "1.00 ms", "1.61 ms", "12.3 s"]);
         let ages: Vec<_> = [4, 119, 150, 7_300, 400_000].map(|s| age(Duration::from_secs(s))).into();
         assert_eq!(ages, ["4 s", "119 s", "2 m", "2 h", "4 d"]);
@@ -209,6 +283,14 @@ mod tests {
     fn sizes_are_binary() {
         let sizes: Vec<_> = [12, 1_536, 64 << 20, 3 << 30].map(bytes).into();
         assert_eq!(sizes, ["12 B", "1.5 KiB", "64 MiB", "3 GiB"]);
+        let exact: Vec<_> = [12, 1_536, 1_540, 64 << 20, (64 << 20) + 4].map(exact_bytes).into();
+        assert_eq!(exact, ["12 B", "1.5 KiB", "1,540 B", "64 MiB", "67,108,868 B"]);
+    }
+
+    #[test]
+    fn rates_of_bytes_are_decimal() {
+        let rates = [999, 1_500, 25_400_000, 63_000_000_000].map(bytes_per_second);
+        assert_eq!(rates, ["999 B/s", "1.5 kB/s", "25.4 MB/s", "63.0 GB/s"]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use crate::{job::Job, phrase};
+use crate::{figure, job::Job};
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -110,7 +110,7 @@ impl fmt::Display for CollectiveCall {
             write!(f, " ({name})")?;
         }
         match bytes.filter(|&bytes| operation.is_some() && bytes > 0) {
-            Some(bytes) => write!(f, ", {}", phrase::bytes(bytes)),
+            Some(bytes) => write!(f, ", {}", figure::bytes(bytes)),
             None => Ok(()),
         }
     }
@@ -297,6 +297,11 @@ impl Finding {
     /// The rank, the host, the problem and its cost, in one line for [`evidence::headline::WIDTH`] columns.
     pub fn headline(&self, job: Option<&Job>) -> String {
         let host = self.ranks.first().and_then(|&rank| Some(job?.rank(rank)?.host().as_str()));
+        self.headline_on(host)
+    }
+
+    /// The same, with the host of the first rank.
+    pub fn headline_on(&self, host: Option<&str>) -> String {
         let line = self.evidence.headline(&self.ranks, host);
         let cost = self.cost.filter(|_| !self.stops_the_job());
         evidence::headline::joined(line, cost)

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_has_no_peak() {
+    fn a_device_outside_the_list_has_no_peak() {
         for device in [
             "",
             "NVIDIA H300",
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_measured_stands_before_the_sheet() {
+    fn a_measured_peak_takes_precedence_over_the_data_sheet() {
         let said = Peaks::parse("bf16=800, fp8=1600").unwrap();
         let peaks = said.or_of("NVIDIA H100 80GB HBM3");
         let seconds = |datatype| peaks.seconds(&gemm(datatype, ComputeType::Float32));

@@ -1,4 +1,4 @@
-//! Ranks and figures in words.
+//! Ranks in words.
 
 use xpu_wire::id::Rank;
 
@@ -29,33 +29,12 @@ pub(crate) fn ranks(ranks: &[Rank]) -> String {
 
 /// `8 ranks`, `1 rank`
 pub(crate) fn counted(ranks: usize) -> String {
-    format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
-}
-
-/// `1,024`
-pub(crate) fn count(count: usize) -> String {
-    figure::count(count as u64)
-}
-
-pub(crate) fn bytes(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-    }
+    figure::counted(ranks, "rank", "ranks")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thousands_are_parted() {
-        assert_eq!(
-            [0, 64, 999, 1_024, 10_000, 1_234_567].map(count),
-            ["0", "64", "999", "1,024", "10,000", "1,234,567"]
-        );
-    }
 
     #[test]
     fn ranks_are_shown_in_ranges() {

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_how_ranks_are_laid_out_is_believed() {
+    fn a_given_layout_of_ranks_is_used() {
         let jobs = job(["", ""]);
         let groups: Groups = "tp2-dp2-pp2".parse().unwrap();
         assert_eq!(kinds(jobs.foremost().unwrap(), &rows(), Some(&groups)), ["tp", "dp", "pp"]);

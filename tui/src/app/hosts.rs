@@ -134,7 +134,7 @@ impl Sortable for HostColumn {
             Self::Ranks => "ranks",
             Self::Age => "heard",
             Self::Lost => "lost",
-            Self::Overhead => "cost %",
+            Self::Overhead => "ovh %",
             Self::Heat => "°C",
             Self::Power => "W",
             Self::Cpu => "CPU %",

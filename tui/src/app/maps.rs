@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reports_is_passed_over_and_an_outlier_has_the_first_beside_it() {
+    fn unreported_metrics_are_skipped_and_an_outlier_has_the_first_metric_beside_it() {
         let shown = [Metric::Gemm, Metric::Bus, Metric::Skew, Metric::StepTime, Metric::Power];
         let maps = Maps::default().showing(Metric::Power);
         assert_eq!(maps.metrics(&shown), [Metric::Power, Metric::Gemm]);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_trouble_comes_first_by_rank_until_somebody_sorts() {
+    fn troubled_ranks_come_first_by_rank_until_a_sort_is_chosen() {
         let mut rows: Vec<_> = (0..6).map(|rank| row(rank, "a")).collect();
         rows[4].named = Some(Kind::SlowRank);
         rows[2].named = Some(Kind::Device);

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_watched_stays_so_while_there_is_room() {
+    fn watched_ranks_stay_watched_while_there_is_room() {
         let set = |of: std::ops::Range<u32>| of.map(Rank).collect::<BTreeSet<_>>();
         let watched = Watched { ranks: set(0..40), ..Watched::default() };
         assert_eq!(joined(Some(&watched), set(10..20)).len(), 40);

@@ -65,7 +65,7 @@ fn keys_are_bound_anew_everywhere_or_in_one_view() {
 }
 
 #[test]
-fn what_is_wrong_is_reported_with_its_line_and_what_would_be_right() {
+fn errors_are_reported_with_their_line_and_the_correct_form() {
     for (file, said) in [
         ("\nmuose = true", "line 2: unknown setting muose: did you mean mouse?"),
         ("mouse = \"yes\"", "line 1: mouse: expected true or false"),
@@ -121,7 +121,7 @@ fn a_key_is_read_as_it_is_written() {
 }
 
 #[test]
-fn what_is_kept_comes_back_and_nonsense_is_nothing() {
+fn saved_state_is_restored_and_nonsense_is_ignored() {
     let folder = std::env::temp_dir().join(format!("xpu-top-state-{}", std::process::id()));
     let path = folder.join("deep").join("state.json");
     let state = State { page: "steps".to_owned(), filters: vec!["rank<3".to_owned()], ..State::default() };

@@ -61,8 +61,9 @@ impl Summary {
         let gemms = report.gemms.iter().take(ROWS).map(|row| {
             let rate =
                 row.tflops.map_or_else(|| "rate not known".to_owned(), |rate| format!("{rate} TFLOPS"));
-            let share =
-                row.share.map_or_else(String::new, |share| format!(", {:.1} % of the time", share * 100.0));
+            let share = row
+                .share
+                .map_or_else(String::new, |share| format!(", {} of the time", figure::percent(share)));
             (row.shape(), format!("{} times, {rate}{share}", figure::count(row.count)))
         });
         let per = if report.window.is_some() { "second" } else { "step" };

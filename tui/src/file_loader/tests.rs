@@ -150,7 +150,7 @@ fn a_folder_that_is_not_there_is_said_not_to_be() {
 }
 
 #[test]
-fn what_is_in_a_file_is_summed_up() {
+fn a_file_is_summarized() {
     let folder = Folder::new("open");
     folder.put("night.xpurec", &recording());
     folder.put("steps.xpucap", &capture());

@@ -58,11 +58,12 @@ impl Keymap {
         })
     }
 
-    /// The key of this action in a scope, for sentences: the last one bound, so a letter if the action has a
-    /// digit and a letter. Without a binding, the text says how to type the name.
+    /// The key of this action in a scope, for sentences: the first one bound, as in the footer; but a letter if
+    /// the action has a digit and a letter. Without a binding, the text says how to type the name.
     pub fn key(&self, scope: Scope, name: &str) -> String {
         let mut named = self.in_force(scope).filter(|(binding, _)| binding.action.name() == Some(name));
-        let key = named.find_map(|(_, keys)| keys.last());
+        let is_digit = |key: &&Key| matches!(key.code, KeyCode::Char('0'..='9'));
+        let key = named.find_map(|(_, keys)| keys.iter().find(|key| !is_digit(key)).or_else(|| keys.first()));
         key.map_or_else(|| format!("\u{201c}{name}\u{201d}"), ToString::to_string)
     }
 

@@ -70,7 +70,7 @@ fn every_word_can_be_read_on_the_ground_of_its_theme() {
 }
 
 #[test]
-fn what_is_written_on_a_cell_can_be_read() {
+fn text_on_a_cell_has_enough_contrast() {
     for (theme, depth) in Theme::ALL.into_iter().flat_map(|theme| EXACT.map(|depth| (theme, depth))) {
         let palette = Palette::new(depth, theme);
         let cells = (0..STEPS).map(|step| palette.heat(step)).chain([palette.selected()]);

@@ -42,7 +42,7 @@ fn commands_are_understood() {
 }
 
 #[test]
-fn what_is_not_understood_is_pointed_at() {
+fn the_misunderstood_part_of_a_command_is_marked() {
     for (text, at) in [
         ("metrc power", "0: unknown command metrc: did you mean metric?"),
         ("metric powr", "7: unknown quantity powr: did you mean power?"),
@@ -99,7 +99,7 @@ proptest! {
 
 /// Blanks and letters of several bytes.
 #[test]
-fn what_is_typed_is_cut_between_letters() {
+fn typed_text_is_cut_between_letters() {
     let there = Names { hosts: vec!["gpu-001"], jobs: vec!["llama"] };
     for blank in ["\u{a0}", "\u{2003}", "\u{3000}"] {
         let text = format!("sort{blank}late{blank}rev");

@@ -107,21 +107,23 @@ fn draw_list(
     };
     let inner = panel::draw(app.palette, breakpoint, Title { name: "Findings", about, right }, area, buffer);
     if findings.is_empty() {
-        let line = if app.job_view.is_frozen() || app.job_view.heard < app.job_view.world_size as usize {
-            let text = "no findings, but not all ranks report: no data does not mean healthy";
-            Line::styled(format!("{} {text}", glyph::STALE), app.palette.of(Role::Warning))
-        } else {
-            let heard = figure::counted(app.job_view.heard, "rank", "ranks");
-            let at = app.playback().map(|playback| figure::time_of_day(playback.position));
-            let at = at.map_or_else(String::new, |at| format!(" at {at} UTC"));
-            let text = format!("{} no findings{at}: {heard}", glyph::GOOD);
-            Line::styled(text, app.palette.of(Role::Good))
-        };
-        let outlier =
-            notices::outlier_text(app).map(|text| Line::styled(text, app.palette.of(Role::Warning)));
-        let mut lines: Vec<_> = [line].into_iter().chain(outlier).collect();
+        let width = usize::from(inner.width);
+        let (text, role) =
+            if app.job_view.is_frozen() || app.job_view.heard < app.job_view.world_size as usize {
+                let text = "no findings, but not all ranks report: no data does not mean healthy";
+                (format!("{} {text}", glyph::STALE), Role::Warning)
+            } else {
+                let heard = figure::counted(app.job_view.heard, "rank", "ranks");
+                let at = app.playback().map(|playback| figure::time_of_day(playback.position));
+                let at = at.map_or_else(String::new, |at| format!(" at {at} UTC"));
+                (format!("{} no findings{at}: {heard}", glyph::GOOD), Role::Good)
+            };
+        let outlier = notices::outlier_text(app).map(|text| (text, Role::Warning));
+        let short =
+            |(text, role): (String, Role)| Line::styled(cut_at_word(&text, width), app.palette.of(role));
+        let mut lines: Vec<_> = [(text, role)].into_iter().chain(outlier).map(short).collect();
         let left = usize::from(inner.height).saturating_sub(lines.len());
-        lines.extend(self::bound(app, usize::from(inner.width), left));
+        lines.extend(self::bound(app, width, left));
         for (line, y) in lines.into_iter().zip(inner.y..inner.bottom()) {
             buffer.set_line(inner.x, y, &line, inner.width);
         }
@@ -193,7 +195,7 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
     let host = host
         .filter(|_| ranks.len() == 1)
         .map_or_else(String::new, |view| format!(", {}, pid {}", view.host(), view.pid()));
-    lines.push(entry(app, "ranks", Span::raw(format!("{}{host}", ranks.brief(RUNS)))));
+    put("ranks", &format!("{}{host}", ranks.brief(RUNS)), Role::Text, 2);
     if let Some(of) = &finding.collective {
         let operation = of.operation.as_deref().unwrap_or("a collective");
         let name = if of.name.is_empty() { String::new() } else { format!(" ({})", of.name) };
@@ -203,21 +205,21 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
             figure::count(of.number),
             of.communicator,
         );
-        lines.push(entry(app, "hangs at", Span::raw(text)));
+        put("hangs at", &text, Role::Text, 2);
     }
     let since = app.since(finding);
     let text = format!("{} UTC, {}", figure::time_of_day(since), figure::age(app.now().since(since)));
-    lines.push(entry(app, "since", Span::raw(text)));
+    put("since", &text, Role::Text, 1);
     if let Some(cost) = &finding.cost {
         let text = format!("{cost}: {}", word(&finding.severity));
-        lines.push(entry(app, "costs", Span::raw(text)));
+        put("costs", &text, Role::Text, 2);
     }
     let confidence = match finding.confidence {
         Confidence::Certain => "certain",
         Confidence::Likely => "likely",
         Confidence::Guess => "a guess",
     };
-    lines.push(entry(app, "sure", Span::raw(confidence)));
+    put("sure", confidence, Role::Text, 1);
     lines
 }
 

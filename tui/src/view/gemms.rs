@@ -172,14 +172,10 @@ impl GemmColumn {
 }
 
 fn cells(gemm: &Gemm) -> Vec<Cell> {
-    let percent = |share: f64| match share * 100.0 {
-        percent if percent < 99.95 => format!("{} %", figure::tenths(percent)),
-        percent => format!("{percent:.0} %"),
-    };
-    let time = |quantile| gemm.durations.quantile(quantile).map(figure::span);
+    let time = |quantile| gemm.durations.quantile(quantile).map(figure::short_time);
     vec![
         (name(&gemm.shape), Role::Strong),
-        (percent(gemm.share), Role::Text),
+        (figure::percent(gemm.share), Role::Text),
         (figure::count(gemm.count), Role::Text),
         known(gemm.rate().map(figure::three)),
         known(gemm.of_peak.map(|share| figure::tenths(share * 100.0))),

@@ -78,8 +78,8 @@ pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: 
         // The additional text of the tiles on a wide terminal, if there is room.
         let dropped = app.job_view.losses.records + app.job_view.losses.frames;
         let overhead = format!(
-            "overhead {:.2} %   dropped {}   ",
-            app.job_view.overhead * 100.0,
+            "overhead {}   dropped {}   ",
+            figure::fine_percent(app.job_view.overhead),
             figure::count(dropped)
         );
         let lost = app.job_view.lost.map(|lost| {

@@ -172,12 +172,12 @@ fn caption(job_view: &JobView, metric: Metric, notes: &[String], width: usize) -
 fn legend(scale: &Scale, palette: Palette) -> Line<'static> {
     let (first, last) = scale.ends();
     let muted = palette.of(Role::Muted);
-    let mut spans = vec![Span::styled(format!(" {} ", figure::short(first)), muted)];
+    let mut spans = vec![Span::styled(format!(" {} ", figure::four_columns(first)), muted)];
     for (step, glyph) in RAMP.into_iter().enumerate().take(STEPS) {
         let text = if palette.has_colour() { SWATCH } else { glyph };
         spans.push(Span::styled(text.to_string(), palette.swatch(step)));
     }
-    spans.push(Span::styled(format!(" {} ", figure::short(last)), muted));
+    spans.push(Span::styled(format!(" {} ", figure::four_columns(last)), muted));
     spans.into()
 }
 

@@ -13,7 +13,6 @@ use super::{
     header,
     list::{Cell, Column, List, known},
     panel::{self, Title},
-    rank::load,
 };
 use crate::{
     action::{Action, Choosing},
@@ -100,7 +99,7 @@ fn columns(app: &App) -> [Column; 15] {
         Column::figure("heard", 7, 2),
         Column::figure("lost", 6, 3),
         Column::figure("dropped", 8, 4),
-        Column::figure("cost %", 7, 5),
+        Column::figure("ovh %", 7, 5),
         Column::figure("°C", 4, 6),
         Column::figure("W", 6, 7),
         Column::figure("CPU %", 6, 10),
@@ -172,8 +171,8 @@ fn cells(host: &Host) -> Vec<Cell> {
         known(host.gpus.hottest.map(|(degrees, _)| degrees.to_string())),
         known(host.gpus.power.map(|watts| figure::count(watts.round() as u64))),
         known(host.load.and_then(|load| load.cpu_pct).map(|share| format!("{share:.0}"))),
-        known(host.load.and_then(HostLoadStatus::busiest_network).map(load::rounded)),
-        known(host.load.and_then(|load| load.disk.larger()).map(load::rounded)),
+        known(host.load.and_then(HostLoadStatus::busiest_network).map(figure::bytes_per_second)),
+        known(host.load.and_then(|load| load.disk.larger()).map(figure::bytes_per_second)),
         match &host.collector {
             Some(collector) if host.differs => {
                 (format!("{} {}", glyph::WARNING, collector.version), Role::Warning)

@@ -247,11 +247,11 @@ pub(super) fn outlier_text(app: &App) -> Option<String> {
         others => format!(" ({} more like it)", figure::counted(others, "rank", "ranks")),
     };
     let text = format!(
-        "rank {rank} ({host}) {what} {value} {unit}, {share} % below the median{others}{late}",
+        "rank {rank} ({host}) {what} {value} {unit}, {share} below the median{others}{late}",
         host = status.host,
         value = figure::tenths(outlier.value),
         unit = outlier.metric.unit(),
-        share = figure::tenths(-outlier.deviation * 100.0),
+        share = figure::percent(-outlier.deviation),
     );
     Some(text)
 }
@@ -295,9 +295,9 @@ fn calm(app: &App) -> Notice {
         _ if job_view.is_over() => "the job has ended; these are its last figures".to_owned(),
         _ if job_view.is_frozen() => "no more reports; these are the last figures".to_owned(),
         Some(scale) if job_view.rows().len() > 1 => format!(
-            "no outliers: {} within {} % of each other in GEMMs",
+            "no outliers: {} within {} of each other in GEMMs",
             figure::counted(job_view.heard, "rank", "ranks"),
-            figure::tenths(scale.spread() * 100.0),
+            figure::percent(scale.spread()),
         ),
         Some(_) => "no outliers".to_owned(),
         None => job_view.headline.age.map_or_else(

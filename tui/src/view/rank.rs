@@ -73,7 +73,7 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
     let right = (area.width * 2 / 5).clamp(SIDE, 80);
     let [left, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(right)]).spacing(BETWEEN).areas(area);
-    let figures = figures::Table::of(app, rank);
+    let figures = figures::Comparisons::of(app, rank);
     let (gemms, collectives) = (&rank.status.gemms, &rank.status.collectives);
     let tall = |rows: usize| rows.max(1) as u16 + 3;
     let [first, second, third, _] = Layout::vertical([
@@ -116,7 +116,7 @@ fn narrow(
     buffer: &mut Buffer,
     hits: &mut Hits,
 ) {
-    let figures = figures::Table::of(app, rank);
+    let figures = figures::Comparisons::of(app, rank);
     let gemms = (rank.status.gemms.len().max(1) as u16 + 1).max(LEAST) + 1;
     let collectives = (rank.status.collectives.len().max(1) as u16 + 1).max(LEAST) + 1;
     let mut left = area.height;
@@ -223,7 +223,7 @@ fn progress(rank: &Inspection) -> Vec<String> {
     let known = [
         status.step_or_bound().map(|step| format!("step {}{detected}", figure::count(step.0))),
         status.step_ms_mean.map(|ms| format!("{} ms a step", figure::tenths(ms))),
-        status.mfu.map(|share| format!("MFU {} %", figure::tenths(share * 100.0))),
+        status.mfu.map(|share| format!("MFU {}", figure::percent(share))),
         status.tokens_per_s.map(|rate| format!("{} tokens/s", figure::three(rate))),
         status.samples_per_s.map(|rate| format!("{} samples/s", figure::three(rate))),
         status.loss.map(|loss| format!("loss {loss:.4}")),

@@ -104,9 +104,11 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
         }
         let centred = |text: &str| format!("{text:^width$}");
         match cell {
-            Cell::Stale { value: Some(value) } => (centred(&figure::short(value)), self.palette.stale()),
+            Cell::Stale { value: Some(value) } => {
+                (centred(&figure::four_columns(value)), self.palette.stale())
+            }
             Cell::Value { value, sign, .. } => {
-                let text = figure::short(value);
+                let text = figure::four_columns(value);
                 let sign = sign.filter(|_| text.len() < width).unwrap_or_default();
                 (centred(&format!("{sign}{text}")), self.ground(cell))
             }

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_change_is_a_thin_line() {
+    fn a_constant_figure_is_a_thin_line() {
         assert_eq!((calm("▆▆▆▆".to_owned()).as_str(), calm("▆▆▅▆".to_owned()).as_str()), ("────", "▆▆▅▆"));
         assert_eq!(calm(String::new()), "");
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use xpu_analysis::render::Table;
 use xpu_model::{divergence::Divergence, job::Job};
 use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
@@ -79,45 +80,19 @@ fn one(
         record.calls.len(),
         end - begin
     );
-    let rows: Vec<_> = record.calls[begin..end].iter().map(|call| (is_it(call), row(record, call))).collect();
-    let mut widths = [0; COLUMNS.len()];
-    for (_, row) in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    for (width, (name, _)) in widths.iter_mut().zip(COLUMNS) {
-        *width = (*width).max(name.len());
-    }
-    line(text, ' ', COLUMNS.map(|(name, _)| name), &widths);
-    for (parts, row) in &rows {
-        line(text, if *parts { '>' } else { ' ' }, row.each_ref().map(String::as_str), &widths);
-    }
+    Table::new("", &HEAD, &record.calls[begin..end], usize::MAX, |call| {
+        let mark = if is_it(call) { ">" } else { "" };
+        std::iter::once(mark.to_owned()).chain(row(record, call)).collect()
+    })
+    .text(&["", "communicator", "operation", "type", "state", "site"])
+    .write(text);
 }
 
-/// The columns, each with whether it holds numbers.
-const COLUMNS: [(&str, bool); 9] = [
-    ("order", true),
-    ("communicator", false),
-    ("number", true),
-    ("operation", false),
-    ("bytes", true),
-    ("type", false),
-    ("root/peer", true),
-    ("state", false),
-    ("site", false),
-];
+/// The first column marks the divergence.
+const HEAD: [&str; 10] =
+    ["", "order", "communicator", "number", "operation", "bytes", "type", "root/peer", "state", "site"];
 
-fn line(text: &mut String, sign: char, cells: [&str; COLUMNS.len()], widths: &[usize; COLUMNS.len()]) {
-    let mut line = String::from(sign);
-    for ((cell, &width), (_, is_number)) in cells.iter().zip(widths).zip(COLUMNS) {
-        let _ = if is_number { write!(line, " {cell:>width$}") } else { write!(line, " {cell:<width$}") };
-    }
-    text.push_str(line.trim_end());
-    text.push('\n');
-}
-
-fn row(record: &RankRecord, call: &RecordedCall) -> [String; COLUMNS.len()] {
+fn row(record: &RankRecord, call: &RecordedCall) -> [String; 9] {
     let communicator = record.communicator(call).map_or_else(String::new, |one| {
         if one.name.is_empty() { one.id.to_string() } else { format!("{} ({})", one.id, one.name) }
     });

@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use xpu_analysis::capture::Alone;
+use xpu_model::figure;
 
 use crate::{
     args::UsageError,
@@ -25,8 +26,8 @@ pub(super) fn open(number: u32, shared: bool, gemms: &[Gemm]) -> anyhow::Result<
     let mut gpu = Gpu::open(ordinal)?;
     if gpu.held > OTHERS && !shared {
         bail!(
-            "{:.1} GiB of the memory of GPU {number} are in use: both jobs would slow down; use another --device, or --shared",
-            gpu.held as f64 / f64::from(1 << 30)
+            "{} of the memory of GPU {number} are in use: both jobs would slow down; use another --device, or --shared",
+            figure::bytes(gpu.held)
         );
     }
     let largest = gemms.iter().map(Gemm::bytes).filter(|&bytes| bytes <= gpu.most).max().unwrap_or(0);
@@ -37,8 +38,8 @@ pub(super) fn open(number: u32, shared: bool, gemms: &[Gemm]) -> anyhow::Result<
 /// The median of `iterations` times, or of as many as fill a fifth of a second.
 pub(super) fn time(gpu: &mut Gpu, gemm: &Gemm, iterations: Option<u32>) -> Result<Alone, String> {
     if gemm.bytes() > gpu.bytes() {
-        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        return Err(format!("it needs {:.1} GiB, and {:.1} are free", gib(gemm.bytes()), gib(gpu.most)));
+        let [needs, most] = [gemm.bytes(), gpu.most].map(figure::bytes);
+        return Err(format!("it needs {needs}, and {most} are free"));
     }
     gpu.fill_for(gemm).map_err(|error| format!("its matrices cannot be filled: {error}"))?;
     let sets = gpu.sets(gemm.bytes());

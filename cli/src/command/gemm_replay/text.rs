@@ -6,7 +6,8 @@ use xpu_analysis::{
     capture::{RankRate, RankRow, ShapeRow, StandsOut},
     render::Table,
 };
-use xpu_model::figure::{counted, three};
+use xpu_model::figure::{self, counted, three, whole_percent};
+use xpu_wire::unit::Nanoseconds;
 
 use super::Document;
 
@@ -42,14 +43,15 @@ pub(super) fn text(document: &Document, top: usize) -> String {
         let _ = writeln!(out, "not replayed: {some}{more}: {why}");
     }
     let Some(ratio) = of.total.ratio else { return out };
-    let covered = percent(of.total.covered.unwrap_or(0.0));
+    let covered = whole_percent(of.total.covered.unwrap_or(0.0));
     let _ = writeln!(
         out,
         "the job's GEMMs run at {} of what this GPU reaches alone ({covered} of their time was replayed)",
-        percent(ratio)
+        whole_percent(ratio)
     );
     if let Some(StandsOut { rank, of_others }) = of.total.stands_out {
-        let _ = writeln!(out, "rank {rank} is an outlier: it reaches {} of the others", percent(of_others));
+        let _ =
+            writeln!(out, "rank {rank} is an outlier: it reaches {} of the others", whole_percent(of_others));
     }
     out
 }
@@ -61,21 +63,23 @@ fn line(row: &ShapeRow) -> Vec<String> {
     vec![
         format!("{} {transposed}{}", row.shape, if row.compute.contains("tf32") { " tf32" } else { "" }),
         row.count.to_string(),
-        format!("{:.2}", row.took.total_ns as f64 / 1e6),
+        figure::milliseconds(Nanoseconds(row.took.total_ns)),
         rate(row.job_tflops),
         ends(row.best),
         ends(row.worst),
         rate(row.alone_tflops.map(|alone| alone.0)),
-        row.ratio.map_or_else(|| "?".to_owned(), percent),
-        row.stands_out.map_or_else(String::new, |of| format!("rank {} {}", of.rank, percent(of.of_others))),
+        row.ratio.map_or_else(|| "?".to_owned(), whole_percent),
+        row.stands_out
+            .map_or_else(String::new, |of| format!("rank {} {}", of.rank, whole_percent(of.of_others))),
     ]
 }
 
 fn rank(row: &RankRow) -> Vec<String> {
-    let speed = row.ratio.map_or_else(|| "?".to_owned(), percent);
-    vec![row.rank.to_string(), row.host.to_string(), format!("{:.2}", row.replayed_ns as f64 / 1e6), speed]
-}
-
-fn percent(part: f64) -> String {
-    format!("{:.0} %", part * 100.0)
+    let speed = row.ratio.map_or_else(|| "?".to_owned(), whole_percent);
+    vec![
+        row.rank.to_string(),
+        row.host.to_string(),
+        figure::milliseconds(Nanoseconds(row.replayed_ns)),
+        speed,
+    ]
 }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_history_is_read_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut history = History::default();
         history.add(run(4.5, true));

@@ -12,6 +12,7 @@ use std::{
 
 use nvml_wrapper::Nvml;
 use xpu_analysis::qualify::{Gpu as Report, Host, Kind, Qualification};
+use xpu_model::figure;
 use xpu_model::peak::{Peaks, nvlink_gb_s};
 use xpu_wire::id::DeviceUuid;
 
@@ -150,8 +151,8 @@ fn prepare(board: &Board, uuids: &[Option<DeviceUuid>], how: &How) -> anyhow::Re
         })?;
         if gpu.held > OTHERS && !how.beside_job {
             anyhow::bail!(
-                "{:.1} GiB of the memory of GPU {place} are in use; end the job first, or measure what it leaves over with --beside-job",
-                gpu.held as f64 / f64::from(1 << 30)
+                "{} of the memory of GPU {place} are in use; end the job first, or measure what it leaves over with --beside-job",
+                figure::bytes(gpu.held)
             );
         }
         if gpu.most < gemms::bytes() {

@@ -7,7 +7,7 @@ use xpu_analysis::{
     qualify::{Figure, Gpu, Host, Kind, Qualification, Verdict},
     render::Table,
 };
-use xpu_model::figure::{counted, three};
+use xpu_model::figure::{counted, three, whole_percent};
 
 /// The largest GEMM of each type: the columns of the table of GPUs.
 const COLUMNS: [&str; 4] = ["bf16 8192", "fp16 8192", "tf32 8192", "fp8 8192"];
@@ -148,9 +148,7 @@ fn figures(of: &Qualification, out: &mut String) {
             same.sort_by(|a, b| a.2.median.total_cmp(&b.2.median));
             let median = xpu_model::job::median(same.iter().map(|(_, _, figure)| figure.median).collect());
             let (host, gpu, lowest) = same[0];
-            let share = |share: Option<f64>| {
-                share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0))
-            };
+            let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), whole_percent);
             vec![
                 title.clone(),
                 lowest.kind.unit().to_owned(),
@@ -177,7 +175,7 @@ fn between_hosts(of: &Qualification, out: &mut String) {
             return vec![format!("{name}: {why}")];
         };
         let [median, low, high] = [figure.median, figure.low, figure.high].map(three);
-        let others = figure.of_neighbours.map_or_else(|| "-".to_owned(), |of| format!("{:.0} %", of * 100.0));
+        let others = figure.of_neighbours.map_or_else(|| "-".to_owned(), whole_percent);
         vec![name, median, low, high, others, word(figure.verdict).to_owned()]
     })
     .write(out);

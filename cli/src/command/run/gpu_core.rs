@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_processes_that_ended_left_is_removed_and_nothing_else() {
+    fn leftovers_of_ended_processes_are_removed_and_nothing_else() {
         let folder = tempfile::tempdir().expect("a folder");
         let [gone, own] = [u32::MAX - 1, std::process::id()];
         let names =

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_preloaded_stays_and_the_hook_comes_once() {
+    fn preloaded_libraries_stay_and_the_hook_is_added_once() {
         assert_eq!(plain(""), "/x/libxpu_hook.so");
         assert_eq!(plain("/lib/libjemalloc.so"), "/x/libxpu_hook.so:/lib/libjemalloc.so");
         assert_eq!(plain("a.so b.so:/x/libxpu_hook.so"), "/x/libxpu_hook.so:a.so:b.so");

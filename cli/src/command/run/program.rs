@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_needs_is_read_of_its_file() {
+    fn the_needs_of_a_program_are_read_from_its_file() {
         let own = Executable::of(OsStr::new("/proc/self/exe")).unwrap();
         assert!(own.needed.iter().any(|name| name == "libc.so.6"), "{own:?}");
         assert!(!own.is_of_musl(), "{own:?}");

@@ -2,8 +2,9 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use xpu_analysis::render::Table;
 use xpu_model::{
-    figure::{age, clock, counted},
+    figure::{age, clock, counted, fine_percent, percent},
     finding::{Episode, Finding},
     job::processes,
     status::{
@@ -11,7 +12,13 @@ use xpu_model::{
         sentence::{claims, switched_off},
     },
 };
-use xpu_wire::{id::JobName, text::is_steering, unit::Moment};
+use xpu_wire::{
+    id::JobName,
+    text::{clean, is_steering},
+    unit::Moment,
+};
+
+use crate::command::output::indented;
 
 /// Largest number of lines of ranks; larger jobs are better viewed on the screen.
 const RANKS: usize = 256;
@@ -24,18 +31,20 @@ const PLACES: usize = 4;
 const LONGEST: usize = 200;
 
 const LONGEST_OPTIMIZER: usize = 40;
+const LONGEST_HOST: usize = 40;
 
 /// With a filter: its ranks, and its description.
 type Sifted<'a> = (Vec<&'a RankStatus>, String);
 
-pub(super) fn of(status: &Status, sifted: Option<Sifted<'_>>) -> String {
+/// In lines of at most `width` columns, where a line can be divided.
+pub(super) fn of(status: &Status, sifted: Option<Sifted<'_>>, width: usize) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = write(&mut text, status, sifted);
+    let _ = write(&mut text, status, sifted, width);
     text
 }
 
-fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::fmt::Result {
+fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>, width: usize) -> std::fmt::Result {
     let jobs: Vec<_> =
         status.other_jobs.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
     if let (true, [first, ..]) = (status.ranks.is_empty(), &jobs[..]) {
@@ -80,26 +89,14 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     if let Some(filter) = filter {
         writeln!(to, "{} {filter}", ranks.len())?;
     }
-    let hosts = ranks.iter().map(|rank| rank.host.as_str().chars().count());
-    let wide = hosts.max().unwrap_or(0).clamp(4, 40);
-    writeln!(
-        to,
-        "{:>6}  {:wide$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  state",
-        "rank", "host", "step", "ms", "TFLOPS", "bus GB/s", "skew ms"
-    )?;
-    for rank in ranks.iter().take(RANKS) {
-        line(to, rank, wide)?;
-    }
+    Table::new("", &HEAD, &ranks[..ranks.len().min(RANKS)], RANKS, |rank| row(rank))
+        .text(&["host", "state"])
+        .write(to);
     if let Some(more) = ranks.len().checked_sub(RANKS).filter(|&more| more > 0) {
         writeln!(to, "and {more} more ranks: see all with --json")?;
     }
     for finding in &status.findings {
-        writeln!(to, "! {}", finding.sentence())?;
-        // Of one finding, the sum below is its cost.
-        if let Some(cost) = finding.cost.filter(|_| status.findings.len() > 1) {
-            writeln!(to, "  costs {cost}")?;
-        }
-        write_place(to, status, finding)?;
+        write_finding(to, status, finding, width)?;
     }
     if let Some(lost) = &status.lost {
         let findings = counted(status.findings.len(), "finding", "findings");
@@ -115,14 +112,14 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     write_blindness(to, status)?;
     writeln!(
         to,
-        "{} ranks seen, {} of timed collectives matched,{} {} records dropped, {} frames lost, {} untimed, overhead {:.3} %",
+        "{} ranks seen, {} of timed collectives matched,{} {} records dropped, {} frames lost, {} untimed, overhead {}",
         coverage.ranks_seen,
         coverage.joined_pct.map_or_else(|| "none".to_owned(), |percent| format!("{percent:.0} %")),
         coverage.gpu_time_pct.map_or_else(String::new, |pct| format!(" {pct:.0} % of GPU time identified,")),
         coverage.dropped_records,
         coverage.lost_frames,
         coverage.untimed,
-        coverage.overhead_pct
+        fine_percent(coverage.overhead_pct / 100.0)
     )?;
     if let Some(first) = status.other_jobs_hang.first() {
         let hang: Vec<_> =
@@ -135,6 +132,22 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
         [one] => writeln!(to, "there is another job: --job {one} shows it"),
         [first, ..] => writeln!(to, "other jobs: {}: --job {first} shows one", jobs.join(", ")),
     }
+}
+
+/// The headline, and below it the details, the advice and the cost.
+fn write_finding(to: &mut String, status: &Status, finding: &Finding, width: usize) -> std::fmt::Result {
+    let first = finding.ranks.first();
+    let host = status.ranks.iter().find(|rank| Some(&rank.rank) == first).map(|rank| rank.host.as_str());
+    let headline = finding.headline_on(host);
+    writeln!(to, "! {}", clean(&headline))?;
+    to.push_str(&indented(&clean(&finding.details(&headline)), width));
+    to.push_str(&indented(&clean(&finding.evidence.gpus_sentence().unwrap_or_default()), width));
+    to.push_str(&indented(&clean(&format!("next: {}", finding.advice)), width));
+    // Of one finding, the sum below all is its cost.
+    if let Some(cost) = finding.cost.filter(|_| status.findings.len() > 1) {
+        writeln!(to, "  costs {cost}")?;
+    }
+    write_place(to, status, finding)
 }
 
 /// Ended findings, by the clock of the hosts.
@@ -171,7 +184,7 @@ fn work(status: &Status) -> String {
             [rank] => Some(format!(", the loss of rank {rank} is not finite")),
             [rank, ..] => Some(format!(", the loss of rank {rank} and others is not finite")),
         },
-        status.mfu.map(|share| format!(", MFU {:.1} %", share * 100.0)),
+        status.mfu.map(|share| format!(", MFU {}", percent(share))),
     ];
     known.into_iter().flatten().collect()
 }
@@ -214,24 +227,24 @@ fn gpus(status: &Status) -> String {
     if several { format!(" on {} GPUs", status.ranks.len()) } else { String::new() }
 }
 
-fn line(to: &mut String, rank: &RankStatus, wide: usize) -> std::fmt::Result {
+const HEAD: [&str; 8] = ["rank", "host", "step", "ms", "TFLOPS", "bus GB/s", "skew ms", "state"];
+
+fn row(rank: &RankStatus) -> Vec<String> {
     let step = match (rank.step, rank.step_at_least) {
         (Some(step), _) => step.to_string(),
         (None, Some(bound)) => format!(">={bound}"),
         (None, None) => "-".to_owned(),
     };
-    writeln!(
-        to,
-        "{:>6}  {:wide$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {}",
-        rank.rank,
-        printable(rank.host.as_str(), wide),
+    vec![
+        rank.rank.to_string(),
+        printable(rank.host.as_str(), LONGEST_HOST),
         step,
         figure(rank.step_ms_mean),
         figure(rank.gemm_tflops.map(|rate| rate.0)),
         figure(rank.bus_gb_s.map(|rate| rate.0)),
         figure(rank.lateness_ms_p50),
-        rank.state.name(),
-    )
+        rank.state.name().to_owned(),
+    ]
 }
 
 /// A host chooses its name, which must not move the cursor.
@@ -259,7 +272,7 @@ mod tests {
 
     #[test]
     fn every_rank_has_a_line_and_the_lines_are_even() {
-        let text = of(&status(8), None);
+        let text = of(&status(8), None, 110);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 2 + 8 + 2);
         assert!(lines[0].starts_with("llama-70b: 8 of 8 ranks"), "{text}");
@@ -272,14 +285,14 @@ mod tests {
         let status = status(8);
         let filter = xpu_client::filter::Filter::read("rank<2").unwrap();
         let (ranks, _) = filter.among(&status.ranks, &status.job);
-        let text = of(&status, Some((ranks, "of 8 ranks are listed: rank<2".to_owned())));
+        let text = of(&status, Some((ranks, "of 8 ranks are listed: rank<2".to_owned())), 110);
         assert_eq!(text.lines().count(), 1 + 1 + 1 + 2 + 2, "{text}");
         assert!(text.contains("8 of 8 ranks") && text.contains("2 of 8 ranks are listed: rank<2"), "{text}");
     }
 
     #[test]
     fn a_job_of_thousands_does_not_fill_the_terminal() {
-        let text = of(&status(1000), None);
+        let text = of(&status(1000), None, 110);
         assert!(text.lines().count() < 300 && text.contains("and 744 more ranks"));
     }
 
@@ -287,25 +300,25 @@ mod tests {
     fn a_job_that_is_not_there_is_answered_with_those_that_are() {
         let mut jobs = Jobs::default();
         Simulation::new(1, 1, 2).snapshots(1).iter().for_each(|frame| jobs.fold(frame));
-        let absent = of(&Status::of(&jobs, &xpu_model::job::Job::new("nosuch".into()), Moment(0)), None);
+        let absent = of(&Status::of(&jobs, &xpu_model::job::Job::new("nosuch".into()), Moment(0)), None, 110);
         assert!(absent.contains("nosuch") && absent.contains("llama-70b"), "{absent}");
         let other = Simulation { job: "eval".into(), ..Simulation::new(1, 1, 1) };
         other.snapshots(1).iter().for_each(|frame| jobs.fold(frame));
-        let text = of(&Status::of(&jobs, jobs.foremost().unwrap(), Moment(0)), None);
+        let text = of(&Status::of(&jobs, jobs.foremost().unwrap(), Moment(0)), None, 110);
         assert!(text.contains("--job eval"), "{text}");
     }
 
     #[test]
-    fn what_was_not_seen_is_said() {
+    fn unobserved_parts_are_reported() {
         let mut status = status(8);
         status.coverage.blind.push("cuBLAS was not found".to_owned());
         status.coverage.turned_away = 2;
         status.ranks.iter_mut().for_each(|rank| rank.bus_gb_s = None);
         status.coverage.joined_pct = Some(0.0);
         // All ranks are here, so no host is missing.
-        assert!(!of(&status, None).contains("name all hosts"));
+        assert!(!of(&status, None, 110).contains("name all hosts"));
         status.world_size = 16;
-        let text = of(&status, None);
+        let text = of(&status, None, 110);
         for said in ["cuBLAS was not found", "2 processes claim ranks", "need all ranks of a communicator"] {
             assert!(text.contains(said), "{said}: {text}");
         }
@@ -314,6 +327,6 @@ mod tests {
     #[test]
     fn nothing_seen_says_what_to_do() {
         let none = Status::of(&Jobs::default(), &xpu_model::job::Job::new("x".into()), Moment(0));
-        assert!(of(&none, None).contains("xpu-top run"));
+        assert!(of(&none, None, 110).contains("xpu-top run"));
     }
 }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_on_all_workers_makes_none_of_them_unlike() {
+    fn variation_on_all_workers_makes_none_of_them_abnormal() {
         let shares: Vec<_> = (0..32).map(|worker| 0.1 + f64::from(worker) * 0.01).collect();
         assert_eq!(unlike(&shares), [0_usize; 0]);
     }

@@ -38,9 +38,8 @@ pub(super) fn sentence(row: &Abnormal, per: Per) -> String {
     format!("{noun} {}: {name} {takes}: {cost}", runs(&numbers))
 }
 
-pub(crate) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+fn percent(share: f64) -> String {
+    figure::two(share * 100.0)
 }
 
 /// A rate in words: a duration if the work is unknown.
@@ -48,6 +47,6 @@ pub(crate) fn amount(rate: f64, unit: Unit) -> String {
     match unit {
         Unit::Tflops => format!("{} TFLOPS", figure::three(rate)),
         Unit::GbytesPerS => format!("{} GB/s", figure::three(rate)),
-        Unit::PerSecond => format!("{} each", figure::span(Nanoseconds((1e9 / rate.max(1e-9)) as u64))),
+        Unit::PerSecond => format!("{} each", figure::short_time(Nanoseconds((1e9 / rate.max(1e-9)) as u64))),
     }
 }

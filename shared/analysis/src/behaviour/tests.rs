@@ -189,7 +189,7 @@ fn of_many_workers_the_one_that_differs_is_named_with_what_it_costs() {
 /// Behaviour of two healthy H200s: the GPU of rank 0 is idle while rank 0 launches, and the GPU of rank 1
 /// waits in NCCL.
 #[test]
-fn what_takes_as_long_on_its_peers_but_beside_other_work_is_like_them() {
+fn a_function_that_takes_as_long_on_its_peers_beside_other_work_is_normal() {
     let functions = [function(Class::Python, "backward (graph.py:869)")];
     let mut workers = workers(2, &functions);
     take(&mut workers[0].vectors[0], 0.55);
@@ -216,7 +216,7 @@ fn readings_that_are_too_few_name_nobody() {
 }
 
 #[test]
-fn what_only_one_rank_does_on_its_host_is_unlike_its_peers() {
+fn work_of_only_one_rank_on_its_host_is_unlike_its_peers() {
     let functions = [function(Class::Compute, "kernel"), function(Class::Python, "validate (train.py:7)")];
     let mut workers = workers(6, &functions);
     for worker in workers.iter_mut().filter(|worker| worker.rank != Rank(4)) {
@@ -228,7 +228,7 @@ fn what_only_one_rank_does_on_its_host_is_unlike_its_peers() {
 }
 
 #[test]
-fn what_takes_much_on_all_is_unlike_expectation_where_all_kernels_are_known() {
+fn a_function_that_takes_much_on_all_ranks_is_unlike_expectation_if_all_kernels_are_known() {
     let mut functions = vec![function(Class::Python, "collate_fn (data.py:40)")];
     functions.push(function(Class::Compute, "kernel"));
     let mut workers = workers(4, &functions);

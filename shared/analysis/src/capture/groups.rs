@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grouping_is_said() {
+    fn an_invalid_grouping_is_reported() {
         for text in ["", "tp", "tp0", "4", "tp4-", "tp4-tp2", "TP4", "tp4,dp2", "tp99999999999"] {
             assert!(text.parse::<Groups>().is_err(), "{text}");
         }

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_replayed_is_in_no_ratio() {
+    fn a_shape_that_was_not_replayed_is_in_no_ratio() {
         let capture = capture(vec![taking(0, 10)]);
         let gemms = ShapeGemms::of(&capture);
         let of = Standalone::of(&capture, &gemms, &[Err("too large".to_owned())]);

@@ -60,7 +60,7 @@ fn a_host_that_meets_nobody_keeps_its_own_time_and_it_is_said() {
 }
 
 #[test]
-fn what_is_missing_is_reported() {
+fn missing_ranks_and_parts_are_reported() {
     let mut cut = part(1, 0);
     cut.parts = 3;
     let mut capture = capture([("a", part(0, 0)), ("a", cut)]);

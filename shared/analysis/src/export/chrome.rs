@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_right_after_another_begins_at_its_end() {
+    fn an_adjacent_slice_begins_at_the_end_of_the_one_before() {
         let mut at = 0;
         for length in (1..20_000).step_by(7) {
             let (begin, end) = (microseconds(at), microseconds(at + length));

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused() {
+    fn a_file_that_is_no_trace_is_refused() {
         for text in ["", "{}", "[]", "{\"traceEvents\": 7}", "{\"traceEvents\": [7]}"] {
             assert!(Profile::read(text.as_bytes()).is_err(), "{text}");
         }

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_samples_have_in_common_is_one_call() {
+    fn the_common_frames_of_samples_are_one_call() {
         let sampled = &capture().sampled[&Rank(0)];
         let calls = calls(sampled);
         let main = &calls[&(false, "main".to_owned())];

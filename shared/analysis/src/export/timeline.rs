@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_at_the_same_time_keeps_its_length() {
+    fn concurrent_slices_keep_their_length() {
         let (all_reduce, gemm) = ((10_000, 500_000), (30_000, 900_000));
         assert_eq!(laid(&[gemm, all_reduce]), [[all_reduce], [gemm]]);
         let after = (910_000, 950_000);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_within_another_is_on_its_lane() {
+    fn a_nested_slice_is_on_the_lane_of_the_outer_one() {
         let spans = [(0, 100_000), (10_000, 50_000), (60_000, 100_000)];
         assert_eq!(laid(&spans), [spans]);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use xpu_model::figure::three;
+use xpu_model::figure::{three, whole_percent};
 
 use super::{Figure, Host, Kind, Qualification, Verdict, limits::Limits};
 
@@ -114,11 +114,11 @@ fn hold(figure: &mut Figure, neighbours: Option<f64>, limits: Limits) -> Option<
         let (share, limit, of) = (share?, limit?, of?);
         (share < limit).then(|| {
             format!(
-                "{} {unit}, {:.0} % of {whose} ({}), at least {:.0} % are expected",
+                "{} {unit}, {} of {whose} ({}), at least {} are expected",
                 three(figure.median),
-                share * 100.0,
+                whole_percent(share),
                 three(of),
-                limit * 100.0
+                whole_percent(limit)
             )
         })
     };

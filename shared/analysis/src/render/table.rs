@@ -1,4 +1,4 @@
-//! Columns of text, at most a hundred characters wide: the first is left-aligned, figures are right-aligned.
+//! The table of every command and report, as text and as HTML. Figures are right-aligned.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,15 @@ use xpu_wire::text::is_steering;
 
 use super::html::escaped;
 
+/// Characters of a line whose first column alone is text: that one is cut.
 const WIDEST: usize = 100;
 
 #[derive(Debug)]
 pub struct Table {
     title: String,
     head: Vec<&'static str>,
+    /// Heads of the columns of text; if empty, the first column alone.
+    text: &'static [&'static str],
     rows: Vec<Vec<String>>,
     /// Number of rows that are not shown.
     more: usize,
@@ -29,7 +32,18 @@ impl Table {
     ) -> Self {
         let rows =
             all.iter().take(top).map(|one| row(one).iter().map(|cell| plain(cell)).collect()).collect();
-        Self { title: title.into(), head: head.to_vec(), rows, more: all.len().saturating_sub(top) }
+        Self {
+            title: title.into(),
+            head: head.to_vec(),
+            text: &[],
+            rows,
+            more: all.len().saturating_sub(top),
+        }
+    }
+
+    /// Left-aligns the columns with these heads, and cuts none.
+    pub fn text(self, heads: &'static [&'static str]) -> Self {
+        Self { text: heads, ..self }
     }
 
     pub fn write_html(&self, out: &mut String) {
@@ -67,11 +81,13 @@ impl Table {
             }
         }
         let others: usize = widths.iter().skip(1).map(|wide| wide + 2).sum();
-        if let Some(first) = widths.first_mut() {
+        if let Some(first) = widths.first_mut().filter(|_| self.text.is_empty()) {
             *first = (*first).min(WIDEST.saturating_sub(others)).max(8);
         }
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "\n{}", self.title);
+        if !self.title.is_empty() {
+            let _ = writeln!(out, "\n{}", self.title);
+        }
         let head: Vec<_> = self.head.iter().map(|&head| head.to_owned()).collect();
         for row in std::iter::once(&head).chain(&self.rows) {
             let mut line = String::new();
@@ -79,14 +95,22 @@ impl Table {
                 let wide = widths[place];
                 let cell = cut(cell, wide);
                 let space = " ".repeat(wide.saturating_sub(cell.width()));
-                let _ =
-                    if place == 0 { write!(line, "{cell}{space}") } else { write!(line, "  {space}{cell}") };
+                let gap = if place == 0 { "" } else { "  " };
+                let _ = if self.is_text(place) {
+                    write!(line, "{gap}{cell}{space}")
+                } else {
+                    write!(line, "{gap}{space}{cell}")
+                };
             }
             let _ = writeln!(out, "{}", line.trim_end());
         }
         if self.more > 0 {
             let _ = writeln!(out, "and {} more; --top {} shows them", self.more, self.rows.len() + self.more);
         }
+    }
+
+    fn is_text(&self, place: usize) -> bool {
+        if self.text.is_empty() { place == 0 } else { self.text.contains(&self.head[place]) }
     }
 }
 

@@ -1,10 +1,11 @@
 //! The tables of a report: GEMMs, collectives, ranks that enter last, kernels, copies, the host.
 
 use xpu_model::figure;
+use xpu_wire::unit::Nanoseconds;
 
-use super::{Table, milliseconds};
+use super::Table;
 use crate::{
-    behaviour::{FunctionRow as BehaviourRow, amount, percent as percent_of},
+    behaviour::{FunctionRow as BehaviourRow, amount},
     capture::{
         ArrivalRow, CollectiveRow, CopyRow, FunctionRow, GemmRow, HostKind, HostRow, KernelRow, Report,
         SlowRow, Spread, Work, python_place,
@@ -97,7 +98,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
 }
 
 fn behaviour(row: &BehaviourRow<'_>) -> Vec<String> {
-    let share = |share: f64| format!("{} %", percent_of(share));
+    let share = |share: f64| format!("{} %", figure::two(share * 100.0));
     let rate = row.median_rate.zip(row.function.unit).map(|(rate, unit)| amount(rate, unit));
     vec![
         row.function.name.clone(),
@@ -117,15 +118,15 @@ fn unknown<T>(value: Option<T>, say: impl FnOnce(T) -> String) -> String {
 }
 
 fn percent(share: Option<f64>) -> String {
-    unknown(share, |share| format!("{:.1} %", share * 100.0))
+    unknown(share, figure::percent)
 }
 
 fn ms(nanoseconds: u64) -> String {
-    format!("{:.2}", milliseconds(nanoseconds))
+    figure::milliseconds(Nanoseconds(nanoseconds))
 }
 
 fn us(nanoseconds: Option<u64>) -> String {
-    unknown(nanoseconds, |nanoseconds| format!("{:.1}", nanoseconds as f64 / 1e3))
+    unknown(nanoseconds, |nanoseconds| figure::microseconds(Nanoseconds(nanoseconds)))
 }
 
 /// The sum of all timed work.

@@ -33,7 +33,7 @@ pub fn preface(report: &Report) -> Vec<String> {
         report.job,
         counted(report.ranks.len(), "rank", "ranks"),
         match report.window {
-            Some(window) => format!("a window of {}", figure::span(Nanoseconds(window.length_ns))),
+            Some(window) => format!("a window of {}", figure::short_time(Nanoseconds(window.length_ns))),
             None if steps.is_empty() => "no steps in common".to_owned(),
             None => format!("steps {}", runs(&steps)),
         },
@@ -98,10 +98,10 @@ fn idle(report: &Report) -> Option<String> {
     if all == 0 || took == 0 {
         return None;
     }
-    let percent = |part: u64| format!("{:.0} %", part as f64 / all as f64 * 100.0);
+    let percent = |part: u64| figure::whole_percent(part as f64 / all as f64);
     let mut line = format!(
-        "gaps are {:.1} % of the time: {} waiting for the host, {} between kernels, {} for other work",
-        all as f64 / took as f64 * 100.0,
+        "gaps are {} of the time: {} waiting for the host, {} between kernels, {} for other work",
+        figure::percent(all as f64 / took as f64),
         percent(parts[0]),
         percent(parts[1]),
         percent(parts[2]),
@@ -113,8 +113,13 @@ fn idle(report: &Report) -> Option<String> {
         && report.ranks.len() > 1
         && most.gaps.host_ns > 0
     {
-        let of = most.gaps.host_ns as f64 / most.summary.took_ns.max(1) as f64 * 100.0;
-        let _ = write!(line, "; rank {} waits longest for its host, {of:.1} % of its time", most.rank);
+        let of = most.gaps.host_ns as f64 / most.summary.took_ns.max(1) as f64;
+        let _ = write!(
+            line,
+            "; rank {} waits longest for its host, {} of its time",
+            most.rank,
+            figure::percent(of)
+        );
     }
     Some(line)
 }
@@ -128,7 +133,7 @@ fn sampling(python: &PythonReport) -> Option<String> {
     let mut line = format!("Python stacks at {rate} Hz: {samples} samples counted, {missed} left out");
     if python.ranks.iter().any(|rank| rank.sampler_cpu_share.is_some()) {
         let cpu = most(|rank| rank.sampler_cpu_share.unwrap_or(0.0));
-        let _ = write!(line, "; sampling took up to {:.0} % of a core per rank", cpu * 100.0);
+        let _ = write!(line, "; sampling took up to {} of a core per rank", figure::whole_percent(cpu));
     }
     if python.ranks.iter().any(|rank| rank.native) {
         let sum = |part: fn(&PythonRank) -> u64| python.ranks.iter().map(part).fold(0, u64::saturating_add);
@@ -160,7 +165,7 @@ fn unreached(report: &Report) -> Vec<String> {
 /// Ranks that recorded less than the requested period.
 fn cut_short(report: &Report) -> Vec<String> {
     let Some(window) = report.window else { return Vec::new() };
-    let said = |took: u64| figure::span(Nanoseconds(took));
+    let said = |took: u64| figure::short_time(Nanoseconds(took));
     let short = report.ranks.iter().filter(|rank| rank.ended != CaptureEnd::Done).filter_map(|rank| {
         let took = rank.steps.last().map_or(0, |step| step.took_ns);
         let of = said(window.asked_ns);
@@ -255,7 +260,7 @@ fn line_of_step(rank: &RankReport, step: &StepReport) -> Vec<String> {
     };
     match &step.summary {
         Some(summary) => cells(name, summary, 1.0),
-        None => vec![name + " sampled", format!("{:.2}", milliseconds(step.took_ns))],
+        None => vec![name + " sampled", figure::milliseconds(Nanoseconds(step.took_ns))],
     }
 }
 
@@ -269,7 +274,7 @@ fn cells(name: String, summary: &Summary, steps: f64) -> Vec<String> {
         ms(summary.memory_ns),
         ms(summary.gap_ns),
         ms(summary.communication_ns),
-        summary.hidden().map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+        summary.hidden().map_or_else(|| "-".to_owned(), figure::whole_percent),
         ms(summary.blocked_ns),
     ]
 }

@@ -1,5 +1,8 @@
 //! The figures as sentences.
 
+use xpu_model::figure;
+use xpu_wire::unit::Nanoseconds;
+
 use super::{
     WhatIf, Worker,
     figures::{ACCOUNTS, Culprits, WORTH_TELLING},
@@ -24,8 +27,8 @@ pub(super) fn sentences(of: &WhatIf) -> Vec<String> {
     let off = of.step.simulated_ms / of.step.measured_ms - 1.0;
     if off.abs() > OFF {
         all.push(format!(
-            "The simulated step is {:.1} % off the measured one of {}: these figures are rough.",
-            100.0 * off.abs(),
+            "The simulated step is {} off the measured one of {}: these figures are rough.",
+            figure::percent(off.abs()),
             time(of.step.measured_ms)
         ));
     }
@@ -33,7 +36,7 @@ pub(super) fn sentences(of: &WhatIf) -> Vec<String> {
 }
 
 fn whole(of: &WhatIf) -> String {
-    let (more, waste) = (100.0 * (of.slowdown - 1.0), 100.0 * of.waste);
+    let (more, waste) = (figure::percent(of.slowdown - 1.0), figure::percent(of.waste));
     let (simulated, ideal) = (time(of.step.simulated_ms), time(of.step.ideal_ms));
     let much = if of.slowdown < STRAGGLES {
         " That is little: a job counts as straggling from 10 % on."
@@ -41,7 +44,7 @@ fn whole(of: &WhatIf) -> String {
         ""
     };
     format!(
-        "Stragglers make a step {more:.1} % longer than the ideal one: {simulated} instead of {ideal}. They waste {waste:.1} % of the GPU time.{much}"
+        "Stragglers make a step {more} longer than the ideal one: {simulated} instead of {ideal}. They waste {waste} of the GPU time.{much}"
     )
 }
 
@@ -121,21 +124,17 @@ fn repair(of: &WhatIf, repaired_ms: Option<f64>, condition: &str) -> Option<Stri
 fn sequence_length(of: &WhatIf) -> Option<String> {
     let length = of.sequence_length.filter(|length| length.is_likely && of.slowdown >= STRAGGLES)?;
     Some(format!(
-        "Batches of different sequence lengths are a likely cause: the forward times of a rank vary by {:.0} %, and the same microbatches are slow backward (correlation {:.2}). Balance the batches.",
-        100.0 * length.variation,
+        "Batches of different sequence lengths are a likely cause: the forward times of a rank vary by {}, and the same microbatches are slow backward (correlation {:.2}). Balance the batches.",
+        figure::whole_percent(length.variation),
         length.correlation
     ))
 }
 
 /// Bounded, because a repair may gain more than the ideal, or lengthen a step.
 fn part(share: f64) -> String {
-    if share >= 0.995 { "all".to_owned() } else { format!("{:.0} %", 100.0 * share.max(0.0)) }
+    if share >= 0.995 { "all".to_owned() } else { figure::whole_percent(share.max(0.0)) }
 }
 
 fn time(milliseconds: f64) -> String {
-    if milliseconds < 1000.0 {
-        format!("{milliseconds:.1} ms")
-    } else {
-        format!("{:.2} s", milliseconds / 1000.0)
-    }
+    figure::time(Nanoseconds((milliseconds * 1e6) as u64))
 }

@@ -72,8 +72,8 @@ fn sentences_say_what_a_repair_gives() {
     assert_eq!(
         figures.sentences,
         [
-            "Stragglers make a step 27.3 % longer than the ideal one: 7.00 s instead of 5.50 s. They waste 21.4 % of the GPU time.",
-            "If rank 1 were as fast as the others, a step would take 4.00 s instead of 7.00 s.",
+            "Stragglers make a step 27.3 % longer than the ideal one: 7.000 s instead of 5.500 s. They waste 21.4 % of the GPU time.",
+            "If rank 1 were as fast as the others, a step would take 4.000 s instead of 7.000 s.",
         ]
     );
 }
@@ -103,7 +103,7 @@ fn two_slow_ranks_are_repaired_together() {
     near(culprits.repaired_ms, 1250.0);
     assert_eq!(
         figures.sentences[1],
-        "If ranks 2, 5 were as fast as the others, a step would take 1.25 s instead of 2.25 s."
+        "If ranks 2, 5 were as fast as the others, a step would take 1.250 s instead of 2.250 s."
     );
 }
 
@@ -192,7 +192,7 @@ fn a_slow_last_stage_is_named() {
     near(stage.repaired_ms, 9700.0);
     assert!(
         figures.sentences.contains(
-            &"If stage 1 were as fast as the other stages, a step would take 9.70 s instead of 15.70 s."
+            &"If stage 1 were as fast as the other stages, a step would take 9.700 s instead of 15.700 s."
                 .to_owned()
         ),
         "{:?}",
@@ -213,7 +213,7 @@ fn a_step_that_nothing_explains_is_reported() {
     let figures = figures(&rows);
     near(figures.step.measured_ms, 8000.0);
     near(figures.step.simulated_ms, 7000.0);
-    let expected = "The simulated step is 12.5 % off the measured one of 8.00 s: these figures are rough.";
+    let expected = "The simulated step is 12.5 % off the measured one of 8.000 s: these figures are rough.";
     assert_eq!(figures.sentences.last().map(String::as_str), Some(expected));
 }
 
@@ -247,7 +247,7 @@ fn a_transfer_that_ends_long_before_it_began_took_no_time() {
 }
 
 #[test]
-fn who_has_waited_goes_on_behind_the_last() {
+fn waiting_ranks_continue_after_the_last_one() {
     let of = |replica: i64, computed: f64, optimizer: f64| {
         let row = move |kind, from, to| row((0, replica), kind, 0, from, to);
         [
@@ -264,7 +264,7 @@ fn who_has_waited_goes_on_behind_the_last() {
 }
 
 #[test]
-fn whose_repair_gains_most_comes_first_if_that_is_notable() {
+fn the_worker_with_the_most_gain_comes_first_if_the_gain_is_notable() {
     let worker = |rank: u32, slowdown: f64, repaired_ms: Option<f64>| Worker {
         rank: xpu_wire::id::Rank(rank),
         stage: 0,

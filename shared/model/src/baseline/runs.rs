@@ -91,7 +91,7 @@ mod tests {
     use crate::job::Jobs;
 
     #[test]
-    fn what_hosts_wrote_of_one_run_is_brought_together() {
+    fn baselines_of_one_run_from_several_hosts_are_merged() {
         let runs = Runs::of(vec![
             run(5000, "b", 2..4),
             run(1000, "a", 0..2),

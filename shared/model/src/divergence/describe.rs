@@ -12,7 +12,7 @@ use super::{
     By, Divergence, DivergenceKind, DivergentCall, MOST_CALLS,
     sequence::{Sequence, ranks},
 };
-use crate::phrase;
+use crate::{figure, phrase};
 
 /// How the collectives of one communicator's ranks differ from one number on.
 pub(super) struct Deviation<'a, 'b> {
@@ -166,7 +166,7 @@ fn calls(of: &[&Sequence<'_>], number: u64) -> Vec<DivergentCall> {
     all
 }
 
-/// `AllReduce (4.0 KiB) at train.py:131 train`
+/// `AllReduce (4 KiB) at train.py:131 train`
 fn places(calls: &[DivergentCall]) -> String {
     let all = calls.iter().map(|call| {
         format!(
@@ -189,7 +189,7 @@ pub(super) fn name(call: &RecordedCall) -> String {
         let collectives = if *replays == 1 { "collective" } else { "collectives" };
         return format!("a CUDA graph with {replays} {collectives}, {operation} the last");
     }
-    let size = size(*bytes);
+    let size = figure::exact_bytes(*bytes);
     let reduction = match reduction {
         None | Some(0) => String::new(),
         Some(1) => ", product".to_owned(),
@@ -210,15 +210,6 @@ pub(super) fn name(call: &RecordedCall) -> String {
     }
 }
 
-/// An exact size, because slightly different sizes must look different.
-fn size(bytes: u64) -> String {
-    if bytes.is_multiple_of(if bytes < 1 << 20 { 1 << 8 } else { 1 << 16 }) || bytes < 1 << 10 {
-        phrase::bytes(bytes)
-    } else {
-        format!("{} B", phrase::count(bytes as usize))
-    }
-}
-
 /// A call of one rank.
 pub(super) fn one(record: &RankRecord, call: &RecordedCall) -> DivergentCall {
     let site = record.site(call).and_then(xpu_wire::frame::CallSite::place);
@@ -236,7 +227,7 @@ pub(super) fn one(record: &RankRecord, call: &RecordedCall) -> DivergentCall {
     }
 }
 
-/// `Send to 3 (4.0 KiB of f32) at train.py:131 train`
+/// `Send to 3 (4 KiB of f32) at train.py:131 train`
 pub(super) fn call(call: &DivergentCall) -> String {
     places(std::slice::from_ref(call))
 }

@@ -231,8 +231,8 @@ fn another_size_type_root_reduction_and_operation_are_reported() {
             DivergenceKind::Size,
             "rank 5 called Broadcast (4,100 B of f32, root 0) at train.py:160 train where the 7 others called",
         ),
-        (|call| call.datatype = DataType::Int32, DivergenceKind::Type, "(4.0 KiB of i32, root 0)"),
-        (|call| call.peer = Some(3), DivergenceKind::Root, "(4.0 KiB of f32, root 3)"),
+        (|call| call.datatype = DataType::Int32, DivergenceKind::Type, "(4 KiB of i32, root 0)"),
+        (|call| call.peer = Some(3), DivergenceKind::Root, "(4 KiB of f32, root 3)"),
         (|call| call.reduction = Some(4), DivergenceKind::Reduction, "average"),
         (|call| call.operation = AllReduce, DivergenceKind::Operation, "called AllReduce"),
     ];
@@ -263,7 +263,7 @@ fn of_two_ranks_the_one_is_named_that_did_something_new() {
 }
 
 #[test]
-fn what_ended_everywhere_kept_nobody() {
+fn a_collective_that_ended_everywhere_blocks_no_rank() {
     let mut records = ranks(8, |rank, calls| {
         calls.call(0, AllReduce, 64, 170).datatype =
             if rank == 5 { DataType::Int32 } else { DataType::Float32 };

@@ -149,10 +149,12 @@ impl fmt::Display for Evidence {
         self.reported().fmt(f)?;
         self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))?;
         self.gpus_sentence().map_or(Ok(()), |gpus| write!(f, "; {gpus}"))?;
-        self.age_s().map_or(Ok(()), |age| {
-            write!(f, "; these figures are {age:.0} s old: the host has not reported since")
-        })
+        self.age_s().map_or(Ok(()), |age| write!(f, "; {}", aged(age)))
     }
+}
+
+fn aged(age: f64) -> String {
+    format!("these figures are {age:.0} s old: the host has not reported since")
 }
 
 /// In documents, the sentence, its figures and the place of the main thread are at the same level.

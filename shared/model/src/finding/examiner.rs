@@ -177,7 +177,7 @@ mod tests {
 
     /// The findings equal those of a new examiner, whatever was prepared, and whenever.
     #[test]
-    fn who_prepares_finds_what_who_does_not_finds() {
+    fn prepared_and_unprepared_examinations_find_the_same() {
         let mut simulation = Simulation::new(3, 2, 8);
         let (mut jobs, mut examiner, mut found) = (Jobs::default(), Examiner::default(), Vec::new());
         simulation.snapshots(99).iter().for_each(|frame| jobs.fold(frame));

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_given_to_squeue() {
+    fn a_job_id_that_is_no_number_is_not_given_to_squeue() {
         for id in ["", "-h", "7 --help", "$(x)"] {
             assert!(nodes(id).unwrap_err().contains("the job's number"), "{id}");
         }

@@ -160,7 +160,7 @@ fn when_a_rank_ended_is_reckoned_by_its_own_hosts_clock() {
 
 /// The first digest of a restarted collector contains nothing about ranks that it has not heard.
 #[test]
-fn what_is_known_of_ranks_stays_known_when_their_collector_is_restarted() {
+fn state_of_ranks_survives_a_restart_of_their_collector() {
     let mut simulation = Simulation::new(7, 2, 4);
     simulation.slow = vec![(Rank(5), 1.5)];
     let mut jobs = Jobs::default();

@@ -147,7 +147,7 @@ mod tests {
     use crate::job::Jobs;
 
     #[test]
-    fn who_is_waited_for_does_not_wait_and_the_others_do() {
+    fn the_awaited_rank_does_not_wait_and_the_others_do() {
         let simulation = Simulation { slow: vec![(Rank(3), 1.4)], ..Simulation::new(1, 1, 8) };
         let mut jobs = Jobs::default();
         for second in 100..130 {

@@ -118,7 +118,7 @@ fn a_job_that_ended_is_healthy_and_one_with_unreachable_hosts_is_not() {
 }
 
 #[test]
-fn what_hooks_cannot_see_and_who_was_turned_away_reach_the_document() {
+fn blind_spots_and_refused_processes_are_in_the_document() {
     let simulation = Simulation::new(3, 2, 2);
     let mut jobs = folded(&simulation, 5..=9);
     for (host, mut frame) in simulation.digests(10).into_iter().enumerate() {
@@ -190,7 +190,7 @@ fn the_median_of_an_even_number_is_between() {
 
 /// A viewer that connects to a job that has hung for hours must not have to wait for the finding.
 #[test]
-fn who_comes_late_knows_since_when_a_rank_stands() {
+fn a_late_viewer_knows_since_when_a_rank_is_stuck() {
     let simulation = Simulation::new(3, 1, 2);
     let moved = Moment(simulation.snapshots(60)[0].now.0 - 40_000_000_000);
     // Digests arrive by another socket than snapshots, and may arrive first.
@@ -218,7 +218,7 @@ fn who_comes_late_knows_since_when_a_rank_stands() {
 /// One step a second until its collector was asked, ten a second from then on: half a minute has 17 seconds
 /// of the first and 13 of the second.
 #[test]
-fn who_comes_late_means_the_same_half_minute() {
+fn a_late_viewer_averages_over_the_same_half_minute() {
     let simulation = Simulation::new(3, 1, 1);
     let second = |second: u64| Moment(simulation.started.0 + second * 1_000_000_000);
     let mut digests = simulation.digests(60);

@@ -207,7 +207,7 @@ fn another_operation_is_counted_as_that() {
 }
 
 #[test]
-fn what_nccl_has_not_launched_counts_for_neither() {
+fn calls_that_nccl_has_not_launched_count_for_neither() {
     let mut scene = Scene::new().launched(3, 1041);
     scene.calls[3].as_mut().unwrap()[9].1 = CallState::Entered;
     assert_eq!(scene.witness().verdict, Verdict::Agrees);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn printed_ranks_can_be_parsed() {
         let read = |text: &str| Ranks::deserialize(StrDeserializer::<Error>::new(text));
         let gpu: Ranks = [Rank(5).of_gpu(xpu_wire::id::DeviceIndex(1))].into_iter().collect();
         for set in [ranks(&[7, 0, 1, 2]), ranks(&[]), ranks(&[3]), gpu] {

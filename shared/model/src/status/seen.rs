@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_counted_is_missing_and_nothing_seen_is_unknown() {
+    fn uncounted_calls_are_missing_and_no_calls_at_all_are_unknown() {
         assert_eq!(NcclCalls::of(&Launches::default(), &NcclReport::default()), None);
         let launches = Launches { collectives: 150, point_to_point: 50, ..Launches::default() };
         let report = NcclReport { by_address: 40, by_plugin: 60, uncounted: 50, ..NcclReport::default() };

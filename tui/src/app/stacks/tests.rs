@@ -113,7 +113,7 @@ fn a_branch_closes_from_any_of_its_lines_and_opens_again() {
 }
 
 #[test]
-fn what_was_closed_stays_closed_when_stacks_are_read_again() {
+fn closed_frames_stay_closed_when_stacks_are_read_again() {
     let mut stacks = parted();
     stacks.next_outlier();
     stacks.turn_branch();
@@ -189,7 +189,7 @@ fn a_long_way_that_all_share_is_cut_in_the_middle() {
 }
 
 #[test]
-fn who_does_not_answer_is_waited_for_and_then_said_to_be_silent() {
+fn a_rank_that_does_not_answer_is_awaited_and_then_reported_silent() {
     let at = |seconds: u64| Moment(seconds * 1_000_000_000);
     let mut stacks = Stacks::default();
     settled(&mut stacks, Vec::new());

@@ -100,7 +100,7 @@ fn shares(app: &App, summary: &Summary, width: usize) -> [Line<'static>; 2] {
         let to = ((passed * bar as f64).round() as usize).clamp(drawn, bar);
         spans.push(Span::styled(sign.repeat(to - drawn), app.palette.of(role)));
         words.push(Span::styled(format!("{sign} "), app.palette.of(role)));
-        words.push(Span::raw(format!("{name} {} %   ", figure::tenths(share * 100.0))));
+        words.push(Span::raw(format!("{name} {}   ", figure::percent(*share))));
         drawn = to;
     }
     spans.push(Span::styled(step, app.palette.of(Role::Muted)));

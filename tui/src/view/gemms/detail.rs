@@ -162,7 +162,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
     let shares: Vec<_> = counts.iter().map(|&count| count as f64 / most as f64).collect();
     let style = app.palette.of(Role::Accent);
     bars::draw(&shares, style, style, plot, buffer);
-    let ends = |time| Line::styled(figure::span(time), app.palette.of(Role::Muted));
+    let ends = |time| Line::styled(figure::short_time(time), app.palette.of(Role::Muted));
     let axis = Rect { y: plot.bottom(), height: 1, ..plot };
     ends::draw(&ends(from), &ends(to), axis, buffer);
     let rest = Rect { y: axis.y + 1, height: below.bottom().saturating_sub(axis.y + 1), ..below };
@@ -181,7 +181,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
 fn quantiles(app: &App, durations: &Histogram, width: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("max", 1.0)] {
-        let time = durations.quantile(quantile).map_or_else(String::new, figure::span);
+        let time = durations.quantile(quantile).map_or_else(String::new, figure::short_time);
         let figure = [
             Span::styled(format!("{name} "), app.palette.of(Role::Muted)),
             Span::styled(time, app.palette.of(Role::Strong)),

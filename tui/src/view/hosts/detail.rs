@@ -139,7 +139,7 @@ fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>
     if let Some(cost) = host.overhead {
         let budget = host.budget.map_or_else(
             || ", no budget set".to_owned(),
-            |budget| format!(" of a budget of {:.2} %", budget * 100.0),
+            |budget| format!(" of a budget of {}", figure::fine_percent(budget)),
         );
         let timed =
             host.gemm_one_in.zip(host.collective_one_in).map_or_else(String::new, |(gemm, collective)| {
@@ -150,7 +150,7 @@ fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>
                 )
             });
         let role = if host.is_over_budget() { Role::Warning } else { Role::Text };
-        put("cost", role, &format!("{:.3} % of wall time{budget}{timed}", cost * 100.0), most);
+        put("overhead", role, &format!("{} of wall time{budget}{timed}", figure::fine_percent(cost)), most);
     }
     if !host.ranks.is_empty() || host.others > 0 {
         let others = if host.others > 0 {
@@ -246,7 +246,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, host: &Host, area: Rect, buffer
     let columns = [
         Column::figure("rank", 6, 0),
         Column::text("state", 9, 0),
-        Column::figure("cost %", 6, 0),
+        Column::figure("ovh %", 6, 0),
         Column::figure("°C", 3, 0),
         Column::figure("W", 4, 0),
         Column::figure("MHz", 5, 0),

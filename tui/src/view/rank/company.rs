@@ -61,8 +61,7 @@ fn cells(one: &Membership, behind: u64) -> [String; 6] {
         |(operation, bytes)| format!("{operation} {}", figure::bytes(bytes)),
     );
     let place = format!("{} of {}", one.rank, one.size);
-    let entered =
-        if one.entered < 1_000_000 { figure::count(one.entered) } else { figure::three(one.entered as f64) };
+    let entered = figure::count_within(7, one.entered);
     [one.title.clone(), one.ranks.brief(RUNS), place, entered, figure::count(behind), last]
 }
 

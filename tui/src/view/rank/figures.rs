@@ -42,14 +42,14 @@ const HISTORY: usize = 8;
 /// Runs of ranks in the title.
 const RUNS: usize = 3;
 
-pub(super) struct Table {
+pub(super) struct Comparisons {
     rows: Vec<(Metric, Comparison)>,
     /// The pinned rank, its row, and its name.
     beside: Option<(usize, String)>,
     about: String,
 }
 
-impl Table {
+impl Comparisons {
     pub(super) fn of(app: &App, rank: &Inspection) -> Self {
         let known = |metric: &Metric| Some((*metric, rank.compared(&app.job_view, *metric)?));
         let beside = app.selection.pinned.filter(|pinned| *pinned != rank.status.rank);

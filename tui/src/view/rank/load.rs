@@ -51,18 +51,9 @@ fn joined(texts: [Option<String>; 2], between: &str) -> Option<String> {
 }
 
 pub(in crate::view) fn traffic(traffic: TrafficStatus, [received, sent]: [&str; 2]) -> Option<String> {
-    let one = |rate: Option<u64>, word: &str| rate.map(|rate| format!("{} {word}", rounded(rate)));
+    let one =
+        |rate: Option<u64>, word: &str| rate.map(|rate| format!("{} {word}", figure::bytes_per_second(rate)));
     joined([one(traffic.received_bytes_per_s, received), one(traffic.sent_bytes_per_s, sent)], ", ")
-}
-
-/// Bytes a second in powers of ten, as usual for networks.
-pub(in crate::view) fn rounded(rate: u64) -> String {
-    match rate {
-        0..1_000 => format!("{rate} B/s"),
-        1_000..1_000_000 => format!("{:.1} kB/s", rate as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB/s", rate as f64 / 1e6),
-        _ => format!("{:.1} GB/s", rate as f64 / 1e9),
-    }
 }
 
 #[cfg(test)]
@@ -70,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unknown_has_no_line_and_what_is_zero_has_one() {
+    fn unknown_figures_have_no_line_and_zero_has_one() {
         let none = TrafficStatus { received_bytes_per_s: None, sent_bytes_per_s: None };
         let half = TrafficStatus { received_bytes_per_s: Some(0), ..none };
         assert_eq!(traffic(none, ["in", "out"]), None);
@@ -78,11 +69,5 @@ mod tests {
         let host = HostLoadStatus { cores: 96, cpu_pct: Some(25.4), network: none, rdma: half, disk: none };
         assert_eq!(network(host).as_deref(), Some("RDMA 0 B/s in"));
         assert_eq!(cpu(host).as_deref(), Some("25 % of 96 cores"));
-    }
-
-    #[test]
-    fn rates_are_short() {
-        let rates = [999, 1_500, 25_400_000, 63_000_000_000].map(rounded);
-        assert_eq!(rates, ["999 B/s", "1.5 kB/s", "25.4 MB/s", "63.0 GB/s"]);
     }
 }

@@ -87,14 +87,13 @@ fn gemm(gemm: &GemmStatus) -> [String; 7] {
     let tflops = tflops.map_or_else(|| UNKNOWN.to_owned(), figure::tenths);
     let times = [gemm.us_p50, gemm.us_p99, gemm.us_max].map(known);
     let [p50, p99, max] = times;
-    let count =
-        if gemm.count < 1_000_000 { figure::count(gemm.count) } else { figure::three(gemm.count as f64) };
+    let count = figure::count_within(7, gemm.count);
     [shape, count, tflops, p50, p99, max, spread(&gemm.parts)]
 }
 
 fn collective(of: &CollectiveStatus) -> [String; 8] {
     let name = format!("{} {} {}", of.operation, of.datatype, of.communicator);
-    let count = if of.count < 100_000 { figure::count(of.count) } else { figure::three(of.count as f64) };
+    let count = figure::count_within(6, of.count);
     let rate = of.bus_gb_s.map(|rate| rate.0);
     let [p50, p99, max] = [of.us_p50, of.us_p99, of.us_max].map(known);
     [name, figure::bytes(of.bytes), count, known(rate), p50, p99, max, spread(&of.parts)]

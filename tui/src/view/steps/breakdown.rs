@@ -108,7 +108,6 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
     let waiting = one.waiting.unwrap_or(0.0);
     let transfer = one.collectives.map(|all| (all - waiting, glyph::SOLID, Role::Good));
     let idle = one.waiting.map(|share| (share, glyph::SHADED, Role::Warning));
-    let percent = |share: f64| format!("{} %", figure::tenths(share * 100.0));
     // GEMMs do not run while they are held up. If exposed communication is unknown, the two may overlap: only
     // this much is certainly neither.
     let beside = one.exposed.or(one.collectives);
@@ -128,7 +127,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             share: one.collectives,
             least: false,
             means: match one.waiting {
-                Some(waiting) => format!("{} waits for stragglers", percent(waiting)),
+                Some(waiting) => format!("{} waits for stragglers", figure::percent(waiting)),
                 None => "with waits for stragglers".to_owned(),
             },
             briefly: "shaded: waits",
@@ -176,7 +175,7 @@ fn line(app: &App, part: Part, bar: usize, width: usize) -> Line<'static> {
         Some(share) => {
             let time =
                 step.map_or_else(String::new, |step| format!("{:>8} ms", figure::tenths(step * share)));
-            format!("{}{:>5} %{time}", if part.least { "≥" } else { " " }, figure::tenths(share * 100.0))
+            format!("{}{:>7}{time}", if part.least { "≥" } else { " " }, figure::percent(share))
         }
         None => format!("{:>6}", glyph::UNKNOWN),
     };

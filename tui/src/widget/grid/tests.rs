@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_found_at_a_place_is_drawn_there(
+    fn the_item_found_at_a_place_is_drawn_there(
         groups in 1_usize..200, size in 1_usize..20, width in 1_usize..150, height in 1_usize..40, halves: bool,
     ) {
         let grid = Grid::fit(Shape { groups, size }, width, height, halves);

@@ -127,7 +127,7 @@ fn a_trace_is_read_whatever_the_width_of_its_numbers() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_what_to_do() {
+fn a_bad_trace_file_is_refused_with_advice() {
     let place = Place::new("wrong");
     let refused = |schema: &str, null: &str, what: &str| {
         let why = place.read(&file(schema, &OPERATIONS, null)).expect_err("it is refused");

@@ -28,7 +28,7 @@ fn gemms(rank: u32, longer: u64, jitter: u64) -> CapturePart {
 }
 
 #[test]
-fn what_is_more_than_noise_is_real_and_the_rest_is_not() {
+fn a_change_beyond_noise_is_real_and_the_rest_is_not() {
     let before = capture([gemms(0, 0, MS / 100), gemms(1, 0, MS / 100)]);
     let diff = Diff::of(&before, &capture([gemms(0, 0, 0), gemms(1, 4 * MS, 0)]));
     let row = diff.row(CostKind::Gemm).expect("GEMMs");
@@ -64,7 +64,7 @@ fn later(rank: u32, longer: u64, waits: u64, jitter: u64) -> CapturePart {
 /// Rank 1 enters the collective of each step 4 ms later. Rank 0 waits for it, so the waits of rank 0 changed
 /// most.
 #[test]
-fn who_is_waited_for_is_named_and_not_who_waits() {
+fn the_awaited_rank_is_named_and_not_the_waiting_ones() {
     let before = capture([later(0, 0, 0, MS / 100), later(1, 0, 0, MS / 100)]);
     let after = capture([later(0, 4 * MS, 4 * MS, 0), later(1, 4 * MS, 0, 0)]);
     let diff = Diff::of(&before, &after);
@@ -88,7 +88,7 @@ fn the_step_and_its_parts_come_first_then_what_changed_most() {
 }
 
 #[test]
-fn what_only_one_was_asked_to_record_is_no_difference() {
+fn data_requested_for_only_one_capture_is_no_difference() {
     let (without, with) = (capture([part(0, 0), part(1, 0)]), capture([with_activity(0), with_activity(1)]));
     for diff in [Diff::of(&without, &with), Diff::of(&with, &without)] {
         let compute = diff.row(CostKind::Compute).expect("a part of the step");

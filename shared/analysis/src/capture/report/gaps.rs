@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_late_decides() {
+    fn the_late_side_decides_the_cause_of_a_gap() {
         let ms = |ms: u64| Moment(ms * 1_000_000);
         let class = |launch, gap: (Moment, Moment)| {
             let mut gaps = Gaps::default();

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_calls_itself_counts_once_and_indices_that_lead_nowhere_are_left_out() {
+    fn recursive_calls_count_once_and_dangling_indices_are_left_out() {
         let mut wild = samples(0);
         wild.stacks[0].frames = vec![0, 1, 1, 1, 77];
         wild.stacks[1].thread = 99;

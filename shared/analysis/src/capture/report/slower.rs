@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_longer_for_the_same_is_named_with_what_it_costs() {
+    fn a_rank_that_takes_longer_for_the_same_work_is_named_with_its_cost() {
         let row = of(&[&[100, 101, 99, 100], &[100, 100, 102, 98], &[130, 128, 131, 129]]).unwrap();
         assert_eq!((row.rank, row.p50_ns, row.others_p50_ns), (Rank(2), 129, 100));
         assert_eq!(row.extra_per_step_ns, (518 - 400) / 2);

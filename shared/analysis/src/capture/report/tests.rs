@@ -189,7 +189,7 @@ fn steps_launched_in_a_burst_take_what_the_gpu_takes_for_them() {
 }
 
 #[test]
-fn what_a_step_waits_for_at_its_begin_is_of_the_step_before() {
+fn a_wait_at_the_begin_of_a_step_belongs_to_the_step_before() {
     let operations = [
         (WAIT, 0, 0, 70),
         (GEMM, 70, 70, 170),
@@ -210,7 +210,7 @@ fn a_gpu_that_was_behind_and_was_waited_for_in_the_first_step_had_steps_before_i
 }
 
 #[test]
-fn what_is_sent_beside_many_steps_makes_none_of_them_longer() {
+fn a_transfer_beside_many_steps_makes_none_of_them_longer() {
     let operations = [(GEMM, 0, 1, 11), (ALL_REDUCE, 5, 6, 56), (GEMM, 20, 21, 31), (GEMM, 40, 41, 51)];
     let spent = spent(&[0, 20, 40, 60], &operations);
     assert_eq!(spent, [[20, 10, 10, 0], [19, 10, 9, 0], [20, 10, 6, 4]]);

@@ -140,7 +140,7 @@ fn a_host_in_every_slow_pair_of_hosts_fails() {
 }
 
 #[test]
-fn what_was_not_run_is_no_pass() {
+fn a_measurement_that_was_not_run_is_no_pass() {
     let silent = Host { host: "b".to_owned(), not_run: Some("no driver".to_owned()), ..Host::default() };
     let of = judged(vec![host("a", &[700.0]), silent]);
     assert_eq!((of.hosts[1].verdict, of.verdict.exit_code()), (Verdict::NotRun, 2));

@@ -165,7 +165,7 @@ fn collective(operation: Operation) -> CapturedLabel {
 }
 
 #[test]
-fn what_is_not_plain_data_parallelism_is_refused_by_its_name() {
+fn other_parallelism_than_plain_data_parallelism_is_refused_by_name() {
     let cases = [
         (collective(Operation::AllGather), "its ranks gather parameters or scatter gradients (FSDP, ZeRO)"),
         (collective(Operation::ReduceScatter), "(FSDP, ZeRO)"),

@@ -9,7 +9,7 @@ use super::{
     Figures, WithFigures,
     pace::LacksCpu,
 };
-use crate::{job::HostShares, phrase};
+use crate::{figure, job::HostShares};
 
 /// Advice for a rank whose host launches too late.
 pub(in crate::finding) const LATE_HOST: &str = "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU";
@@ -172,8 +172,8 @@ impl fmt::Display for Straggler {
         write!(
             f,
             ": they wait for it alone at {} of {} timed collectives; ",
-            phrase::count(self.last as usize),
-            phrase::count(self.timed as usize),
+            figure::count(self.last.into()),
+            figure::count(self.timed.into()),
         )?;
         match &self.cause {
             Cause::SlowGemms { tflops, usual_tflops, is_past, clocks } => {

@@ -4,7 +4,7 @@ use xpu_wire::{frame::EndCause, id::Rank};
 
 use super::{
     super::Clocks,
-    Evidence,
+    Evidence, aged,
     cost::{Cause, Straggler},
     exit::Exited,
     hang::{Forming, Missing, NotEntered, Stopped},
@@ -12,7 +12,10 @@ use super::{
     pace::{Pauses, Regression},
     slow::{Arrival, LateHost, MoreWork, Named, Rates, SlowGemms, Waiting},
 };
-use crate::phrase::{self, counted};
+use crate::{
+    figure,
+    phrase::{self, counted},
+};
 
 /// Clauses of a sentence, without those that the headline has.
 struct Clauses<'a> {
@@ -90,7 +93,11 @@ impl Evidence {
             }
             Self::Mismatch(of) => {
                 for (ranks, operation, bytes) in &of.called {
-                    to.add(format!("{}: {operation} of {}", phrase::ranks(ranks), phrase::bytes(*bytes)));
+                    to.add(format!(
+                        "{}: {operation} of {}",
+                        phrase::ranks(ranks),
+                        figure::exact_bytes(*bytes)
+                    ));
                 }
                 if of.most.is_some() {
                     to.add(format!("the others: {}", of.collective));
@@ -135,7 +142,11 @@ impl Evidence {
                 of.add_details(to);
                 to.add(seen.to_string());
             }
-            Self::Aged(of, _) | Self::OnGpus(of, _) => of.add_details(to),
+            Self::Aged(of, age) => {
+                of.add_details(to);
+                to.add(aged(*age));
+            }
+            Self::OnGpus(of, _) => of.add_details(to),
         }
     }
 }
@@ -146,7 +157,7 @@ fn compared(Rates { usual_tflops, ranks, .. }: Rates) -> String {
         None => format!("its own earlier rate was {usual_tflops:.1} TFLOPS"),
         Some(ranks) => format!(
             "{usual_tflops:.1} TFLOPS is the median of {} ranks with the same work",
-            phrase::count(ranks)
+            figure::count(ranks as u64)
         ),
     }
 }
@@ -180,7 +191,7 @@ fn more_work(of: &MoreWork, to: &mut Clauses<'_>) {
 }
 
 fn straggler(of: &Straggler, to: &mut Clauses<'_>) {
-    let (last, timed) = (phrase::count(of.last as usize), phrase::count(of.timed as usize));
+    let (last, timed) = (figure::count(of.last.into()), figure::count(of.timed.into()));
     to.add(format!("the others wait for it alone at {last} of {timed} timed collectives"));
     match &of.cause {
         Cause::SlowGemms { usual_tflops, is_past, clocks, .. } => {

@@ -52,7 +52,7 @@ pub struct FullMemory {
 impl fmt::Display for FullMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ranks, worst, host, free, total } = self;
-        let (ranks, free, total) = (phrase::ranks(ranks), phrase::bytes(*free), phrase::bytes(*total));
+        let (ranks, free, total) = (phrase::ranks(ranks), figure::bytes(*free), figure::bytes(*total));
         write!(f, "device memory is nearly full on {ranks}: rank {worst} ({host}) has {free} left of {total}")
     }
 }
@@ -97,7 +97,7 @@ impl fmt::Display for GrowingMemory {
         if ranks.len() > 1 {
             write!(f, "the GPU memory of {} grows steadily: ", phrase::ranks(ranks))?;
         }
-        let per_step = phrase::bytes(growth.per_step as u64);
+        let per_step = figure::bytes(growth.per_step as u64);
         let (interval, free, left) = (self.interval(), figure::bytes(*free), figure::age(self.left()));
         write!(
             f,

@@ -17,7 +17,10 @@ use super::{
     pace::{Pauses, Regression},
     slow::{Arrival, Named, Waiting},
 };
-use crate::{figure, phrase::counted};
+use crate::{
+    figure::{self, two},
+    phrase::counted,
+};
 
 /// Columns of a headline: with a sign before it, a terminal of 80 columns shows it in full.
 pub const WIDTH: usize = 76;
@@ -66,16 +69,11 @@ fn age(seconds: f64) -> String {
     figure::age(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default())
 }
 
-/// A figure of three digits needs no tenths.
-fn round(value: f64) -> String {
-    if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
-}
-
 /// `, costs 28 ms a step`
 pub(in crate::finding) fn costs(ms: Option<f64>, pct: f64) -> String {
     ms.map_or_else(
-        || format!(", costs {} % of the time", round(pct)),
-        |ms| format!(", costs {} ms a step", round(ms)),
+        || format!(", costs {} % of the time", two(pct)),
+        |ms| format!(", costs {} ms a step", two(ms)),
     )
 }
 
@@ -84,8 +82,8 @@ fn arrival(of: &Arrival) -> String {
         None => String::new(),
         Some(Waiting { loss, is_cost: true, .. }) => costs(loss.ms_of_step.map(|(ms, _)| ms), loss.pct),
         Some(Waiting { loss, is_cost: false, .. }) => loss.ms_of_step.map_or_else(
-            || format!(", arrival skew {} % of the time", round(loss.pct)),
-            |(ms, _)| format!(", arrival skew {} ms a step", round(ms)),
+            || format!(", arrival skew {} % of the time", two(loss.pct)),
+            |(ms, _)| format!(", arrival skew {} ms a step", two(ms)),
         ),
     }
 }
@@ -94,7 +92,9 @@ fn slow_gemms(who: &str, own: f64, usual: f64, clocks: &Clocks, cost: &str) -> S
     let below = 100.0 * (1.0 - own / usual);
     let figures = match clocks {
         Clocks::Held(held) => format!(", SM {:.0} of {:.0} MHz", held.mhz, held.usual_mhz),
-        Clocks::Well { .. } | Clocks::Unknown => format!(" ({} of {} TFLOPS)", round(own), round(usual)),
+        Clocks::Well { .. } | Clocks::Unknown => {
+            format!(" ({} of {} TFLOPS)", two(own), two(usual))
+        }
     };
     with_cost(&format!("{who}: GEMMs {below:.0} % slow"), &figures, cost)
 }
@@ -137,7 +137,7 @@ impl Evidence {
             Self::Regression(of) => regression(of),
             Self::PastRun(of) => {
                 let longer = 100.0 * (of.step_ms / of.past_step_ms - 1.0);
-                let figures = format!(" ({} ms, then {})", round(of.step_ms), round(of.past_step_ms));
+                let figures = format!(" ({} ms, then {})", two(of.step_ms), two(of.past_step_ms));
                 with_cost(&format!("steps are {longer:.0} % longer than on {}", of.day), &figures, "")
             }
             Self::SlowLink(of) => {
@@ -146,7 +146,7 @@ impl Evidence {
                 let through =
                     through.map_or_else(String::new, |host| format!(" through {}", short(host.as_str())));
                 let what = format!("{} of {}{through}: {below:.0} % slow", of.operation, of.communicator);
-                with_cost(&what, &format!(" ({} of {} GB/s)", round(of.gb_s), round(of.usual_gb_s)), "")
+                with_cost(&what, &format!(" ({} of {} GB/s)", two(of.gb_s), two(of.usual_gb_s)), "")
             }
             Self::FullMemory(of) => {
                 let who = self::who(&of.ranks, of.worst, Some(of.host.as_str()));
@@ -268,7 +268,7 @@ fn regression(of: &Regression) -> String {
     } else {
         String::new()
     };
-    with_cost(&format!("steps take {} ms, {longer:.0} % longer than before", round(*after_ms)), &why, "")
+    with_cost(&format!("steps take {} ms, {longer:.0} % longer than before", two(*after_ms)), &why, "")
 }
 
 fn exited(of: &Exited) -> String {

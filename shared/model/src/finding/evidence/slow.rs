@@ -5,7 +5,7 @@ use std::fmt;
 use xpu_wire::id::{HostName, Rank};
 
 use super::{super::device::Clocks, Figures, WithFigures};
-use crate::phrase;
+use crate::{figure, phrase};
 
 /// The ranks, and the worst one, whose figures are given.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ impl Rates {
     fn against(&self) -> String {
         self.ranks.map_or_else(
             || "it had before".to_owned(),
-            |ranks| format!("median of {} ranks with the same work", phrase::count(ranks)),
+            |ranks| format!("median of {} ranks with the same work", figure::count(ranks as u64)),
         )
     }
 

@@ -298,7 +298,7 @@ fn all() -> Vec<Case> {
                 free: 1 << 20,
                 total: 1 << 30,
             }),
-            vec![("free_bytes", "1.0 MiB left"), ("total_bytes", "of 1024.0 MiB")],
+            vec![("free_bytes", "1 MiB left"), ("total_bytes", "of 1 GiB")],
         ),
         (
             Evidence::GrowingMemory(GrowingMemory {
@@ -316,7 +316,7 @@ fn all() -> Vec<Case> {
                 left_s: 2_400.0,
             }),
             vec![
-                ("growth_per_step_bytes", "12.0 MiB a step"),
+                ("growth_per_step_bytes", "12 MiB a step"),
                 ("least_per_step_bytes", "11 MiB to"),
                 ("most_per_step_bytes", "to 13 MiB"),
                 ("free_bytes", "24 GiB are free"),
@@ -384,7 +384,7 @@ fn all() -> Vec<Case> {
                 ("ranks_waiting", "7 ranks have waited"),
                 ("stands_s", "for 12 s"),
                 ("collective_number", "number 720"),
-                ("collective_bytes", "64.0 MiB"),
+                ("collective_bytes", "64 MiB"),
             ],
         ),
         (
@@ -394,7 +394,7 @@ fn all() -> Vec<Case> {
                 there: CollectiveCall { number: 7, bytes: Some(1 << 10), ..collective() },
                 hung_s,
             }),
-            vec![("other_collective_number", "number 7 "), ("other_collective_bytes", "1.0 KiB")],
+            vec![("other_collective_number", "number 7 "), ("other_collective_bytes", "1 KiB")],
         ),
         (
             Evidence::Mismatch(Mismatch {
@@ -403,7 +403,7 @@ fn all() -> Vec<Case> {
                 most: Some(7),
                 hung_s,
             }),
-            vec![("ranks_alike", "where 7 ranks"), ("called_bytes", "2.0 KiB")],
+            vec![("ranks_alike", "where 7 ranks"), ("called_bytes", "2 KiB")],
         ),
         (
             Evidence::OutOfStep(OutOfStep {

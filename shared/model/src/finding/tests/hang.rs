@@ -73,7 +73,7 @@ fn the_first_divergence_is_reported() {
 
 /// Rank 0 misses a collective of its stage; its stage waits there, the others in the communicator of all.
 #[test]
-fn who_waits_for_the_culprit_is_not_the_culprit() {
+fn a_rank_that_waits_for_the_culprit_is_not_the_culprit() {
     let finding = found(Layout::Pipeline { stages: 2 }, |rank, digest| {
         let first_stage = digest.communicators[1].id == CommunicatorId(0x9ca7_92ca_0000_0001);
         match rank {
@@ -153,7 +153,7 @@ fn the_minority_that_means_something_else_is_named() {
 /// A rank omitted one call and continued. All called the collective in which the others wait, but the GPUs
 /// execute different operations in it.
 #[test]
-fn who_is_one_call_out_of_step_is_named_and_not_those_behind_it() {
+fn a_rank_one_call_out_of_step_is_named_and_not_those_behind_it() {
     let finding = found(Layout::Data, |rank, digest| {
         wait(digest, 0, if rank == 6 { 34 } else { 9 });
     });
@@ -183,7 +183,7 @@ fn most_that_are_in_no_call_did_not_enter() {
 
 /// The same counts, but all called work is done: most wait for kernels of their own.
 #[test]
-fn who_has_nothing_unfinished_is_not_out_of_step() {
+fn a_rank_without_unfinished_calls_is_not_out_of_step() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
         wait(digest, 0, if rank == 6 { 34 } else { 9 });
         digest.communicators[0].completed = STALL * 36 + 9;
@@ -221,7 +221,7 @@ fn a_collective_that_does_not_end_is_in_the_kernel() {
 }
 
 #[test]
-fn who_does_not_come_to_make_a_communicator_is_named() {
+fn a_rank_missing_from_a_new_communicator_is_named() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
         if rank != 7 {
             hold(digest, Call::CommunicatorInit);
@@ -234,7 +234,7 @@ fn who_does_not_come_to_make_a_communicator_is_named() {
 /// Half of a job creates a communicator. Of the others, one rank is in no call, and the rest wait in a
 /// collective.
 #[test]
-fn who_is_in_no_call_keeps_a_few_from_making_a_communicator() {
+fn a_rank_in_no_call_keeps_others_from_creating_a_communicator() {
     let named = |ranks: u32, outside: &[u32]| {
         let outside = outside.to_vec();
         let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, move |rank, digest| {
@@ -264,7 +264,7 @@ fn inside(digest: &mut RankDigest, call: Call) {
 /// Before the first step, a missing rank has ended, or waits for a collective that the ranks creating the
 /// communicator have not entered. A rank that is elsewhere in its program may load or compile, for a minute.
 #[test]
-fn who_certainly_does_not_come_in_the_first_seconds_is_named_at_once() {
+fn a_certainly_missing_rank_is_named_at_once_in_the_first_seconds() {
     let named = |ranks: u32, missing: fn(&mut RankDigest)| {
         let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(0, move |rank, digest| {
             digest.step = None;
@@ -394,7 +394,7 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
 
 /// A single process, or ranks that communicate by gloo, wait in no collective of NCCL.
 #[test]
-fn who_trains_and_stops_doing_anything_is_idle() {
+fn a_training_job_that_stops_all_activity_is_idle() {
     for ranks in [1, 8] {
         let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, |_, _| {});
         let (found, seconds) = cluster.until_found(150);
@@ -410,7 +410,7 @@ fn who_trains_and_stops_doing_anything_is_idle() {
 }
 
 #[test]
-fn who_works_on_its_cpu_is_not_idle() {
+fn a_rank_that_uses_its_cpu_is_not_idle() {
     let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |_, _| {});
     for _ in 0..150 {
         let job = cluster.run(1).job();

@@ -162,7 +162,7 @@ fn a_hook_that_is_off_reports_no_hang() {
 
 /// The seven observed ranks wait for an unknown one, so no rank can be named.
 #[test]
-fn who_was_never_seen_is_not_taken_for_the_kernel() {
+fn an_unseen_rank_is_not_mistaken_for_a_stuck_kernel() {
     let standing = |_: u32, digest: &mut xpu_wire::frame::RankDigest| {
         digest.communicators[0].size = 9;
         wait(digest, 0, 1);
@@ -174,7 +174,7 @@ fn who_was_never_seen_is_not_taken_for_the_kernel() {
 
 /// The job paused for ten seconds and continued. The next pause may take that long, and half as long again.
 #[test]
-fn what_took_long_before_may_take_as_long_again() {
+fn a_known_long_pause_may_repeat() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         let second = (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
         let more = u64::from(second >= 22);
@@ -197,7 +197,7 @@ fn what_took_long_before_may_take_as_long_again() {
 /// Compilers work without a CUDA call for longer than the patience for a hang: it is a minute until all ranks
 /// have done a step.
 #[test]
-fn who_has_done_no_step_may_still_compile() {
+fn a_rank_before_its_first_step_may_still_compile() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         digest.step = Some(Step(u64::from(rank != 6)));
         if rank != 6 {

@@ -70,42 +70,42 @@ fn a_healthy_job_has_no_finding_at_any_second() {
 /// Steps took 75 ms before the fault and 1,900 ms after it, by the program's own clock. Rank 0 had launched
 /// ten steps when the fault began, and hardly any of their collectives were timed.
 #[test]
-fn who_holds_the_gil_is_named() {
+fn a_rank_whose_gil_is_held_is_named() {
     let cost = named(include_bytes!("recorded/gil.xpurec"), Class::Host);
     assert!((1_460.0..2_190.0).contains(&cost), "{cost}");
 }
 
 /// 75 ms a step, and 105.7 with a checkpoint of 1.6 s every 50 steps.
 #[test]
-fn who_saves_alone_is_named() {
+fn a_rank_that_saves_alone_is_named() {
     let cost = named(include_bytes!("recorded/checkpoint.xpurec"), Class::Pauses);
     assert!((24.6..36.8).contains(&cost), "{cost}");
 }
 
 /// 75.4 ms a step, and 123.6 ms with twenty `.item()`.
 #[test]
-fn who_waits_for_its_own_gpu_is_named() {
+fn a_rank_that_waits_for_its_own_gpu_is_named() {
     let cost = named(include_bytes!("recorded/item.xpurec"), Class::Host);
     assert!((38.6..57.8).contains(&cost), "{cost}");
 }
 
 /// 75.0 ms a step, and 2,180 by the GPU's clock: only a third of the timed collectives waited for rank 1.
 #[test]
-fn who_holds_the_gil_costs_what_steps_are_longer_by() {
+fn a_held_gil_costs_what_steps_are_longer_by() {
     let cost = named(include_bytes!("recorded/gil_again.xpurec"), Class::Host);
     assert!((1_680.0..2_520.0).contains(&cost), "{cost}");
 }
 
 /// 75.3 ms a step, and 94.6 with four copies of 64 MiB.
 #[test]
-fn who_copies_is_named() {
+fn a_rank_that_copies_is_named() {
     let cost = named(include_bytes!("recorded/copies.xpurec"), Class::Host);
     assert!((15.4..23.2).contains(&cost), "{cost}");
 }
 
 /// Six busy processes on its one core: 75 ms a step, and 586 by the GPU's clock.
 #[test]
-fn who_lacks_the_cpu_is_named() {
+fn a_rank_that_lacks_the_cpu_is_named() {
     let cost = named(include_bytes!("recorded/core.xpurec"), Class::Host);
     assert!((411.0..616.0).contains(&cost), "{cost}");
     let found = found(include_bytes!("recorded/core.xpurec"));
@@ -114,7 +114,7 @@ fn who_lacks_the_cpu_is_named() {
 
 /// 76 ms a step, and 135 by the GPU's clock.
 #[test]
-fn who_is_stopped_now_and_then_is_named() {
+fn a_rank_that_is_stopped_now_and_then_is_named() {
     let cost = named(include_bytes!("recorded/stopped.xpurec"), Class::Host);
     assert!((47.0..71.0).contains(&cost), "{cost}");
     let found = found(include_bytes!("recorded/stopped.xpurec"));
@@ -123,7 +123,7 @@ fn who_is_stopped_now_and_then_is_named() {
 
 /// 76.4 ms a step, and 126.7 with twenty `.item()`; rank 0 enters four collectives of ten last.
 #[test]
-fn who_waits_for_its_own_gpu_is_named_where_others_are_last_too() {
+fn a_rank_that_waits_for_its_own_gpu_is_named_although_others_are_last_too() {
     let cost = named(include_bytes!("recorded/item_again.xpurec"), Class::Host);
     assert!((40.2..60.4).contains(&cost), "{cost}");
 }
@@ -167,21 +167,21 @@ mod bound_by_its_hosts {
 
     /// 6.5 ms a step, then 37.0.
     #[test]
-    fn whose_data_is_late_is_named() {
+    fn a_rank_with_late_data_is_named() {
         let cost = named(include_bytes!("recorded/h200_loader.xpurec"), Class::Host);
         assert!((24.4..36.6).contains(&cost), "{cost}");
     }
 
     /// 6.8 ms a step, then 1,760 by the GPU's clock. Hardly any GEMM is timed.
     #[test]
-    fn who_holds_the_gil_is_named() {
+    fn a_rank_whose_gil_is_held_is_named() {
         let cost = named(include_bytes!("recorded/h200_gil.xpurec"), Class::Host);
         assert!((1_400.0..2_120.0).contains(&cost), "{cost}");
     }
 
     /// 6.6 ms a step, of which rank 0 waits 1.5 ms for rank 1; then 2,055 by the program's clock.
     #[test]
-    fn who_holds_the_gil_costs_what_steps_are_longer_by_though_it_was_awaited_before() {
+    fn a_held_gil_costs_what_steps_are_longer_by_though_the_rank_was_awaited_before() {
         let cost = named(include_bytes!("recorded/h200_gil_awaited.xpurec"), Class::Host);
         assert!((1_640.0..2_460.0).contains(&cost), "{cost}");
     }
@@ -196,14 +196,14 @@ mod bound_by_its_hosts {
     /// 9.1 ms a step, then 1,870 by the GPU's clock. The few timed GEMMs seem slow because their thread is
     /// held up meanwhile.
     #[test]
-    fn whose_few_timed_gemms_seem_slow_holds_the_gil() {
+    fn a_rank_with_few_timed_gemms_that_seem_slow_has_its_gil_held() {
         let cost = named(include_bytes!("recorded/h100_gil.xpurec"), Class::Host);
         assert!((1_500.0..2_240.0).contains(&cost), "{cost}");
     }
 
     /// Rank 0 has completed four steps, or none because it waits until ten are done.
     #[test]
-    fn who_holds_the_gil_is_named_in_ten_seconds() {
+    fn a_rank_whose_gil_is_held_is_named_in_ten_seconds() {
         let recordings: [&[u8]; 4] = [
             include_bytes!("recorded/gil.xpurec"),
             include_bytes!("recorded/gil_again.xpurec"),
@@ -221,35 +221,35 @@ mod bound_by_its_hosts {
     /// 7.2 ms a step, then 35.1 with a checkpoint of 1.5 s every 50 steps. Before that, steps differed by a
     /// third.
     #[test]
-    fn who_saves_alone_is_named() {
+    fn a_rank_that_saves_alone_is_named() {
         let cost = named(include_bytes!("recorded/h200_checkpoint.xpurec"), Class::Pauses);
         assert!((22.3..33.5).contains(&cost), "{cost}");
     }
 
     /// 5.5 ms a step, then 17.8.
     #[test]
-    fn who_copies_is_named() {
+    fn a_rank_that_copies_is_named() {
         let cost = named(include_bytes!("recorded/h200_copies.xpurec"), Class::Host);
         assert!((9.8..14.8).contains(&cost), "{cost}");
     }
 
     /// 6.4 ms a step, then 8.1.
     #[test]
-    fn who_waits_for_its_own_gpu_is_named() {
+    fn a_rank_that_waits_for_its_own_gpu_is_named() {
         let cost = named(include_bytes!("recorded/h200_item.xpurec"), Class::Host);
         assert!((1.3..2.1).contains(&cost), "{cost}");
     }
 
     /// 6.9 ms a step, then 71.0.
     #[test]
-    fn who_collects_garbage_is_named() {
+    fn a_rank_that_collects_garbage_is_named() {
         let cost = named(include_bytes!("recorded/h200_gc.xpurec"), Class::Host);
         assert!((51.3..76.9).contains(&cost), "{cost}");
     }
 
     /// 8.9 ms a step, then 9.8.
     #[test]
-    fn what_more_gemms_cost_is_reported() {
+    fn the_cost_of_more_gemms_is_reported() {
         let bytes = include_bytes!("recorded/h100_compute.xpurec");
         let cost = named(bytes, Class::Compute);
         assert!((0.7..1.1).contains(&cost), "{cost}");
@@ -279,14 +279,14 @@ mod bound_by_its_gpus {
 
     /// 28.1 ms a step, then 63.5. Its clock is also a tenth lower, which is not the cause.
     #[test]
-    fn who_shares_its_gpu_is_named() {
+    fn a_rank_that_shares_its_gpu_is_named() {
         let cost = named(include_bytes!("recorded/h100_gpu_bound_neighbour.xpurec"), Class::Compute);
         assert!((28.4..42.6).contains(&cost), "{cost}");
     }
 
     /// 28.0 ms a step, then 31.4. The other's GPU has just become hot and slow, and no rank waits for it.
     #[test]
-    fn who_waits_for_its_own_gpu_is_named() {
+    fn a_rank_that_waits_for_its_own_gpu_is_named() {
         let cost = named(include_bytes!("recorded/h100_gpu_bound_item.xpurec"), Class::Host);
         assert!((2.7..4.1).contains(&cost), "{cost}");
     }
@@ -294,7 +294,7 @@ mod bound_by_its_gpus {
 
 /// Two H200s: 8 ms a step, and by the GPU's clock 41.3 and 37.1 with a checkpoint of 1.5 s every 50 steps.
 #[test]
-fn who_saves_every_half_second_is_named() {
+fn a_rank_that_saves_every_half_second_is_named() {
     let cost = named(include_bytes!("recorded/h200_checkpoint_9ms.xpurec"), Class::Pauses);
     assert!((28.2..38.1).contains(&cost), "{cost}");
     let cost = named(include_bytes!("recorded/h200_checkpoint_9ms_again.xpurec"), Class::Pauses);
@@ -312,7 +312,7 @@ fn pauses_cost_what_they_cost_although_their_rank_is_late_too() {
 
 /// Four H100s: 8.9 ms a step, and 24.8 with four copies of 64 MiB.
 #[test]
-fn who_copies_is_named_among_four() {
+fn a_rank_that_copies_is_named_among_four() {
     let bytes = include_bytes!("recorded/h100_four_copies.xpurec");
     let cost = named(bytes, Class::Host);
     assert!((12.7..19.1).contains(&cost), "{cost}");

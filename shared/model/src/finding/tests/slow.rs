@@ -100,7 +100,7 @@ fn a_slow_host_is_named_beside_a_slower_gpu() {
 
 /// A hang takes all of the time, so that a slow rank costs nothing more.
 #[test]
-fn what_is_lost_is_the_sum_of_the_costs_and_of_a_hang_the_hang_s_alone() {
+fn the_loss_is_the_sum_of_the_costs_and_during_a_hang_only_the_hang() {
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Compute { rank: 5, factor: 1.5 }]);
     cluster.exposed = Some(0.3);
     let mut found = cluster.run(12).findings();
@@ -188,7 +188,7 @@ fn slow_is_an_exit_code_and_a_state() {
 
 /// A little late in every collective, and even less.
 #[test]
-fn who_is_always_a_little_late_is_named() {
+fn a_rank_that_is_always_a_little_late_is_named() {
     let fault = |ms| [Fault::Host { rank: 3, ms }];
     let (found, seconds) = Cluster::new(1, 8, Layout::Data, &fault(7.0)).until_found(30);
     assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
@@ -207,7 +207,7 @@ fn two_that_are_late_together_are_named_together() {
 /// Its arrival skew is too small to be visible in the few timed collectives, but the shorter waits of its
 /// threads are counted.
 #[test]
-fn who_waits_less_for_its_gpu_is_named() {
+fn a_rank_that_waits_less_for_its_gpu_is_named() {
     let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.13 }];
     let (found, seconds) = Cluster::new(1, 8, Layout::Data, &faults).until_found(30);
     assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
@@ -216,7 +216,7 @@ fn who_waits_less_for_its_gpu_is_named() {
 
 /// Kernels that wait for rank 3 take SMs from concurrent GEMMs.
 #[test]
-fn whose_gemms_slow_down_while_it_waits_is_not_slow() {
+fn a_waiting_rank_with_slower_gemms_is_not_slow() {
     let crowded = (0..6).filter(|rank| *rank != 3).map(|rank| Fault::Crowded { rank, factor: 1.3 });
     let faults: Vec<_> = crowded.chain([Fault::Host { rank: 3, ms: 40.0 }]).collect();
     let mut cluster = Cluster::new(1, 8, Layout::Data, &faults);
@@ -237,7 +237,7 @@ fn a_link_that_slows_down_is_named() {
 
 /// The absence of reports does not mean health.
 #[test]
-fn who_was_slow_before_a_stall_is_named_all_through_it() {
+fn a_rank_that_was_slow_before_a_stall_is_named_during_it() {
     let is_stuck = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         if rank != 6 {
             wait(digest, 0, 1);
@@ -277,7 +277,7 @@ fn lateness_is_reported_by_the_step() {
 
 /// Two ranks: one's GEMM rate falls, as on a shared GPU, without delaying the other.
 #[test]
-fn what_costs_nothing_is_not_reported() {
+fn a_slow_rank_without_cost_is_not_reported() {
     for (seed, named) in [(1, false), (2, false), (3, true)] {
         let crowded = Fault::Crowded { rank: 1, factor: 1.5 };
         let late = Fault::Host { rank: 1, ms: if named { 40.0 } else { 0.0 } };
@@ -290,7 +290,7 @@ fn what_costs_nothing_is_not_reported() {
 }
 
 #[test]
-fn who_waits_for_its_gpu_within_the_step_is_reported_that() {
+fn a_rank_that_waits_for_its_gpu_within_the_step_is_reported() {
     let faults = [Fault::Host { rank: 1, ms: 8.0 }, Fault::Items { rank: 1, calls: 20 }];
     let mut cluster = Cluster::new(1, 2, Layout::Data, &faults);
     cluster.from = 12;

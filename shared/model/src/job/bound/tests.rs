@@ -67,7 +67,7 @@ fn time_at_gemms_is_split_by_peak_and_clock() {
 }
 
 #[test]
-fn what_is_not_known_is_not_reported() {
+fn unknown_parts_are_not_reported() {
     let unknown = Breakdown { exposed: None, ..one(0.5, 0.0, 0.0, 0.0) };
     assert_eq!(Bound::of(&unknown, false), None);
     assert_eq!(Bound::of(&unknown, true).unwrap().by, BoundBy::Gemms);
@@ -105,7 +105,7 @@ fn parts(bound: &Bound) -> [Option<f64>; 5] {
 }
 
 #[test]
-fn what_the_gpu_waits_for_is_reported_as_far_as_it_is_measured() {
+fn measured_reasons_of_gpu_waits_are_reported() {
     let bound = host_bound(|_| ());
     assert_eq!((parts(&bound), bound.by), ([None, None, None, None, Some(70.0)], BoundBy::Host));
 
@@ -132,7 +132,7 @@ fn what_the_gpu_waits_for_is_reported_as_far_as_it_is_measured() {
 
 /// Waiting for data costs nothing while the GPU has work.
 #[test]
-fn what_is_hidden_behind_the_gpus_work_is_no_share() {
+fn host_work_hidden_behind_gpu_work_has_no_share() {
     let ahead = |busy| {
         let breakdown = Breakdown { loading: Some(0.3), busy, ..one(0.5, 0.1, 0.0, 0.6) };
         Bound::of(&breakdown, false).unwrap()
@@ -157,7 +157,7 @@ fn calls_that_synchronize_cost_what_the_gpu_is_idle_at_most() {
 }
 
 #[test]
-fn what_holds_the_clocks_of_most_gpus_down_is_named() {
+fn the_reason_for_low_clocks_of_most_gpus_is_named() {
     let reading = |throttle| DeviceReading {
         throttle: Some(throttle),
         ..DeviceReading::unknown(DeviceUuid([0; 16]), Moment(1))
@@ -182,7 +182,7 @@ fn what_holds_the_clocks_of_most_gpus_down_is_named() {
 
 /// A report of five seconds ago counts, one of minutes ago does not.
 #[test]
-fn what_a_host_does_is_of_the_last_half_minute_and_names_the_function() {
+fn host_work_covers_the_last_half_minute_and_names_the_function() {
     let simulation = Simulation::new(1, 1, 4);
     let mut jobs = Jobs::default();
     (100..130).flat_map(|second| simulation.digests(second)).for_each(|frame| jobs.fold(&frame));

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_once_excuses_less_than_a_habit() {
+    fn a_single_stall_excuses_less_than_repeated_ones() {
         let id = CommunicatorId(1);
         let of = |seconds: &[u64]| {
             let known = seconds.iter().map(|&seconds| (id, None, Duration::from_secs(seconds)));

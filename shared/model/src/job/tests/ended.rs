@@ -32,7 +32,7 @@ fn hours_are_lost_until_the_last_rank_ends() {
 
 /// Four ranks on two hosts: some end, are silent, or lose their collector; the others continue.
 #[test]
-fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
+fn outdated_figures_are_unknown_and_in_no_mean() {
     type Change<'a> = &'a dyn Fn(&mut Frame);
     let simulation = Simulation { slow: vec![(Rank(2), 1.5)], ..Simulation::new(3, 2, 2) };
     let went_on = |jobs: &mut Jobs, change: &dyn Fn(&mut Frame)| {

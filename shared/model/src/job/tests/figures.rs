@@ -67,7 +67,7 @@ fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
 }
 
 #[test]
-fn who_says_where_steps_end_is_reported() {
+fn the_source_of_step_ends_is_reported() {
     use xpu_wire::frame::StepSource;
 
     use crate::status::StepSign;

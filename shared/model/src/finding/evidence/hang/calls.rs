@@ -11,7 +11,10 @@ use super::{
     },
     numbers,
 };
-use crate::phrase::{self, counted};
+use crate::{
+    figure,
+    phrase::{self, counted},
+};
 
 /// Diverging calls, by the ranks' records.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +151,7 @@ pub struct Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let called = self.called.iter().map(|(ranks, operation, bytes)| {
-            format!("{} called {operation} of {}", phrase::ranks(ranks), phrase::bytes(*bytes))
+            format!("{} called {operation} of {}", phrase::ranks(ranks), figure::exact_bytes(*bytes))
         });
         let (called, usual) = (called.collect::<Vec<_>>().join(", "), self.collective.to_string());
         match self.most {

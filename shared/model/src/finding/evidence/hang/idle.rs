@@ -4,10 +4,8 @@ use std::fmt;
 
 use xpu_wire::id::{Rank, Step};
 
-use super::super::{
-    super::{hang::Doing, phrase},
-    Figures, WithFigures,
-};
+use super::super::{super::hang::Doing, Figures, WithFigures};
+use crate::phrase;
 
 /// Ranks that were training and now do nothing.
 #[derive(Clone, Debug, PartialEq)]
