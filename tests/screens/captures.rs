@@ -16,7 +16,7 @@ use xpu_tui::{
 };
 use xpu_wire::{id::Step, simulation::Simulation, unit::Moment};
 
-use crate::{golden, golden_at_both};
+use crate::{SIZES, SMALL, USUAL, golden_at};
 
 fn listed(lab: &Lab, name: &str, minutes: u64, bytes: u64, label: Result<What, &str>) -> ListedFile {
     let written = Moment(lab.now().0 - minutes * 60_000_000_000);
@@ -113,7 +113,7 @@ fn traces_by_pytorchs_profiler_are_a_key_and_say_how_they_do() {
 }
 
 #[test]
-fn what_lies_in_the_folder_is_listed_and_a_broken_file_says_why() {
+fn files_of_the_folder_are_listed_and_a_broken_file_has_its_reason() {
     let mut lab = with_files();
     let screen = lab.screen(132, 40);
     screen
@@ -123,7 +123,7 @@ fn what_lies_in_the_folder_is_listed_and_a_broken_file_says_why() {
         .shows("it has no complete block");
     screen.shows("▲ cut short").shows("5 files");
     lab.screen(80, 24).shows("70b-20270115T083327Z.xpucap");
-    golden_at_both("captures-list", &mut lab);
+    golden_at("captures-list", USUAL, &mut lab);
     lab.keys("G").screen(80, 24).shows("▌✖ broken");
     // If the file cannot be written, the screen reports it, and requests nothing.
     let before = lab.effects().len();
@@ -142,8 +142,8 @@ fn a_file_is_opened_and_said_what_can_be_done_with_it() {
     let screen = lab.screen(132, 40);
     screen.shows("compute 71.0 %").shows("exposed communication 14.0 %").shows("rank 37");
     screen.shows(&format!("xpu-top --replay {name}")).shows(&format!("xpu-top report {name}"));
-    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
-        golden(&format!("captures-{width}x{height}"), &lab.screen(width, height));
+    for size in SIZES {
+        golden_at("captures", size, &mut lab);
     }
     lab.keys("eH");
     let asked: Vec<_> = lab.effects().iter().rev().take(2).rev().cloned().collect();
@@ -154,7 +154,7 @@ fn a_file_is_opened_and_said_what_can_be_done_with_it() {
 }
 
 #[test]
-fn what_was_written_just_now_and_has_no_end_is_being_written() {
+fn a_fresh_file_without_an_end_is_shown_as_being_written() {
     let mut lab = with_files();
     let mut listing = listing(&lab);
     listing.files[2].written = lab.now();
@@ -174,7 +174,7 @@ fn a_file_that_cannot_be_read_whole_says_why() {
         )),
     );
     lab.screen(132, 40).shows("✖ it has no complete block of frames");
-    golden_at_both("captures-broken", &mut lab);
+    golden_at("captures-broken", SMALL, &mut lab);
     // Data that arrive after the file was closed do not open it again.
     lab.keys("<Esc>");
     update(lab.app(), Action::Loaded(Loaded::Opened("half.xpucap".into(), Ok(Box::new(summary())))));
@@ -182,7 +182,7 @@ fn a_file_that_cannot_be_read_whole_says_why() {
 }
 
 #[test]
-fn what_is_under_way_has_its_bar_and_its_file() {
+fn a_capture_in_progress_has_its_bar_and_its_file() {
     let mut lab = with_files();
     let of = Extent::Steps { first: Step(16_712), last: Step(16_714) };
     let progress = Progress { of, ranks: 64, agreed: 64, whole: 40 };
@@ -200,7 +200,7 @@ fn what_is_under_way_has_its_bar_and_its_file() {
         .shows("40 of 64 arrived")
         .shows("4,812 frames; r stops it");
     screen.shows("the last 9 m in 8.6 MiB");
-    golden_at_both("captures-under-way", &mut lab);
+    golden_at("captures-under-way", USUAL, &mut lab);
     let done = Outcome {
         path: "c.xpucap".into(),
         complaints: vec!["rank 3: it is past those steps".to_owned()],
@@ -239,14 +239,14 @@ fn files_are_as_old_as_they_are_whatever_time_is_shown() {
 fn an_empty_folder_and_one_that_is_not_read_yet_say_so() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     lab.keys("8").screen(80, 24).shows("reading the folder");
-    golden_at_both("captures-reading", &mut lab);
+    golden_at("captures-reading", SMALL, &mut lab);
     update(lab.app(), Action::Loaded(Loaded::Listed(Listing::default())));
     lab.screen(80, 24).shows("No captures or recordings here");
-    golden_at_both("captures-none", &mut lab);
+    golden_at("captures-none", SMALL, &mut lab);
     let failure = Some("this folder cannot be read: Permission denied (os error 13)".to_owned());
     update(lab.app(), Action::Loaded(Loaded::Listed(Listing { failure, ..Listing::default() })));
     lab.screen(80, 24).shows("✖ this folder cannot be read");
-    golden_at_both("captures-unreadable", &mut lab);
+    golden_at("captures-unreadable", SMALL, &mut lab);
 }
 
 #[test]

@@ -13,10 +13,10 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use crate::{golden_at_both, one_slow};
+use crate::{SMALL, USUAL, golden_at, golden_at_both, one_slow};
 
 #[test]
-fn who_comes_late_is_ranked_and_traffic_has_its_bandwidth() {
+fn late_ranks_are_ordered_and_traffic_has_its_bandwidth() {
     let mut lab = one_slow();
     lab.keys("4")
         .screen(132, 40)
@@ -24,11 +24,11 @@ fn who_comes_late_is_ranked_and_traffic_has_its_bandwidth() {
         .shows("AllReduce")
         .shows("64 MiB")
         .shows("    37 gpu-005");
-    golden_at_both("collectives-slow", &mut lab);
+    golden_at("collectives-slow", USUAL, &mut lab);
 }
 
 #[test]
-fn who_did_not_enter_is_behind() {
+fn a_rank_that_did_not_enter_is_behind() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("4");
     let mut lab = lab.hang(Rank(6)).run(14);
@@ -150,7 +150,7 @@ fn many_communicators_are_listed_by_kind() {
     lab.arrive(frames);
     let screen = lab.keys("4j").screen(132, 40);
     screen.shows("49 communicators: tp ×32, dp ×16, 64 ranks").shows("4 each").shows("one of 16");
-    golden_at_both("collectives-kinds", &mut lab);
+    golden_at("collectives-kinds", USUAL, &mut lab);
     lab.keys("<Enter>").screen(132, 40).shows("all 49 communicators").hides("each");
     lab.keys("<Enter>1:groups<Enter>").screen(132, 40).shows("all 49 communicators").shows("4 of 4");
 }
@@ -168,5 +168,5 @@ fn no_communicator_is_said_to_be_unseen() {
     }
     lab.arrive(frames);
     lab.keys("4").screen(132, 40).shows("No communicators yet");
-    golden_at_both("collectives-none", &mut lab);
+    golden_at("collectives-none", SMALL, &mut lab);
 }

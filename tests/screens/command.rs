@@ -5,10 +5,10 @@ use xpu_tests::Lab;
 use xpu_tui::{action::Effect, keymap::Scope, page::Page};
 use xpu_wire::simulation::Simulation;
 
-use crate::{golden_at_both, one_slow};
+use crate::{SMALL, golden_at, one_slow};
 
 #[test]
-fn what_keys_do_can_be_said() {
+fn commands_do_what_keys_do() {
     let mut lab = one_slow();
     lab.keys(":metric late<Enter>").screen(132, 40).shows("arrival skew ms");
     lab.keys(":sort late<Enter>").screen(132, 40).shows("skew ms↓");
@@ -28,7 +28,7 @@ fn what_keys_do_can_be_said() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn an_impossible_command_is_refused_with_the_reason() {
     let mut lab = one_slow();
     lab.keys(":rank 99<Enter>").screen(80, 24).shows("rank 99 was not seen: the last one is 63");
     lab.keys(":job lama<Enter>").screen(132, 40).shows("unknown job lama: did you mean llama-70b?");
@@ -36,7 +36,7 @@ fn what_cannot_be_done_is_said() {
     lab.keys(":metric powr<Enter>")
         .screen(80, 24)
         .shows("        ^ unknown quantity powr: did you mean power?");
-    golden_at_both("command-fault", &mut lab);
+    golden_at("command-fault", SMALL, &mut lab);
     lab.keys("<Esc>").screen(80, 24).hides("powr");
     let mut just_found = Lab::recorded(Simulation::new(7, 1, 8));
     let said = "no rank has reported exposed comm % yet";
@@ -48,7 +48,7 @@ fn names_are_completed_from_the_table() {
     let mut lab = one_slow();
     lab.keys(":").screen(80, 24).shows("for example metric power");
     lab.keys("s<Tab>").screen(80, 24).shows(": sort").shows("stacks");
-    golden_at_both("command-completed", &mut lab);
+    golden_at("command-completed", SMALL, &mut lab);
     lab.keys(" sk<Tab>").screen(80, 24).shows(": sort skew").shows("sort [COLUMN [reversed]]");
     // The previous command returns.
     lab.keys("<Enter>:<Up>").screen(80, 24).shows(": sort skew");

@@ -4,14 +4,14 @@ use xpu_tests::Lab;
 use xpu_tui::{action::Effect, palette::Depth};
 use xpu_wire::{id::Rank, simulation::Simulation};
 
-use crate::{golden, golden_at_both, in_fours, one_of_a_thousand, one_slow, one_slow_at};
+use crate::{SMALL, USUAL, golden, golden_at, in_fours, one_of_a_thousand, one_slow, one_slow_at};
 
 #[test]
 fn a_filter_is_seen_at_once_and_enter_keeps_it() {
     let mut lab = one_slow();
     lab.keys("/tflops<0.9*median");
     lab.screen(80, 24).shows("/ tflops<0.9*median").shows("1 of 64 ranks").shows("Enter keeps");
-    golden_at_both("filter-typed", &mut lab);
+    golden_at("filter-typed", SMALL, &mut lab);
     let screen = lab.keys("<Enter>").screen(132, 40);
     screen.shows("Ranks / tflops<0.9*median").shows("1–1 of 1 of 64 ranks").hides("Enter keeps");
     golden("filter", &screen);
@@ -26,7 +26,7 @@ fn a_fault_is_pointed_at_while_what_was_whole_last_stays() {
     lab.screen(80, 24)
         .shows("12 of 64 ranks")
         .shows("           ^ unknown field tflps: did you mean tflops?");
-    golden_at_both("filter-fault", &mut lab);
+    golden_at("filter-fault", SMALL, &mut lab);
     // The filter is incomplete, so Enter does not accept it.
     lab.keys("<Enter>").screen(80, 24).shows("did you mean tflops?");
     lab.keys("<C-u>").screen(80, 24).shows("1–").hides("12 of 64 ranks").shows("for example rank<64");
@@ -88,7 +88,7 @@ fn stacks_are_of_the_ranks_that_are_meant() {
     screen.shows("of 4 of 8 ranks / host~002").shows("__getitem__").shows("not 4-5,7");
     screen.shows("0-5,7 wait for 6").hides("0-5,7  66,241");
     lab.keys("<Enter>");
-    golden_at_both("filter-stacks", &mut lab);
+    golden_at("filter-stacks", USUAL, &mut lab);
     lab.keys("y");
     let Some(Effect::Copy(_, report)) = lab.effects().last() else { panic!("{:?}", lab.effects()) };
     assert!(report.contains("not 0-5,7") || report.contains("ranks 0-5,7"), "{report}");
@@ -104,7 +104,7 @@ fn communicators_are_those_of_the_ranks_that_are_meant() {
     screen.shows("2 communicators").shows("2 of 8 ranks / rank=1-2").shows("8 of 8").hides("  0-3");
     screen.shows("     1 gpu-001").shows("     2 gpu-001").hides("     3 gpu-001");
     lab.keys("<Enter>");
-    golden_at_both("filter-collectives", &mut lab);
+    golden_at("filter-collectives", USUAL, &mut lab);
     lab.keys("/<C-u>rank>900").screen(132, 40).shows("No rank matches the filter rank>900");
     // Without the filter, all are listed.
     lab.keys("<Esc>").screen(132, 40).shows("3 communicators");

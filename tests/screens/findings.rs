@@ -4,7 +4,7 @@ use xpu_tests::Lab;
 use xpu_tui::palette::Depth;
 use xpu_wire::{id::Rank, simulation::Simulation};
 
-use crate::{golden_at_both, one_slow};
+use crate::{SIZES, SMALL, golden_at, golden_at_both, one_slow};
 
 #[test]
 fn a_slow_rank_is_reported_with_its_evidence_and_what_to_do() {
@@ -12,7 +12,9 @@ fn a_slow_rank_is_reported_with_its_evidence_and_what_to_do() {
     lab.screen(80, 24).shows("next: ");
     lab.keys("f");
     lab.screen(132, 40).shows("slow rank, compute").shows("gpu-005, pid 4037").shows("next ").shows("came ");
-    golden_at_both("findings-slow", &mut lab);
+    for size in SIZES {
+        golden_at("findings-slow", size, &mut lab);
+    }
     lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
 }
 
@@ -31,10 +33,10 @@ fn a_hang_that_went_stays_in_the_log() {
 fn nothing_wrong_is_said_and_nothing_heard_is_not_health() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("7").screen(132, 40).shows("no findings: 8 ranks").shows("none since");
-    golden_at_both("findings-none", &mut lab);
+    golden_at("findings-none", SMALL, &mut lab);
     let mut lab = lab.run_only(9, |_| false);
     lab.screen(132, 40).shows("no data does not mean healthy").hides("no findings: ");
-    golden_at_both("findings-stale", &mut lab);
+    golden_at("findings-stale", SMALL, &mut lab);
     let mut lab = Lab::at_rest(Simulation::new(7, 2, 4), Depth::True);
     lab.keys("f").screen(80, 24).shows("Connecting to 2 hosts");
 }

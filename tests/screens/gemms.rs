@@ -5,7 +5,7 @@ use xpu_tests::Lab;
 use xpu_tui::{action::Effect, palette::Depth};
 use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
 
-use crate::{golden, golden_at_both, one_of_a_thousand, one_slow};
+use crate::{SIZES, SMALL, USUAL, golden_at, one_of_a_thousand, one_slow};
 
 fn watched(lab: &Lab) -> usize {
     match lab.effects().last() {
@@ -22,8 +22,8 @@ fn each_shape_has_its_rate_its_share_and_its_slowest_rank() {
     let mut lab = lab.run(20);
     let screen = lab.screen(132, 40);
     screen.shows("13 shapes of 64 ranks").shows("57344x1024x8192 bf16 TN").shows("▼    37  -23 %");
-    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
-        golden(&format!("gemms-{width}x{height}"), &lab.screen(width, height));
+    for size in SIZES {
+        golden_at("gemms", size, &mut lab);
     }
     // The page shows the slowest rank of this shape alone.
     lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
@@ -54,17 +54,17 @@ fn of_a_thousand_ranks_some_are_asked_and_it_is_said_of_how_many() {
     let mut lab = lab.run(3);
     // The slow rank is among them.
     lab.screen(132, 40).shows("13 shapes of 32 of 1,024 ranks").shows("▼   517");
-    golden_at_both("gemms-1024-ranks", &mut lab);
+    golden_at("gemms-1024-ranks", USUAL, &mut lab);
 }
 
 #[test]
 fn until_ranks_answer_it_is_said_who_was_asked_and_then_that_nobody_answers() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("3").screen(132, 40).shows("Requesting shapes from 8 ranks");
-    golden_at_both("gemms-asked", &mut lab);
+    golden_at("gemms-asked", USUAL, &mut lab);
     let mut lab = lab.run_only(9, |frame| !matches!(frame.body, Body::Detail(_)));
     lab.screen(132, 40).shows("Shapes requested from 8 ranks 9 s ago; no answer");
-    golden_at_both("gemms-silent", &mut lab);
+    golden_at("gemms-silent", SMALL, &mut lab);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_job_without_gemms_is_reported_what_is_seen() {
     }
     lab.arrive(frames);
     lab.screen(132, 40).shows("No GEMMs yet");
-    golden_at_both("gemms-none", &mut lab);
+    golden_at("gemms-none", SMALL, &mut lab);
 }
 
 /// With one operation in many timed, a page that was just opened lacks figures of some ranks.

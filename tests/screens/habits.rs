@@ -10,7 +10,7 @@ use xpu_tui::{
 };
 use xpu_wire::{id::Rank, simulation::Simulation, unit::Moment};
 
-use crate::{golden_at_both, one_slow};
+use crate::{SMALL, golden_at, one_slow};
 
 #[test]
 fn q_in_help_closes_help_and_not_the_program() {
@@ -94,7 +94,7 @@ fn a_list_is_chosen_from_with_arrows_letters_and_the_mouse() {
     let mut lab = one_slow();
     let screen = lab.keys("o").screen(80, 24);
     screen.shows("╭ Sort by ").shows("▌● findings").shows("median arrival skew").shows("Enter choose");
-    golden_at_both("picker-sort", &mut lab);
+    golden_at("picker-sort", SMALL, &mut lab);
     lab.keys("<Down><Down><Enter>").screen(80, 24).shows("host↑").hides("Sort by");
     lab.keys("ow").screen(80, 24).shows("▌  W ");
     lab.keys("z").screen(80, 24).shows("no line begins with z").shows("▌  W ");

@@ -15,7 +15,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use crate::{golden, golden_at_both};
+use crate::{SMALL, USUAL, golden, golden_at, golden_at_both};
 
 /// Eight ranks. Rank 6 did not enter the next collective, fourteen seconds ago.
 fn hung() -> Lab {
@@ -31,7 +31,7 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
         |effect| matches!(effect, Effect::AskStacks { ranks, reading: Reading::Kept, .. } if ranks.len() == 8)
     ));
     screen.shows("Reading the stacks of 8 ranks");
-    golden_at_both("hang-reading", &mut lab);
+    golden_at("hang-reading", USUAL, &mut lab);
     lab.read_stacks([0, 1, 6]);
     lab.screen(132, 40).shows("3 of 8 ranks");
     lab.read_stacks(0..8);
@@ -129,7 +129,7 @@ fn a_hang_that_is_replayed_is_a_hang() {
 }
 
 #[test]
-fn who_looks_at_something_else_is_not_pulled_away() {
+fn a_hang_does_not_change_the_page_of_a_user_who_looks_elsewhere() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("4");
     let mut lab = lab.hang(Rank(6)).run(14);
@@ -176,7 +176,7 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
     golden_at_both("overview-hang", &mut lab);
     let mut lab = lab.run(40);
     lab.screen(132, 40).shows("✖ rank 6   ◌ 7 wait").hides("nothing timed yet");
-    golden_at_both("overview-hang-long", &mut lab);
+    golden_at("overview-hang-long", SMALL, &mut lab);
 }
 
 /// After half a minute without a step, no step is current. Arrival skew is judged as a share of a step, so
@@ -229,12 +229,12 @@ fn stacks_are_asked_for_when_they_are_looked_at_and_silence_is_reported() {
     assert!(matches!(lab.effects(), [Effect::AskStacks { reading: Reading::Running, .. }]));
     let mut lab = lab.run(20);
     lab.screen(132, 40).shows("No collector sent stacks");
-    golden_at_both("stacks-silent", &mut lab);
+    golden_at("stacks-silent", USUAL, &mut lab);
 }
 
 /// If ptrace is refused, the screen shows this together with the kernel's data.
 #[test]
-fn what_cannot_be_read_is_said_with_the_ranks() {
+fn unreadable_stacks_are_reported_with_their_ranks() {
     let mut lab = hung();
     let job = lab.simulation().job.clone();
     let frame = lab.simulation().digests(1).remove(0);
@@ -248,7 +248,7 @@ fn what_cannot_be_read_is_said_with_the_ranks() {
     });
     lab.arrive(refused.collect());
     lab.screen(132, 40).shows("▲ ranks 4-7: Python frames: ptrace is not allowed");
-    golden_at_both("stacks-refused", &mut lab);
+    golden_at("stacks-refused", SMALL, &mut lab);
 }
 
 #[test]

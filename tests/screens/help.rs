@@ -4,7 +4,7 @@ use xpu_tests::{Lab, Screen};
 use xpu_tui::{key::Key, keymap::BINDINGS};
 use xpu_wire::simulation::Simulation;
 
-use crate::{golden, golden_at_both, one_slow};
+use crate::{SMALL, golden, golden_at, one_slow};
 
 #[test]
 fn help_lists_what_the_keys_do() {
@@ -62,7 +62,7 @@ fn lines_are_found_by_their_words() {
     let screen = lab.keys("Column sort").screen(80, 24);
     screen.shows("4 lines matching").shows("choose the column to sort by").shows("Help / Column sort");
     screen.hides("all ranks, and what is wrong").shows("Hosts").hides("Stacks");
-    golden_at_both("help-search", &mut lab);
+    golden_at("help-search", SMALL, &mut lab);
     lab.keys("<Enter>").screen(80, 24).shows("choose the column to sort by").hides("lines matching");
     // The typed text is kept for changes. If nothing matches, the page says what to do.
     lab.keys("/<C-u>no such thing").screen(80, 24).shows("No matching lines").shows("0 lines");

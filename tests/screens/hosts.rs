@@ -8,7 +8,7 @@ use xpu_wire::{
     simulation::Simulation,
 };
 
-use crate::{golden, golden_at_both};
+use crate::{SMALL, USUAL, golden, golden_at};
 
 /// Eight hosts. One has an older collector, one has lost frames, one has a throttled GPU and a hook with a
 /// blind spot, and one is down.
@@ -36,7 +36,7 @@ fn mixed() -> Lab {
 }
 
 #[test]
-fn what_is_wrong_with_a_host_stands_on_its_line_the_worst_first() {
+fn problems_of_a_host_are_on_its_line_with_the_worst_first() {
     let mut lab = mixed();
     let screen = lab.keys("9").screen(132, 40);
     screen
@@ -46,33 +46,31 @@ fn what_is_wrong_with_a_host_stands_on_its_line_the_worst_first() {
         .shows("▲ 0.0.9")
         .shows("no answer on port 18891");
     screen.shows("✖ 1 down   ◷ 1 silent   ▲ 2 with problems");
-    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
-        golden(&format!("hosts-{width}x{height}"), &lab.screen(width, height));
-    }
+    golden_at("hosts", USUAL, &mut lab);
     let screen = lab.keys("j").screen(132, 40);
     screen
         .shows("libcublas.so.12 is linked statically")
         .hides("hottest")
-        .shows("0.140 % of wall time of a budget of 0.10 %");
-    golden_at_both("hosts-blind", &mut lab);
+        .shows("0.14 % of wall time of a budget of 0.10 %");
+    golden_at("hosts-blind", USUAL, &mut lab);
     lab.keys("<Enter>").screen(132, 40).shows("Rank 32 gpu-005");
 }
 
 #[test]
 fn hosts_are_sorted_by_what_they_cost_and_how_hot_they_are() {
     let mut lab = mixed();
-    lab.keys("9oc<Enter>").screen(132, 40).shows("cost %↓");
+    lab.keys("9oo<Enter>").screen(132, 40).shows("ovh %↓");
     lab.keys("g").screen(132, 40).shows("▌◷ silent");
     lab.keys("o°<Enter>G").screen(132, 40).shows("°C↓");
     lab.keys("Og").screen(132, 40).shows("°C↑").hides("▌◷ silent");
 }
 
 #[test]
-fn what_hosts_move_and_compute_is_shown_and_can_be_sorted_by() {
+fn load_and_traffic_of_hosts_are_shown_and_sortable() {
     let mut lab = Lab::new(Simulation::new(7, 4, 8));
     lab.load().keys("9").screen(200, 40).shows("CPU %").shows("GB/s").shows("of 192 cores").shows("RDMA");
     golden("hosts-load", &lab.screen(200, 40));
-    lab.keys("occ<Enter>").screen(200, 40).shows("CPU %↓");
+    lab.keys("oc<Enter>").screen(200, 40).shows("CPU %↓");
 }
 
 #[test]
@@ -81,20 +79,20 @@ fn many_hosts_scroll() {
     lab.keys("9").screen(80, 24).shows("all are up").shows("128 hosts").shows("gpu-001");
     lab.keys("G").screen(80, 24).shows("gpu-128").hides("gpu-001");
     lab.keys("<PgUp>").screen(80, 24).shows("gpu-118");
-    golden_at_both("hosts-128", &mut lab);
+    golden_at("hosts-128", USUAL, &mut lab);
 }
 
 #[test]
 fn before_any_host_answers_it_is_seen_which_are_asked() {
     let mut lab = Lab::at_rest(Simulation::new(7, 4, 8), Depth::True);
     lab.keys("9").screen(80, 24).shows("◌ connecting").shows("◌ 4 connecting");
-    golden_at_both("hosts-connecting", &mut lab);
+    golden_at("hosts-connecting", SMALL, &mut lab);
     for host in 0..4 {
         lab.link(host, Link::Down { why: "connection refused on port 18891; no collector listens there: start the job under `xpu-top run`".to_owned() });
     }
     lab.screen(80, 24).shows("✖ 4 down").shows("connection refused");
-    golden_at_both("hosts-down", &mut lab);
+    golden_at("hosts-down", USUAL, &mut lab);
     let mut nobody = Lab::at_rest(Simulation::new(7, 0, 8), Depth::True);
     nobody.keys("9").screen(80, 24).shows("No hosts given");
-    golden_at_both("hosts-none", &mut nobody);
+    golden_at("hosts-none", SMALL, &mut nobody);
 }

@@ -4,7 +4,9 @@ use xpu_tests::Lab;
 use xpu_tui::palette::Depth;
 use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
 
-use crate::{golden, golden_at_both, one_of_a_thousand, one_slow, one_slow_at};
+use crate::{
+    SIZES, SMALL, USUAL, golden, golden_at, golden_at_both, one_of_a_thousand, one_slow, one_slow_at,
+};
 
 #[test]
 fn arrival_skew_and_step_time_can_be_chosen() {
@@ -66,11 +68,10 @@ fn of_gpus_no_driver_reports_nothing_is_shown() {
 fn the_past_says_since_when_a_rank_is_slow() {
     let mut lab = one_slow();
     lab.keys("x");
-    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
-        let screen = lab.screen(width, height);
-        screen.shows("lowest rank 37");
-        golden(&format!("past-{width}x{height}"), &screen);
+    for (width, height) in SIZES {
+        lab.screen(width, height).shows("lowest rank 37");
     }
+    golden_at_both("past", &mut lab);
     let screen = lab.screen(132, 40);
     screen
         .shows("last 3 m")
@@ -86,7 +87,7 @@ fn the_past_says_since_when_a_rank_is_slow() {
 fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
     let mut lab = one_of_a_thousand(Depth::True);
     lab.keys("x").screen(132, 40).shows("40 ranks a row, the worst shown").shows("480-559 ▼");
-    golden_at_both("past-1024-ranks", &mut lab);
+    golden_at("past-1024-ranks", USUAL, &mut lab);
     let mut lab = Lab::new(Simulation::new(7, 1, 8)).run(1_000);
     lab.keys("x").screen(132, 40).shows("last 17 m").shows("30 s a cell").hides("the worst shown");
     let mut plain = one_slow_at(Depth::None);
@@ -103,10 +104,10 @@ fn the_past_begins_with_the_watching() {
     let snapshots = lab.simulation().snapshots(1_800);
     lab.arrive(snapshots);
     lab.keys("x").screen(132, 40).shows("last 5 s").shows("not watched yet");
-    golden_at_both("past-begins", &mut lab);
+    golden_at("past-begins", SMALL, &mut lab);
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(30);
     lab.keys("<Esc>x").screen(132, 40).shows("✖").shows("◌");
-    golden_at_both("past-hang", &mut lab);
+    golden_at("past-hang", SMALL, &mut lab);
 }
 
 #[test]
@@ -118,11 +119,10 @@ fn folded_ranks_are_as_their_worst_and_its_name_is_reported() {
         .shows("gpu-005 ×8")
         .shows("▼490       rank 37");
     screen.shows("use --groups tp4-dp2").hides("gpu-005 ×8       0");
-    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
-        let screen = lab.screen(width, height);
-        screen.shows("gpu-005 ×8").shows("  37");
-        golden(&format!("fold-hosts-{width}x{height}"), &screen);
+    for (width, height) in SIZES {
+        lab.screen(width, height).shows("gpu-005 ×8").shows("  37");
     }
+    golden_at_both("fold-hosts", &mut lab);
     // Sorted by arrival skew, each row shows its latest rank. Enter shows the rank itself.
     lab.keys("osss<Enter>").screen(132, 40).shows("by arrival skew ms");
     lab.keys("gG<Enter>").screen(132, 40).shows("Rank ");
@@ -134,7 +134,7 @@ fn groups_that_were_reported_are_folded_axis_by_axis() {
     let mut lab = one_slow();
     lab.app().lay_out("tp8-dp4-pp2".parse().ok());
     lab.keys("FF").screen(132, 40).shows("tp groups").shows("dp0 pp1 ×8").shows("the worst rank of each");
-    golden_at_both("fold-groups", &mut lab);
+    golden_at("fold-groups", USUAL, &mut lab);
     lab.keys("F").screen(132, 40).shows("dp groups").shows("tp5 pp0 ×4");
     lab.keys("x").screen(132, 40).shows("tp5 pp1▼").shows("the worst rank of each");
     lab.keys("F").screen(132, 40).shows("pp groups").shows("×2");

@@ -13,7 +13,7 @@ use xpu_tui::{
 };
 use xpu_wire::{id::Rank, simulation::Simulation};
 
-use crate::{golden_at_both, in_fours, one_slow};
+use crate::{USUAL, golden_at, in_fours, one_slow};
 
 const SMALL: (u16, u16) = (80, 24);
 const WIDE: (u16, u16) = (132, 40);
@@ -170,7 +170,7 @@ fn the_communicator_that_was_clicked_is_selected() {
 }
 
 #[test]
-fn who_waits_is_clicked_where_a_job_hangs() {
+fn a_waiting_rank_of_a_hung_job_can_be_clicked() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14);
     lab.read_stacks(0..8);
     lab.click(WIDE, "6      66,240", 0)
@@ -200,11 +200,11 @@ fn a_drag_over_the_past_shows_that_time_alone() {
     act(&mut lab, hand(down, columns.end - 1));
     act(&mut lab, (drag, (columns.start, 2)));
     lab.screen(132, 40).shows("08:32:45 to 08:33:15 UTC, 30 s · release to zoom in");
-    golden_at_both("past-marked", &mut lab);
+    golden_at("past-marked", USUAL, &mut lab);
     act(&mut lab, hand(up, columns.start));
     let screen = lab.screen(132, 40);
     screen.shows("08:32:45 to 08:33:15 UTC, 30 s · Esc shows all").hides("let go").hides("last 3 m");
-    golden_at_both("past-alone", &mut lab);
+    golden_at("past-alone", USUAL, &mut lab);
     assert_eq!(lab.app().scope(), Scope::Page(Page::Overview), "nobody clicked");
     lab.screen(132, 40).hides("▌");
     // Esc first leads back, and only then undoes anything else.

@@ -16,7 +16,7 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-use crate::{golden, golden_at_both, one_slow};
+use crate::{USUAL, golden, golden_at, one_slow};
 
 /// A rank's full details, on request.
 fn detail() -> Summary {
@@ -83,7 +83,7 @@ fn send_detail(lab: &mut Lab, rank: u32) {
 }
 
 #[test]
-fn who_goes_back_from_a_rank_is_where_it_was_opened() {
+fn going_back_from_a_rank_returns_to_where_it_was_opened() {
     let mut lab = one_slow();
     for (keys, scope) in [
         ("9<Enter>", Scope::Page(Page::Hosts)),
@@ -103,7 +103,7 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
     // No rank is selected, so the outlier is shown.
     let screen = lab.keys("<Enter>").screen(132, 40);
     screen.shows("Rank 37 gpu-005, pid 4037").shows("waiting for its next summary");
-    golden_at_both("rank-waiting", &mut lab);
+    golden_at("rank-waiting", USUAL, &mut lab);
     assert_eq!(
         lab.effects(),
         [Effect::WatchRanks(Some(WatchedRanks { job: job.clone(), ranks: [Rank(37)].into() }))]
@@ -126,7 +126,7 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
 }
 
 #[test]
-fn what_its_gpu_its_processes_and_its_host_move_is_shown() {
+fn traffic_of_its_gpu_its_processes_and_its_host_is_shown() {
     let mut lab = looked_at();
     lab.load().screen(132, 40).shows("DRAM 4").shows("over NVLink").shows("rank's CPU").shows("9 processes");
     golden("rank-load", &lab.screen(132, 40));
@@ -153,14 +153,14 @@ fn a_pinned_rank_is_what_others_are_compared_with() {
     lab.keys("p").screen(132, 40).shows("rank 37 is pinned: others are compared with it").shows("pinned");
     let screen = lab.keys("j").screen(132, 40);
     screen.shows("beside rank 37").shows("difference").shows("+149.2").shows("+30.4 %");
-    golden_at_both("rank-pinned", &mut lab);
+    golden_at("rank-pinned", USUAL, &mut lab);
     lab.keys("kp").screen(132, 40).shows("is unpinned").shows("median");
     // Esc leads back from the list too. Nothing is pinned while nothing is selected.
     lab.keys("<Esc><Esc>p").screen(132, 40).shows("select a rank first");
 }
 
 #[test]
-fn what_is_wrong_with_a_gpu_and_a_hook_is_said_first() {
+fn problems_of_a_gpu_and_a_hook_are_shown_first() {
     let mut lab = looked_at();
     let mut frames = lab.simulation().digests(2_001);
     let Body::Digest(digest) = &mut frames[4].body else { unreachable!() };

@@ -14,7 +14,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use crate::{golden, golden_at_both, one_slow};
+use crate::{SMALL, USUAL, golden, golden_at, one_slow};
 
 #[test]
 fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
@@ -27,9 +27,7 @@ fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
         .shows("steps marked by the program, timed on the GPU");
     screen.shows("GEMM").shows("18.1 % waits for stragglers").shows("other kernels, copies, host");
     screen.shows("single p50").shows("stragglers");
-    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
-        golden(&format!("steps-{width}x{height}"), &lab.screen(width, height));
-    }
+    golden_at("steps", USUAL, &mut lab);
 }
 
 /// Spans are shown per step, over the observed time.
@@ -63,7 +61,7 @@ fn parts_that_the_program_names_are_on_the_page() {
 
 /// The sentence is shown only for its own job.
 #[test]
-fn what_the_last_capture_would_take_without_stragglers_is_on_the_page() {
+fn the_step_time_of_the_last_capture_without_stragglers_is_on_the_page() {
     let mut lab = one_slow();
     lab.keys("5");
     let mut lab = lab.run(12);
@@ -175,7 +173,7 @@ fn a_steady_job_has_a_line_and_no_change() {
     lab.keys("5");
     let mut lab = lab.run(2);
     lab.screen(132, 40).shows("now 111.1 ms").hides(" from step ").hides("│▲");
-    golden_at_both("steps-steady", &mut lab);
+    golden_at("steps-steady", USUAL, &mut lab);
 }
 
 #[test]
@@ -184,7 +182,7 @@ fn the_line_begins_when_somebody_looks() {
     let mut lab = Lab::at_rest(simulation.clone(), xpu_tui::palette::Depth::True);
     lab.arrive(simulation.snapshots(1_800));
     lab.keys("5").screen(132, 40).shows("the line begins now");
-    golden_at_both("steps-begin", &mut lab);
+    golden_at("steps-begin", USUAL, &mut lab);
 }
 
 #[test]
@@ -193,7 +191,7 @@ fn of_a_job_that_stands_the_line_ends_and_it_is_said_for_how_long() {
     lab.keys("5");
     let mut lab = lab.hang(Rank(6)).run(30);
     lab.screen(132, 40).shows("no step for 30 s");
-    golden_at_both("steps-hang", &mut lab);
+    golden_at("steps-hang", USUAL, &mut lab);
 }
 
 #[test]
@@ -221,5 +219,5 @@ fn where_nobody_marks_steps_and_none_are_detected_it_is_said_how_to() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     without(None, &mut lab);
     lab.keys("5").screen(132, 40).shows("No steps yet").shows("tracer.step()");
-    golden_at_both("steps-none", &mut lab);
+    golden_at("steps-none", SMALL, &mut lab);
 }
