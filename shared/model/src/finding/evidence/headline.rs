@@ -77,9 +77,14 @@ pub(in crate::finding) fn costs(ms: Option<f64>, pct: f64) -> String {
     )
 }
 
+/// A smaller arrival skew is that of healthy ranks.
+const LEAST_SKEW_PCT: f64 = 0.5;
+
 fn arrival(of: &Arrival) -> String {
     match of.waiting {
         None => String::new(),
+        // A slowdown that has just begun: the collectives that it delays are not matched yet.
+        Some(Waiting { loss, is_cost: false, .. }) if loss.pct < LEAST_SKEW_PCT => String::new(),
         Some(Waiting { loss, is_cost: true, .. }) => costs(loss.ms_of_step.map(|(ms, _)| ms), loss.pct),
         Some(Waiting { loss, is_cost: false, .. }) => loss.ms_of_step.map_or_else(
             || format!(", arrival skew {} % of the time", two(loss.pct)),
