@@ -371,7 +371,8 @@ fn the_cost_of_a_lower_clock_is_the_same_on_all_pages_in_the_report_and_in_the_d
     // From 10 ms on, a headline has no tenths.
     let headline = if ms >= 10.0 { format!("costs {ms:.0} ms a step") } else { format!("costs {cost}") };
     let text = demo.ask_of_file(&format!("status --replay {}", file.display())).stdout;
-    assert!(text.contains(evidence) && text.contains(&cost), "{evidence} {cost}: {text}");
+    let lost = format!("lost to 1 finding: {cost}");
+    assert!(text.contains(&headline) && text.contains(&lost), "{headline} {lost}: {text}");
 
     let mut command = demo.place.command(built::artifact("xpu-top"));
     command.env("HOME", demo.place.path("")).env_remove("XDG_CONFIG_HOME").arg("--replay").arg(&file);
