@@ -94,7 +94,7 @@ fn gemms_alone_are_compared_with_those_of_each_rank() {
         assert!(near(&row["ratio"], f64::midpoint(1.0, 1.0 / 1.5)), "{row:#}");
     }
     for (m, datatype, why) in
-        [(200_000, "f32", "it needs 149.0 GiB, and 125.9 are free"), (4096, "f8e4m3", "cublasLt")]
+        [(200_000, "f32", "it needs 149.0 GiB, and 125.9 GiB are free"), (4096, "f8e4m3", "cublasLt")]
     {
         let row = row(&document, m, datatype);
         assert!(row["not_replayed"].as_str().is_some_and(|said| said.contains(why)), "{row:#}");
