@@ -1,4 +1,4 @@
-//! The help page, which opens over another page: how far it is scrolled, and the words searched in it.
+//! The help page, which opens over another page: its scroll position, and the words searched in it.
 
 use crate::{action::Motion, keymap::BINDINGS, page::LINES};
 

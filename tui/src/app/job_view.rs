@@ -164,14 +164,14 @@ pub struct Losses {
 
 impl JobView {
     /// An empty view of another job, with the same past runs and price.
-    fn anew(&self) -> Self {
-        Self { examiner: self.examiner.anew(), price: self.price, ..Self::default() }
+    fn for_another_job(&self) -> Self {
+        Self { examiner: self.examiner.for_another_job(), price: self.price, ..Self::default() }
     }
 
     /// Empties it, and returns what it was.
     pub(super) fn forget(&mut self) -> Self {
-        let anew = self.anew();
-        std::mem::replace(self, anew)
+        let other = self.for_another_job();
+        std::mem::replace(self, other)
     }
 
     pub(crate) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {

@@ -33,7 +33,7 @@ impl Examiner {
     }
 
     /// A new examiner for another job.
-    pub fn anew(&self) -> Self {
+    pub fn for_another_job(&self) -> Self {
         Self { runs: self.runs.clone(), ..Self::default() }
     }
 

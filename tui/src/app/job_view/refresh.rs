@@ -25,7 +25,7 @@ impl JobView {
         clock: impl Fn(&HostName) -> Clock,
     ) {
         if self.job != *job.name() {
-            *self = Self { job: job.name().clone(), ..self.anew() };
+            *self = Self { job: job.name().clone(), ..self.for_another_job() };
         }
         let (arrangement, filter) = (Arrangement::of(listing, job, judge), listing.filter.as_ref());
         // Ages are shown in seconds, so within one second only the job itself can change the picture.
