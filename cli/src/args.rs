@@ -115,7 +115,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two captures: what costs more, and whether it exceeds noise
     Diff(DiffArgs),
-    /// Show what slow ranks and stages cost: simulate the steps of a capture or trace without them
+    /// Show what stragglers cost: simulate the steps of a capture or trace without slow ranks and stages
     WhatIf(WhatIfArgs),
     /// Convert a capture to a Perfetto or Chrome timeline, tables or folded stacks
     Export(ExportArgs),
