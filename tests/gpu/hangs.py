@@ -6,7 +6,8 @@ FAULT: none, extra (one small all-reduce too many), size (other bytes), dtype (a
 order (two process groups in the other order), kernel (an endless one before the gradients' all-reduce), swallowed (an
 exception skips a step), lock (taken twice), loader (its queue stays empty), send (without a receive), left (the rank
 exits), long (healthy: compiles for one shape after the other, then rank 0 evaluates for 25 s and saves for 60 s while
-rank 1 waits). Rank 1 writes to OUT.began when the fault begins; both ranks write their process ids to OUT.pids.
+rank 1 waits). Rank 1 writes to OUT.began when the fault begins; both ranks write their process ids to OUT.pids. A smaller WIDTH
+makes more collectives per second.
 """
 
 import os
@@ -20,14 +21,15 @@ import torch
 import torch.distributed as dist
 
 fault, seconds, out = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+WIDTH = int(os.environ.get("WIDTH", "1024"))
 device = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(device)
 dist.init_process_group("nccl", device_id=torch.device("cuda", device))
 rank = dist.get_rank()
 first, second = dist.new_group(), dist.new_group()
-model = transformer.build("ddp", 1024, 2)
+model = transformer.build("ddp", WIDTH, 2)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-batch = torch.randn(4, 256, 1024, device="cuda", dtype=torch.bfloat16)
+batch = torch.randn(4, 256, WIDTH, device="cuda", dtype=torch.bfloat16)
 lock, batches = threading.Lock(), queue.Queue()
 with open(f"{out}.pids", "a") as file:
     file.write(f"{os.getpid()}\n")
@@ -104,7 +106,7 @@ if fault == "long":
     compiled = torch.compile(model, dynamic=False)
     for tokens in (192, 320, 384, 448):
         compiled(
-            torch.randn(4, tokens + 32 * rank, 1024, device="cuda", dtype=torch.bfloat16)
+            torch.randn(4, tokens + 32 * rank, WIDTH, device="cuda", dtype=torch.bfloat16)
         ).float().mean().backward()
         optimizer.zero_grad()
 begun, step = time.monotonic(), 0

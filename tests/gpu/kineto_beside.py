@@ -8,6 +8,7 @@ from both, rank by rank, and the median step before, between and after.
 
 import collections
 import gzip
+import itertools
 import json
 import os
 import pathlib
@@ -55,7 +56,8 @@ def all_train_until(over):
 def counted(trace):
     """The kernels launched between optimizer calls, and their milliseconds: NCCL's, and all others.
 
-    The profiler cuts a trace's first and last step, so only steps between two calls are whole.
+    The profiler cuts a trace's first step. Kineto started from outside does not wait for the GPU at its end, so
+    the last kernels of the last steps are missing. Only steps all of whose launches have their kernel are whole.
     """
     events = json.loads(trace)["traceEvents"]
     ends = sorted(
@@ -64,23 +66,31 @@ def counted(trace):
         if event.get("cat") == "user_annotation" and event["name"].startswith("Optimizer.step#")
     )
     launched = {
-        event["args"]["correlation"]: event["ts"]
+        event["args"]["correlation"]: (event["ts"], "LaunchKernel" in event["name"])
         for event in events
         if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event.get("args", {})
     }
+    kernels = [
+        event for event in events if event.get("cat") == "kernel" and event["args"].get("correlation") in launched
+    ]
+    of_kernels = {event["args"]["correlation"] for event in kernels}
+    cut = [at for number, (at, is_kernel) in launched.items() if is_kernel and number not in of_kernels]
+    steps = [(begin, end) for begin, end in itertools.pairwise(ends) if not any(begin <= at < end for at in cut)]
     counts, times = collections.Counter(), collections.Counter()
-    for event in events:
-        at = launched.get(event.get("args", {}).get("correlation"))
-        if event.get("cat") == "kernel" and at is not None and ends[0] <= at < ends[-1]:
+    for event in kernels:
+        at, _ = launched[event["args"]["correlation"]]
+        if any(begin <= at < end for begin, end in steps):
             what = "nccl" if "nccl" in event["name"].lower() else "compute"
             counts[what] += 1
             times[what] += event["dur"] / 1e3
-    return counts, times, len(ends) - 1
+    return counts, times, len(steps)
 
 
 def line(by, where, trace):
     counts, times, steps = counted(trace)
-    each = {what: {"count": counts[what] / steps, "ms": round(times[what] / steps, 3)} for what in sorted(counts)}
+    each = {
+        what: {"count": counts[what] / steps, "ms": round(times[what] / steps, 3)} for what in sorted(counts) if steps
+    }
     return {"kind": kind, "by": by, "rank": where, "whole steps": steps, **each}
 
 
