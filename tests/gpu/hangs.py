@@ -6,8 +6,8 @@ FAULT: none, extra (one small all-reduce too many), size (other bytes), dtype (a
 order (two process groups in the other order), kernel (an endless one before the gradients' all-reduce), swallowed (an
 exception skips a step), lock (taken twice), loader (its queue stays empty), send (without a receive), left (the rank
 exits), long (healthy: compiles for one shape after the other, then rank 0 evaluates for 25 s and saves for 60 s while
-rank 1 waits). Rank 1 writes to OUT.began when the fault begins; both ranks write their process ids to OUT.pids. A smaller WIDTH
-makes more collectives per second.
+rank 1 waits). Rank 1 writes to OUT.began when the fault begins; both ranks write their process ids to OUT.pids. A
+smaller WIDTH makes more collectives per second.
 """
 
 import os
