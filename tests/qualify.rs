@@ -11,7 +11,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// The simulated H200's speeds (tests/simgpu/README.md). The stand-in multiplies 8-bit types no faster than
+/// The simulated H200's speeds (simgpu/README.md). The stand-in multiplies 8-bit types no faster than
 /// 16-bit types.
 const SPEEDS: [(&str, &str); 2] = [("SIMGPU_TFLOPS", "700"), ("XPU_TOP_PEAK_TFLOPS", "bf16=989.5,fp8=1000")];
 

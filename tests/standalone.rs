@@ -79,7 +79,7 @@ fn gemms_alone_are_compared_with_those_of_each_rank() {
         (&document["gpu"]["name"], &document["gpu"]["cublas"]),
         (&"NVIDIA H200".into(), &"13.0.0".into())
     );
-    // The speeds are those of tests/simgpu/README.md.
+    // The speeds are those of simgpu/README.md.
     for (m, datatype, tflops, count) in
         [(4096, "bf16", 500.0, 12), (1024, "f16", 500.0, 6), (2048, "f32", 250.0, 6), (1024, "f32", 62.5, 6)]
     {

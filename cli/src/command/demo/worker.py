@@ -2,7 +2,7 @@
 """One rank of a data-parallel training job, in the shape PyTorch gives it, without PyTorch.
 
 Reads RANK, WORLD_SIZE and LOCAL_RANK as torchrun sets them. Every CUDA call goes through the global scope, so a
-preloaded library is reached as it is in a real job. Runs on the stand-in libraries of tests/simgpu.
+preloaded library is reached as it is in a real job. Runs on the stand-in libraries of simgpu.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::ops::RangeInclusive;
 
-/// A setting of the simulated machine. `tests/simgpu/README.md` lists them all.
+/// A setting of the simulated machine. `simgpu/README.md` lists them all.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub name: &'static str,
