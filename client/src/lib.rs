@@ -2,6 +2,7 @@
 //! capturing its steps. Nothing here draws.
 
 pub mod arrival;
+mod background;
 pub mod capture;
 pub mod filter;
 pub mod follow;

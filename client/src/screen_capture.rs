@@ -1,12 +1,7 @@
 //! Captures started from the screen, one at a time. A separate thread with its own connection to the
 //! collectors takes each.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 use xpu_model::finding;
@@ -19,6 +14,7 @@ use xpu_wire::{
 
 use crate::{
     arrival::{Arrivals, Endpoint},
+    background::Background,
     capture::{Begin, News, Outcome, Plan, Progress, Request, Stop, Taking, Wanted},
     follow::Following,
     live,
@@ -61,14 +57,12 @@ pub struct Targets {
 #[derive(Debug)]
 pub struct Capturer {
     targets: Targets,
-    standing: Arc<Mutex<Standing>>,
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
+    work: Background<Standing>,
 }
 
 impl Capturer {
     pub fn new(targets: Targets) -> Self {
-        Self { targets, standing: Arc::default(), stop: Stop::default(), thread: None }
+        Self { targets, work: Background::default() }
     }
 
     pub fn targets(&self) -> &Targets {
@@ -77,52 +71,34 @@ impl Capturer {
 
     /// Whether one is under way.
     pub fn is_capturing(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.work.is_running()
     }
 
     /// Ends the capture under way, and keeps its data so far.
     pub fn end(&self) {
-        self.stop.store(true, Relaxed);
+        self.work.end();
     }
 
     /// Captures the next steps of all ranks, or the given extent; the file begins with the frames `before`.
     pub fn begin(&mut self, job: JobName, path: PathBuf, wanted: Option<Wanted>, before: Vec<SealedBlock>) {
-        self.stop.store(false, Relaxed);
-        *lock(&self.standing) = Standing::Beginning;
-        let (targets, standing, stop) =
-            (self.targets.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
-        self.thread = Some(thread::spawn(move || {
+        let targets = self.targets.clone();
+        self.work.begin(Standing::Beginning, move |state, stop| {
             let mut report = |news| {
                 if let News::Far(progress) = news {
-                    *lock(&standing) = Standing::UnderWay(progress);
+                    state.set(Standing::UnderWay(progress));
                 }
             };
-            let outcome =
-                take(targets, job, path, wanted.unwrap_or(Wanted::Steps(STEPS)), before, stop, &mut report);
-            *lock(&standing) = match outcome {
+            let wanted = wanted.unwrap_or(Wanted::Steps(STEPS));
+            match take(targets, job, path, wanted, before, stop, &mut report) {
                 Ok(outcome) => Standing::Done(outcome),
                 Err(why) => Standing::Failed(format!("not captured: {why:#}")),
-            };
-        }));
+            }
+        });
     }
 
     pub fn standing(&self) -> Standing {
-        lock(&self.standing).clone()
+        self.work.state()
     }
-}
-
-/// Ends a capture under way, and closes its file.
-impl Drop for Capturer {
-    fn drop(&mut self) {
-        self.end();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
-    standing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn take(

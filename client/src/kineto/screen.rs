@@ -1,16 +1,13 @@
 //! Traces taken in the background, one at a time. A separate thread with its own connection to the collectors
 //! takes each.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
-    thread::{self, JoinHandle},
-};
+use std::path::{Path, PathBuf};
 
 use xpu_wire::id::{JobName, Rank};
 
 use super::{News, Outcome, Subject, Wanted, files, trace};
 use crate::{
+    background::Background,
     capture::Stop,
     follow::Following,
     live, new_file,
@@ -36,23 +33,21 @@ impl Standing {
 #[derive(Debug)]
 pub struct Tracer {
     targets: Targets,
-    standing: Arc<Mutex<Standing>>,
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
+    work: Background<Standing>,
 }
 
 impl Tracer {
     pub fn new(targets: Targets) -> Self {
-        Self { targets, standing: Arc::default(), stop: Stop::default(), thread: None }
+        Self { targets, work: Background::default() }
     }
 
     pub fn is_tracing(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.work.is_running()
     }
 
     /// Ends the trace under way, and keeps the traces that have arrived.
     pub fn end(&self) {
-        self.stop.store(true, Relaxed);
+        self.work.end();
     }
 
     /// Lets these ranks of a job, or all living ranks, trace into a folder. `heard` gets each message, if a
@@ -65,42 +60,24 @@ impl Tracer {
         wanted: Wanted,
         mut heard: impl FnMut(News) + Send + 'static,
     ) {
-        self.stop.store(false, Relaxed);
-        *lock(&self.standing) = Standing::UnderWay("asking the ranks".to_owned());
-        let (targets, standing, stop) =
-            (self.targets.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
-        self.thread = Some(thread::spawn(move || {
+        let targets = self.targets.clone();
+        self.work.begin(Standing::UnderWay("asking the ranks".to_owned()), move |state, stop| {
             let mut report = |news: News| {
                 if let News::Line(line) = &news {
-                    *lock(&standing) = Standing::UnderWay(line.clone());
+                    state.set(Standing::UnderWay(line.clone()));
                 }
                 heard(news);
             };
-            let outcome = take(targets, job, ranks, &folder, wanted, stop, &mut report);
-            *lock(&standing) = match outcome {
+            match take(targets, job, ranks, &folder, wanted, stop, &mut report) {
                 Ok(outcome) => Standing::Done(outcome),
                 Err(why) => Standing::Failed(format!("no traces: {why:#}")),
-            };
-        }));
+            }
+        });
     }
 
     pub fn standing(&self) -> Standing {
-        lock(&self.standing).clone()
+        self.work.state()
     }
-}
-
-/// Ends the trace under way.
-impl Drop for Tracer {
-    fn drop(&mut self) {
-        self.end();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
-    standing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn take(
