@@ -1,5 +1,4 @@
-//! One moment of each device whose time on the host's clock is known. All times of a capture are relative to
-//! it.
+//! One moment per device with a known time on the host's clock. All times of a capture are relative to it.
 //!
 //! The moment is an event on a stream of the hook that holds nothing else: the event never waits, and nothing
 //! waits for it.
@@ -36,7 +35,7 @@ struct Base {
     /// When the GPU reached the event, in monotonic nanoseconds, and the error of this time; `None` until it
     /// is known.
     at: Option<(u64, u64)>,
-    /// CUDA refused, so it is not tried again.
+    /// CUDA refused the stream or the event, so there is no further attempt.
     refused: bool,
 }
 
