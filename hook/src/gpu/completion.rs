@@ -2,8 +2,8 @@
 //! each operation.
 //!
 //! At intervals, the hook's thread requests an event for a communicator. The next launch records the event;
-//! the thread queries it and updates the ledger. So a rank that hangs is distinguished from a slow one at any
-//! sampling rate.
+//! then the hook's thread queries it and updates the ledger. So a rank that hangs is distinguished from a
+//! slow one at any sampling rate.
 
 use std::{
     cell::UnsafeCell,

@@ -18,7 +18,7 @@ use crate::{
 /// The value of a mark, before it is combined with its position.
 const MARKED: usize = 0x7870_755f_746f_7001_u64 as usize;
 
-/// Instead of a mark: the thread runs the hook's own code until it leaves.
+/// Stands for a mark while the thread runs the hook's own code.
 const OWN: usize = usize::MAX;
 
 /// After this many library calls that count as parts of one call, the hook checks whether that call still

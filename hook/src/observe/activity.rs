@@ -14,7 +14,7 @@ use crate::{
     process::clock::{coarse_now, monotonic},
 };
 
-/// In the order of `cudaMemcpyKind`; the last is of copies that name two devices.
+/// The directions in the order of `cudaMemcpyKind`; the last is for copies that name two devices.
 pub(crate) const DIRECTIONS: [Direction; 6] = [
     Direction::HostToHost,
     Direction::HostToDevice,

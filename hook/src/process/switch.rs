@@ -7,7 +7,7 @@ use crate::process::clock::monotonic;
 /// The reasons why observing is off, one bit each; 0 while it is on.
 pub(crate) static OFF: AtomicU8 = AtomicU8::new(0);
 
-/// Off by request (`xpu_top_set_enabled(0)`, a command, `XPU_TOP_DISABLE`).
+/// Off by request (`xpu_top_set_enabled(0)`, a command).
 const BY_REQUEST: u8 = 1;
 /// The observer panicked, or could not be started; it stays off.
 const BY_FAULT: u8 = 2;

@@ -1,4 +1,4 @@
-//! The hook's only thread. It is named `xpu-top`, blocks all signals, and has its own stack size.
+//! A thread of the hook. It is named `xpu-top`, blocks all signals, and has its own stack size.
 
 use std::{
     ffi::{c_int, c_void},

@@ -40,7 +40,7 @@ use xpu_wire::{
 /// The functions that are always watched.
 const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__next__"];
 
-/// Number of generations of Python's garbage collector. Their record numbers follow those of the functions.
+/// Number of generations of Python's garbage collector, and the record number of the first one.
 const GENERATIONS: u16 = 3;
 const GENERATION: u16 = u16::MAX - GENERATIONS;
 

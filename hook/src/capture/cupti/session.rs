@@ -33,7 +33,7 @@ const OTHERS: &str =
     "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
 const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
 
-/// How long another recorder waits while the hook starts CUPTI, in nanoseconds: a start takes 30 ms, once.
+/// How long another recorder waits while the hook starts CUPTI, in nanoseconds: the first start takes 30 ms.
 const PATIENCE: u64 = 200_000_000;
 
 /// Whether the hook records, and whether another recorder has ended its recording.

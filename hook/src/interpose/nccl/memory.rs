@@ -5,7 +5,7 @@
 //! Those calls create a communicator, or are its first operations, which make connections. Memory that
 //! another process takes on this GPU during such a call is included. Memory that a communicator frees at its
 //! end is not measured: a program may end communicators because its GPU does not respond, and must not wait
-//! for the driver then. So the share is unknown once a communicator has ended.
+//! for the driver then. So the share is unknown after a communicator has ended.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,

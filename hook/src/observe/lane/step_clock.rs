@@ -24,7 +24,7 @@ pub(super) struct StepClock {
     /// The number of the last ended step plus one, until the next launch.
     mark: AtomicU64,
     /// The number of the step that ended before the timed one. The thread that the lane is lent to touches
-    /// this; once that thread is gone, the hook's thread does.
+    /// this; after that thread is gone, the hook's thread does.
     open: UnsafeCell<Option<(u64, Timing)>>,
     /// The graph capture of this thread's last launch into a graph; 0 if there was none.
     graph_capture: AtomicU32,

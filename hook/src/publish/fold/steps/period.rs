@@ -21,8 +21,8 @@ use crate::observe::launches::{Kind, Launch};
 /// A name with fewer launches is not considered.
 const FEWEST: usize = 8;
 
-/// Maximum number of launches of one name that are considered, the latest ones. A name that occurs more often
-/// in a step shows no period.
+/// Maximum number of launches of one name that are considered, the latest ones, and of its launches in a
+/// step. A more frequent name shows no period.
 const LOOKED_AT: usize = 2048;
 const IN_A_STEP: usize = 64;
 
