@@ -36,8 +36,8 @@ pub extern "C" fn xpu_top_step(completed: i64) {
     if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
         entered.leave(|lane| lane.observer().step(lane, completed));
     } else if let Some(observer) = Observer::get().filter(|_| !switch::is_on()) {
-        // Counted even while observing is off: ranks are switched one after another, and must agree on a
-        // step's number.
+        // Steps are counted even while observing is off: ranks are switched one after another, and must agree
+        // on a step's number.
         observer.count_step(completed);
     }
 }

@@ -70,7 +70,7 @@ fn switch_on(on: bool) {
     }
 }
 
-/// Called in a forked child, where nothing would ever end the capture.
+/// Stops the capture in a forked child, where nothing would ever end it.
 pub(crate) fn forget() {
     switch_on(false);
     cupti::forget();
@@ -151,7 +151,7 @@ impl Capture {
         self.look_ahead();
     }
 
-    /// The capture is no longer wanted.
+    /// Drops the capture with this number.
     pub(crate) fn cancel(&mut self, number: u64) {
         if let Some(under_way) = self.under_way.take_if(|under_way| under_way.order.number == number) {
             switch_on(false);
@@ -160,7 +160,7 @@ impl Capture {
         }
     }
 
-    /// A step ended.
+    /// Takes the end of a step.
     pub(crate) fn mark(&mut self, completed: u64, at: u64, source: StepSource) {
         if let Some((before, then)) = self.last
             && completed > before
@@ -257,14 +257,14 @@ impl Capture {
         self.under_way.as_deref().is_none_or(|under_way| !(under_way.begin()..under_way.end()).contains(&at))
     }
 
-    /// Called when every operation launched before `begun` was added. `waiting` has the launch times of
-    /// operations that the GPU has not completed.
+    /// Ends the capture if it is complete. Called once a turn, after all operations launched before the turn
+    /// were added. `waiting` has the launch times of operations that the GPU has not completed.
     pub(crate) fn settle(&mut self, device: Option<c_int>, waiting: impl Iterator<Item = u64>) {
         self.functions.look();
         self.look_at_clock();
         let Some(under_way) = self.under_way.as_deref_mut() else { return };
         if let Some(device) = device.filter(|_| ON.load(Relaxed)) {
-            // Before the first step if possible, because it takes some time to determine a base.
+            // A base takes some time, so it is determined before the first step if possible.
             self.bases.make(device);
         }
         let end = under_way.end();
@@ -284,7 +284,7 @@ impl Capture {
         }
     }
 
-    /// A capture of a period begins and ends by the clock.
+    /// Begins and ends a capture of a period by the clock.
     fn look_at_clock(&mut self) {
         let Some(until) = self.under_way.as_ref().filter(|one| !one.closed).and_then(|one| one.until) else {
             return;
@@ -296,7 +296,7 @@ impl Capture {
         switch_on(false);
     }
 
-    /// Makes parts of the data so far.
+    /// Ends the capture, and makes parts of its data so far.
     pub(crate) fn finish(&mut self, ended: CaptureEnd) {
         let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
@@ -305,7 +305,7 @@ impl Capture {
             under_way.end_at(monotonic());
         }
         let begin = under_way.begin();
-        // Before the past is added, because CUPTI did not record the steps before the first.
+        // CUPTI's records are added before the past, because CUPTI did not record the steps before the first.
         let activity = activity::add_to(&mut under_way, ended);
         let recorded = under_way.marks.get(1..).and_then(<[_]>::last).map(|&(_, at)| at);
         self.past.join(&mut under_way);
@@ -313,7 +313,7 @@ impl Capture {
             let (records, lost) = (under_way.functions, under_way.lost_functions);
             under_way.functions_came = self.functions.outcome(begin, records, lost);
         }
-        // Not at the end of the last step: threads inside a call get some time to return.
+        // Functions are recorded beyond the last step, so that threads inside a call get some time to return.
         self.functions.end();
         if let Some(at) = recorded {
             self.past.forget_before(at);

@@ -53,7 +53,7 @@ extern "C" fn loaded() {
     }
     exit::find();
     signals::find();
-    // One of those constructors may have made the first call.
+    // One of those constructors may have made the first intercepted call.
     if are_of_this_process() && is_wanted() {
         signals::install();
     }
@@ -87,14 +87,14 @@ fn is_wanted() -> bool {
     std::env::var_os(variable::EXIT_REPORTS).is_none_or(|value| value != "0")
 }
 
-/// Called in a forked child: the page is the parent's.
+/// Forgets the page in a forked child, because it is the parent's.
 pub(crate) fn forget() {
     mine::forget();
     signals::forget();
     excepthook::forget();
 }
 
-/// The program is about to exit with this code.
+/// Notes that the program is about to exit with this code.
 pub(crate) fn exits(code: i32) {
     if let Some(words) = words() {
         signals::exits(words);
@@ -102,7 +102,7 @@ pub(crate) fn exits(code: i32) {
     }
 }
 
-/// An intercepted call failed.
+/// Notes that an intercepted call failed.
 #[cold]
 pub(crate) fn failed(function: &CStr, code: i32) {
     let text = function.to_str().unwrap_or_default();
@@ -114,8 +114,8 @@ pub(crate) fn failed(function: &CStr, code: i32) {
     }
 }
 
-/// CUDA refused GPU memory to the program, which holds `held` bytes. `free`: the GPU's free memory, if it is
-/// known.
+/// Notes that CUDA refused `bytes` of GPU memory to the program, which holds `held` bytes. `free` is the
+/// GPU's free memory, if known.
 #[cold]
 pub(crate) fn refused(bytes: u64, held: u64, free: Option<u64>) {
     if let Some(words) = words() {
@@ -123,7 +123,7 @@ pub(crate) fn refused(bytes: u64, held: u64, free: Option<u64>) {
     }
 }
 
-/// Called at every turn of the hook's thread: removes the note of an exit that did not happen.
+/// Removes the note of an exit that did not happen. Called at every turn of the hook's thread.
 pub(crate) fn look(observer: &Observer) {
     excepthook::attach_if_late();
     let (words, now) = (&observer.ledger().last, Moment::now());

@@ -71,7 +71,7 @@ impl Hook {
         }
     }
 
-    /// When a span begins; 0 if nothing is observed.
+    /// Begins a span, and returns when it began; 0 if nothing is observed.
     pub(crate) fn span_begin(&self) -> u64 {
         // SAFETY: as above.
         self.marks().and_then(|marks| marks.span).map_or(0, |(begin, _)| unsafe { begin() })
@@ -114,7 +114,7 @@ fn packaged() -> Result<Marks, String> {
     let path = near.iter().map(|dir| dir.join("libxpu_hook.so")).find(|path| path.exists());
     let path =
         path.ok_or_else(|| format!("libxpu_hook.so is not beside {}; reinstall xpu-top", module.display()))?;
-    // SAFETY: the hook has no constructor that does anything.
+    // SAFETY: the hook's constructor only reads the environment and looks up functions.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| format!("{} does not load: {error}", path.display()))?;
     let marks = marks_of(&library).ok_or_else(|| format!("{} is not xpu-top's hook", path.display()))?;

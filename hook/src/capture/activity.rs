@@ -50,7 +50,7 @@ impl Activity {
         if asked { Self::Asked } else { Self::NotAsked }
     }
 
-    /// The first step is near.
+    /// Begins CUPTI's session if it is requested. Called shortly before the first step.
     pub(super) fn begin(&mut self) {
         if matches!(self, Self::Asked) {
             *self = match Session::begin() {
@@ -90,7 +90,7 @@ impl Activity {
         came.1 >= QUIET
     }
 
-    /// The capture is no longer wanted.
+    /// Ends CUPTI's session and drops its records.
     pub(super) fn cancel(self) {
         if let Self::On { session, .. } = self {
             let _ = session.end(true);
@@ -171,7 +171,7 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
     for work in &works {
         let Some(at) = launched_at(work.begin, &marks, &cuts) else { continue };
         let label = CapturedLabel::Activity(names.get(work.name as usize).cloned().unwrap_or_default());
-        // CUPTI's number is not an address.
+        // An unmatched stream gets a handle that no stream has.
         let stream = streams.get(&work.stream).copied().unwrap_or(usize::MAX - work.stream as usize);
         let span = Span::Gpu { stream, begin: work.begin, took: work.took };
         match capture.label(label).filter(|_| capture.operations.try_reserve(1).is_ok()) {

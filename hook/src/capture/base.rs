@@ -1,8 +1,7 @@
-//! One moment of each device whose time on the host's clock is known. All times of a capture are relative to
-//! it.
+//! One moment per device with a known time on the host's clock. All times of a capture are relative to it.
 //!
-//! The moment is an event on a stream of the hook that holds nothing else: the event never waits, and nothing
-//! waits for it.
+//! An event shows the moment. It is alone on a stream of the hook: the event never waits, and nothing waits
+//! for it.
 
 use std::{ffi::c_int, ptr};
 
@@ -19,10 +18,10 @@ use crate::{
 /// Maximum number of devices in a capture of one process.
 const DEVICES: usize = 16;
 
-/// How long the hook's thread polls until the event is done, and how long it pauses between attempts.
+/// How long one attempt polls until the event is done, in nanoseconds.
 const LOOK: u64 = 5_000_000;
 
-/// Attempts; the one with the smallest error is used.
+/// Maximum number of attempts: the last one is used, and a small error ends them.
 const TRIES: usize = 5;
 
 #[derive(Debug, Default)]
@@ -36,7 +35,7 @@ struct Base {
     /// When the GPU reached the event, in monotonic nanoseconds, and the error of this time; `None` until it
     /// is known.
     at: Option<(u64, u64)>,
-    /// CUDA refused, so it is not tried again.
+    /// CUDA refused the stream or the event, so there is no further attempt.
     refused: bool,
 }
 
@@ -101,7 +100,7 @@ impl Base {
         let mut best: Option<(u64, u64)> = None;
         for _ in 0..TRIES {
             let Some(found) = self.record() else { break };
-            // The event keeps the time of its last record, so the last attempt must be the best.
+            // The event keeps the time of its last record, so the attempts must end with a good one.
             let good = best.is_none_or(|(_, error)| found.1 <= error);
             best = Some(found);
             if good && found.1 < 20_000 {
@@ -112,7 +111,8 @@ impl Base {
         self.refused = best.is_none();
     }
 
-    /// Records the event and polls until it is done. The GPU reached it between the two returned times.
+    /// Records the event and polls until it is done. Returns when the GPU reached it, and the error of this
+    /// time.
     fn record(&self) -> Option<(u64, u64)> {
         let before = monotonic();
         // SAFETY: the event and the stream are live, belong to the hook, and are on the current device.

@@ -55,15 +55,16 @@ pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> 
     found.iter().enumerate().map(in_order).collect()
 }
 
-/// The begin of an operation: `begin` by its event, or CUPTI's if that is earlier. CUPTI's is that of the
-/// first work that lies mostly after `begin`.
+/// The begin of an operation: `begin`, measured by its event, or CUPTI's begin of the first work that lies
+/// mostly after `begin`, if that is earlier.
 fn begin_of(begin: i64, works: &[(i64, i64)]) -> i64 {
     let near = works.partition_point(|&(at, _)| at < begin - SOONER);
     let mut sooner = works[near..].iter().take_while(|&&(at, _)| at < begin);
     sooner.find(|&&(at, end)| at.midpoint(end) >= begin).map_or(begin, |&(at, _)| at)
 }
 
-/// The latest possible launch within its step; `None` if it is in no step.
+/// The assumed launch time of work that began at `begin`: the nearest time between the marks of its step.
+/// `None` if the work is in no step.
 pub(super) fn launched_at(begin: i64, marks: &[u64], cuts: &[i64]) -> Option<u64> {
     let step = cuts.partition_point(|&cut| cut <= begin).checked_sub(1)?;
     let end = *marks.get(step + 1)?;
@@ -85,7 +86,7 @@ mod tests {
         let marks = [1_000, 2_000, 3_000];
         let operations = [timed(1_500, 4_000_000), timed(2_500, 6_000_000)];
         let before = (0, 3_990_000);
-        // A step's untimed work begins 10 us after the timed.
+        // A step's untimed work begins 10 us after its timed work.
         assert_eq!(cuts(&marks, &operations, &[before]), [4_000_000, 6_000_000, 7_998_000]);
         // If the GPU was idle at the mark, untimed work before the first timed operation belongs to the same
         // step, however long it takes.

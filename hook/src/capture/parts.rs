@@ -49,8 +49,8 @@ impl Part {
     }
 }
 
-/// Converts monotonic times to times for other processes. All of a capture get the same offset, so a clock
-/// that is set meanwhile does not shift them against each other.
+/// Converts monotonic times to times for other processes. All times of a capture get the same offset, so a
+/// clock that is set meanwhile does not shift them against each other.
 fn clock() -> impl Fn(u64) -> Moment {
     let (moment, now) = (Moment::now().0, monotonic());
     move |at| Moment(moment.saturating_add(at).saturating_sub(now))

@@ -58,9 +58,9 @@ impl Past {
         self.marks.push_back((completed, at));
     }
 
-    /// Adds the steps before the first captured one, up to the ordered number, as far as they are complete
-    /// here; also the launches in a step that never ended. In a hang, everything also stays here: nothing new
-    /// replaces it, and there may be another request.
+    /// Adds to a capture the ordered number of steps before its first one, if they are complete here, and the
+    /// launches in a step that never ended. In a hang, the operations also stay here for another request,
+    /// because no new ones replace them.
     pub(super) fn join(&mut self, capture: &mut UnderWay) {
         let Some(&(first, begin)) = capture.marks.first() else { return };
         if capture.until.is_some() || capture.order.before == 0 && capture.closed {

@@ -105,7 +105,7 @@ impl UnderWay {
         }
     }
 
-    /// The capture covers a period, not steps: the period is its first and only step.
+    /// Makes the capture cover a period instead of steps: the period is its only step.
     pub(super) fn last_for(&mut self, now: u64, window: CaptureWindow) {
         let begin = now.saturating_add(window.at.since(Moment::now()).as_nanos() as u64);
         self.marks = vec![(0, begin)];
@@ -194,7 +194,7 @@ impl UnderWay {
         self.functions += u64::from(is_function);
     }
 
-    /// Its index; `None` if there are too many.
+    /// The label's index; `None` if there are too many labels.
     pub(super) fn label(&mut self, label: CapturedLabel) -> Option<u32> {
         let next = self.labels.len();
         if let Some(&known) = self.labels.get(&label) {

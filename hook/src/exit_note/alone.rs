@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// The main thread was seen running.
+/// Whether the main thread was ever seen running.
 static WAS_THERE: AtomicBool = AtomicBool::new(false);
 
 /// The process's exit code, if the calling thread is the only one that still runs. The calling thread is not

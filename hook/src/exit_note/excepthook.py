@@ -66,7 +66,7 @@ def note_exception(kind, value, trace, thread=""):
 
 
 def message(value):
-    """Python's message. If the program's code makes it, only its arguments, so that this code runs only once."""
+    """Python's message; if the program's code would make it, only the plain arguments: that code must run only once."""
     try:
         arguments = BaseException.args.__get__(value)
         plain = [argument for argument in arguments if type(argument) in PLAIN]

@@ -73,8 +73,8 @@ pub(super) fn attach_soon() {
     }
 }
 
-/// Makes the request, if it is still due. Without a Python, or if Python's queue is full, a later turn tries
-/// again.
+/// Makes the request, if it is still due. If there is no Python, or Python's queue is full, a later turn
+/// tries again.
 pub(super) fn attach_if_late() {
     if STATE.load(Relaxed) != LATE {
         return;
@@ -94,12 +94,12 @@ pub(super) fn attach_if_late() {
     }
 }
 
-/// Called in a forked child: attached functions are inherited; a pending request is repeated.
+/// Prepares a forked child: it inherits attached functions, and repeats a pending request.
 pub(super) fn forget() {
     let _ = STATE.fetch_update(Relaxed, Relaxed, |state| (state != DONE).then_some(NOT_ASKED));
 }
 
-/// The pending call.
+/// Attaches the functions; Python's main thread calls this.
 extern "C" fn attach(_: *mut c_void) -> c_int {
     if STATE.swap(DONE, AcqRel) == DONE {
         return 0;
@@ -118,7 +118,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     }
 }
 
-/// `false` if there is an exception that belongs to the program.
+/// Runs the source and attaches its functions. `false` if an exception of the program is pending.
 ///
 /// # Safety
 /// The calling thread holds the interpreter's lock.
@@ -131,7 +131,7 @@ unsafe fn run(python: &Python) -> bool {
         }
         let Some(names) = python.run(SOURCE, &[(c"note", python.function(&NOTE))]) else { return false };
         if names.is_null() {
-            // At one of the next turns.
+            // There was no stack or memory: a later turn tries again.
             STATE.store(LATE, Release);
             return true;
         }

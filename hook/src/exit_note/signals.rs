@@ -57,7 +57,7 @@ pub(super) fn install() {
     INSTALLED.swap(true, AcqRel);
 }
 
-/// Called in a forked child, which has its parent's handlers and a copy of the requested actions.
+/// Adopts the inherited handlers in a forked child, which also has a copy of the requested actions.
 pub(super) fn forget() {
     if INSTALLED.load(Acquire) {
         asked::own();
@@ -65,7 +65,7 @@ pub(super) fn forget() {
     }
 }
 
-/// If the program exits from within its own handler, the signal was fatal: the rest is noted.
+/// Completes the note if the program exits from within its own handler: the signal was fatal.
 pub(super) fn exits(words: &ExitNote) {
     if INSTALLED.load(Acquire) && note::is_inside_a_blocking_handler(words) {
         let words = ptr::from_ref(words).addr();

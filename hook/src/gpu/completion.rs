@@ -2,8 +2,8 @@
 //! each operation.
 //!
 //! At intervals, the hook's thread requests an event for a communicator. The next launch records the event;
-//! the thread queries it and updates the ledger. So a rank that hangs is distinguished from a slow one at any
-//! sampling rate.
+//! then the hook's thread queries it and updates the ledger. So a rank that hangs is distinguished from a
+//! slow one at any sampling rate.
 
 use std::{
     cell::UnsafeCell,
@@ -84,7 +84,8 @@ impl Completions {
         Self { of: std::array::from_fn(|_| Witness::new()) }
     }
 
-    /// Everything up to collective number `sequence` of the communicator was just launched on `stream`.
+    /// Records the requested event, if any, behind collective number `sequence` of the communicator, which
+    /// was just launched on `stream`.
     #[inline]
     pub(crate) fn launched(&self, lane: &Lane, index: u16, stream: cudaStream_t, sequence: u64) {
         let witness = &self.of[usize::from(index)];

@@ -44,7 +44,7 @@ impl Event {
         recorded
     }
 
-    /// Whether its stream has reached it. Its device must be current.
+    /// Whether the stream has reached the event. The event's device must be current.
     pub(crate) fn passed(self) -> Passed {
         // SAFETY: a live event, whose device is current.
         match unsafe { runtime::cudaEventQuery(self.handle) } {

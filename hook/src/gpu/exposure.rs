@@ -2,9 +2,9 @@
 //! when communication blocks a stream of GEMMs.
 //!
 //! Overlapped communication runs on separate streams. GEMMs run at the same time, until their stream waits
-//! for an event that was recorded behind the communication (`cudaStreamWaitEvent`): DDP's `work.wait()`. A
-//! third stream may be in between, which itself has waited for such an event: older FSDP has one for
-//! all-gathers. Communication on the stream of the GEMMs blocks them as long as it runs.
+//! for an event that was recorded behind the communication (`cudaStreamWaitEvent`), as DDP's `work.wait()`
+//! does. The event may also be on a third stream that has waited for the communication: older FSDP has such a
+//! stream for all-gathers. Communication on the stream of the GEMMs blocks them as long as it runs.
 
 mod notes;
 
@@ -66,13 +66,13 @@ impl Exposure {
         self.multiplies.load(Relaxed) && self.communicates.load(Relaxed)
     }
 
-    /// Whether an NCCL operation was seen. If not, nobody needs the work that precedes one.
+    /// Whether an NCCL operation was seen. If not, the work on streams need not be tracked.
     #[inline]
     pub(crate) fn has_communication(&self) -> bool {
         self.communicates.load(Relaxed)
     }
 
-    /// A GEMM was launched on this stream.
+    /// Notes that a GEMM was launched on this stream.
     pub(crate) fn multiplies_on(&self, stream: cudaStream_t) {
         let known = self.streams.of(stream.addr());
         if known & MULTIPLIES == 0 && self.streams.note(stream.addr(), known | MULTIPLIES) {
@@ -82,7 +82,7 @@ impl Exposure {
         }
     }
 
-    /// An NCCL operation was launched on this stream. Returns whether it blocks GEMMs.
+    /// Notes that an NCCL operation was launched on this stream. Returns whether it blocks GEMMs.
     pub(crate) fn communicates_on(&self, stream: cudaStream_t) -> bool {
         let known = self.streams.of(stream.addr());
         if known & COMMUNICATES == 0 && self.streams.note(stream.addr(), known | COMMUNICATES) {
@@ -91,8 +91,8 @@ impl Exposure {
         known & MULTIPLIES != 0
     }
 
-    /// An event was recorded on this stream; its earlier position no longer counts. Returns whether the event
-    /// is behind communication.
+    /// Notes that an event was recorded on this stream; the event's earlier position no longer counts.
+    /// Returns whether the event is behind communication.
     #[inline]
     pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) -> bool {
         if !self.communicates.load(Relaxed) {
@@ -114,7 +114,7 @@ impl Exposure {
         }
     }
 
-    /// A stream is destroyed: its handle may be reused.
+    /// Forgets a destroyed stream, because its handle may be reused.
     pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
         self.streams.forget(stream.addr());
     }
@@ -130,7 +130,7 @@ impl Exposure {
         }
     }
 
-    /// A stream without GEMMs waits for communication; so does everything launched on it later.
+    /// Notes that a stream without GEMMs, and so everything launched on it later, waits for communication.
     pub(crate) fn follows(&self, stream: cudaStream_t) {
         let known = self.streams.of(stream.addr());
         let follows = known & (MULTIPLIES | COMMUNICATES) | self.age() << AGE;
@@ -143,9 +143,9 @@ impl Exposure {
         known & MULTIPLIES == 0 && (known & COMMUNICATES != 0 || known >> AGE == self.age())
     }
 
-    /// Notes of waits and of events count only within one age. An age ends when observing was off for a
-    /// while, because events recorded in that time were not seen. It also ends when a stream is found to run
-    /// GEMMs. Never 0.
+    /// The current age, never 0. Notes of waits and of events count only within one age. An age ends when
+    /// observing was off for a while, because events recorded in that time were not seen. It also ends when a
+    /// stream is found to run GEMMs.
     fn age(&self) -> u16 {
         let ages = u16::MAX >> AGE;
         self.found.load(Relaxed).wrapping_add(switch::times_on()) % ages + 1

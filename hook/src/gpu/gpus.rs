@@ -28,7 +28,8 @@ impl Gpus {
         Self { used: AtomicU64::new(0), home: AtomicU32::new(NONE) }
     }
 
-    /// The process uses this device: it has a communicator on it, or has launched more than a stray GEMM.
+    /// Notes that the process uses this device: it has a communicator there, or has launched several GEMMs
+    /// there.
     pub(crate) fn uses(&self, device: c_int) {
         if let Some(device) = u32::try_from(device).ok().filter(|&device| device < Rank::GPUS) {
             self.used.fetch_or(1 << device, Relaxed);

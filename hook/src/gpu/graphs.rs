@@ -110,7 +110,7 @@ impl Graphs {
         graph_capture.map(|graph_capture| add(&mut graph_capture.contents)).is_some()
     }
 
-    /// A graph capture began that adds to an existing graph.
+    /// Notes the begin of a graph capture that adds to an existing graph.
     pub(crate) fn graph_capture_into(&self, graph_capture: GraphCaptureId, graph: cudaGraph_t) {
         self.with(|known| {
             known.graph_capture(graph_capture)?.into = graph.addr();
@@ -118,7 +118,7 @@ impl Graphs {
         });
     }
 
-    /// A graph capture has become this graph; an empty one is kept too.
+    /// Gives a graph the contents of its graph capture, even if there are none.
     pub(crate) fn finish(&self, graph_capture: GraphCaptureId, graph: cudaGraph_t) {
         self.with(|known| {
             let ended = known.take(graph_capture);
@@ -130,7 +130,7 @@ impl Graphs {
         });
     }
 
-    /// A graph capture was discarded.
+    /// Drops a discarded graph capture.
     pub(crate) fn discard(&self, graph_capture: GraphCaptureId) {
         self.with(|known| {
             known.take(graph_capture);
@@ -145,7 +145,7 @@ impl Graphs {
         });
     }
 
-    /// A graph was made part of another.
+    /// Adds the contents of `child`, which was made part of `graph`.
     pub(crate) fn nested(&self, graph: cudaGraph_t, child: cudaGraph_t) {
         self.with(|known| {
             let mut contents = Contents::default();
@@ -158,7 +158,7 @@ impl Graphs {
         });
     }
 
-    /// Called before a graph is destroyed, because its handle may be reused afterwards.
+    /// Forgets a graph. Called before it is destroyed, because its handle may be reused afterwards.
     pub(crate) fn forget(&self, graph: cudaGraph_t) {
         self.with(|known| {
             known.graphs.remove(&graph.addr());
@@ -166,20 +166,20 @@ impl Graphs {
         });
     }
 
-    /// An executable was made from a graph. Returns whether the hook's thread should hurry because few places
-    /// are left.
+    /// Adds an executable that was made from a graph. Returns whether the hook's thread should hurry because
+    /// few places are left.
     pub(crate) fn instantiated(&self, executable: cudaGraphExec_t, graph: cudaGraph_t) -> bool {
         self.executables.end(executable.addr());
         self.make(executable, graph, self.executables.next_number())
     }
 
-    /// An executable has this graph's contents from now on. Returns the same as [`Self::instantiated`].
+    /// Gives an updated executable this graph's contents. Returns the same as [`Self::instantiated`].
     pub(crate) fn updated(&self, executable: cudaGraphExec_t, graph: cudaGraph_t) -> bool {
         let number = self.executables.end(executable.addr());
         self.make(executable, graph, number.unwrap_or_else(|| self.executables.next_number()))
     }
 
-    /// Called before an executable is destroyed.
+    /// Ends an executable. Called before it is destroyed.
     pub(crate) fn ended(&self, executable: cudaGraphExec_t) {
         self.executables.end(executable.addr());
     }

@@ -63,7 +63,7 @@ impl Proof {
         proof
     }
 
-    /// The call has succeeded.
+    /// Marks the proven collectives as done in the ledger. Called if the call has succeeded.
     pub(crate) fn holds(&self, observer: &Observer) {
         for &(index, id, enqueued) in &self.claims[..self.count] {
             let slot = observer.communicators.slot(index);

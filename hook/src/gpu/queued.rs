@@ -114,7 +114,7 @@ impl Queue {
         self.firsts.add(most, most);
     }
 
-    /// A thread has waited for the GPU: the next collective should have an event.
+    /// Gives the next collective an event if the budget allows it, because a thread has waited for the GPU.
     pub(crate) fn waited(&self) {
         if self.governed.load(Relaxed) != Rate::EVERY.0
             && self.rate.load(Relaxed) != Rate::EVERY.0
@@ -129,7 +129,8 @@ impl Queue {
         self.costs.typical()
     }
 
-    /// Before collective `number` is launched on `stream`, of this device if it is known.
+    /// Records an event if collective `number` is selected. Called before its launch on `stream`, a stream of
+    /// `device` if that is known.
     #[inline]
     pub(crate) fn join(
         &self,
@@ -149,7 +150,7 @@ impl Queue {
         }
     }
 
-    /// Before send or receive `number`, or a group of them, is launched on `stream`.
+    /// Like [`Self::join`], for send or receive `number` or a group of them.
     #[inline]
     pub(crate) fn join_message(
         &self,
@@ -165,7 +166,7 @@ impl Queue {
         }
     }
 
-    /// From now on, collectives get events by their numbers again.
+    /// Selects collectives by their numbers again.
     #[cold]
     fn was_first(&self) {
         let governed = self.governed.load(Relaxed);
@@ -269,7 +270,7 @@ fn rate_of_messages(budget: Option<f64>, launches: PerSecond, price: f64, collec
 
 /// The finest rate that selects at most one in `times`.
 fn one_in(times: f64) -> Rate {
-    // Without a budget, nothing is selected, whether or not anything is launched.
+    // A budget of zero selects nothing, even if nothing is launched (0 / 0).
     if times.is_nan() || times > Rate::COARSEST.denominator() as f64 {
         return Rate::NEVER;
     }

@@ -130,8 +130,8 @@ pub(crate) fn forget_error() {
     unsafe { cudaGetLastError() };
 }
 
-/// Runs `make` with this device current. Another current device is restored afterwards, as in NCCL's own
-/// calls: so this is only to be called within a call of NCCL, and only after [`error_free`].
+/// Runs `make` with this device current, then restores the previous device. NCCL's own calls do the same, so
+/// this is to be called only within a call of NCCL, and only after [`error_free`].
 pub(crate) fn on_device<T>(device: c_int, make: impl FnOnce() -> Option<T>) -> Option<T> {
     let current = current_device()?;
     if current == device {

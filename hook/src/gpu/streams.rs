@@ -66,7 +66,7 @@ impl Streams {
         Some(Self { slots: unsafe { memory::zeros(STREAMS) }?, events: Notes::new(EVENTS)? })
     }
 
-    /// An operation was launched. `ticks` is 0 if the time is unknown.
+    /// Notes a launched operation. `ticks` is 0 if the time is unknown.
     #[inline]
     pub(crate) fn launched(&self, stream: cudaStream_t, [kind, one, other]: [u64; 3], ticks: u64) {
         if let Some((_, slot)) = self.find(stream, true) {
@@ -74,7 +74,7 @@ impl Streams {
         }
     }
 
-    /// The event was recorded on this stream.
+    /// Notes that the event was recorded on this stream.
     #[inline]
     pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) {
         match self.find(stream, true) {
@@ -83,8 +83,8 @@ impl Streams {
         }
     }
 
-    /// The stream waits for this event, so its next work waits for the work before the event. The event was
-    /// usually recorded just before.
+    /// Notes that the stream waits for this event, so its next work waits for the work before the event. The
+    /// event was usually recorded just before.
     #[inline]
     pub(crate) fn waits(&self, stream: cudaStream_t, event: cudaEvent_t) {
         let Some(place) = usize::from(self.events.of(event.addr())).checked_sub(1) else { return };
@@ -95,7 +95,7 @@ impl Streams {
         }
     }
 
-    /// A stream is about to be destroyed; its handle may be reused.
+    /// Forgets a stream that is about to be destroyed, because its handle may be reused.
     pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
         if let Some((_, slot)) = self.find(stream, false) {
             slot.own.set([0; 5]);

@@ -51,7 +51,8 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Called when the hook is loaded, or at the first lookup if that is earlier.
+/// Finds the real `dlsym` and reads the setting, when the hook is loaded or at the first lookup if that is
+/// earlier.
 pub(crate) fn begin() {
     real();
     if STATE.load(Relaxed) == UNKNOWN {
@@ -83,7 +84,7 @@ fn find_real() -> usize {
     at
 }
 
-/// Used if there is no `dlsym`.
+/// Stands for a missing `dlsym`.
 unsafe extern "C" fn nothing(_: *mut c_void, _: *const c_char) -> *mut c_void {
     ptr::null_mut()
 }

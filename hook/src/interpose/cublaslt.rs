@@ -46,7 +46,7 @@ foreign! {
     ) -> c_int in CUBLASLT, within uncancelled
 }
 
-/// To be called with cancellation disabled.
+/// An attribute of a description. To be called with cancellation disabled.
 fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_int> {
     let (mut value, mut written): (c_int, usize) = (0, 0);
     let place = (&raw mut value).cast();
@@ -57,8 +57,9 @@ fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_in
     (rc == Some(0)).then_some(value)
 }
 
-/// D is m×n, and k is the other side of A. The order of the elements, the scaling and C do not change the
-/// work. The shape has A's element type: if B's differs (FP8 gradients), the speed is the same.
+/// The GEMM's shape: D is m×n, and k is the other side of A. The order of the elements, the scaling and C do
+/// not change the work. The shape has A's element type: if B's differs (FP8 gradients), the speed is the
+/// same.
 fn shape(
     lane: &Lane,
     description: cublasLtMatmulDesc_t,

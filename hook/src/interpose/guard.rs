@@ -18,7 +18,7 @@ use crate::{
 /// The value of a mark, before it is combined with its position.
 const MARKED: usize = 0x7870_755f_746f_7001_u64 as usize;
 
-/// Instead of a mark: the thread runs the hook's own code until it leaves.
+/// Stands for a mark while the thread runs the hook's own code.
 const OWN: usize = usize::MAX;
 
 /// After this many library calls that count as parts of one call, the hook checks whether that call still
@@ -74,7 +74,7 @@ impl Inside {
         (self.last.get() == 0).then_some(0)
     }
 
-    /// The innermost call has ended. The call around it may still run.
+    /// Forgets the innermost call, which has ended. The call around it may still run.
     fn forget_last(&self) {
         let outermost = self.outermost.get();
         self.last.set(if self.last.get() == outermost { 0 } else { outermost });
@@ -176,8 +176,8 @@ impl Entered {
         Some(Self { lane: lane?, around })
     }
 
-    /// Runs one half of an observation. The program sees no effect except the time that it takes. Not
-    /// inlined, because it catches panics, and the frame of the real call must not.
+    /// Runs one half of an observation. The program sees no effect except the time taken. Not inlined,
+    /// because it catches panics, and the frame of the real call must not.
     #[inline(never)]
     pub(crate) fn observe<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
         let errno = ErrnoKept::keep();
@@ -278,7 +278,7 @@ impl ErrnoKept {
 impl Drop for ErrnoKept {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above. the value stays on its thread.
+        // SAFETY: as above; the value stays on its thread.
         unsafe { *self.place = self.was };
     }
 }

@@ -263,7 +263,7 @@ unsafe extern "C-unwind" fn finalize<const VERSION: usize>(passed: *mut c_void) 
     result
 }
 
-/// [`set`]
+/// The mode that [`set`] sets.
 static MODE: AtomicU8 = AtomicU8::new(GOVERNED);
 const NEVER: u8 = 0;
 const GOVERNED: u8 = 1;
@@ -295,7 +295,7 @@ pub(crate) fn govern(observer: &Observer, now: u64) {
     }
 }
 
-/// Called in a forked child.
+/// Forgets the parent's communicators in a forked child.
 pub(crate) fn forget() {
     contexts::forget();
 }

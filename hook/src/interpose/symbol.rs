@@ -192,7 +192,7 @@ impl Symbol {
         target
     }
 
-    /// Called by one thread at a time.
+    /// Caches the target of a caller. Called by one thread at a time.
     fn remember(&self, caller: Span, target: Target, generation: u32) {
         let is_new = self.known.load(Relaxed) != generation;
         if is_new {
@@ -251,7 +251,7 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Acquire)
 }
 
-/// Called in a forked child.
+/// Releases locks of the parent's threads in a forked child.
 pub(crate) fn forget() {
     WRITING.store(false, Release);
     forks::forget();

@@ -14,7 +14,7 @@ use crate::{
     process::clock::{coarse_now, monotonic},
 };
 
-/// In the order of `cudaMemcpyKind`; the last is of copies that name two devices.
+/// The directions in the order of `cudaMemcpyKind`; the last is for copies that name two devices.
 pub(crate) const DIRECTIONS: [Direction; 6] = [
     Direction::HostToHost,
     Direction::HostToDevice,
@@ -61,7 +61,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Before the call: notes in the ledger that this thread is inside.
+    /// Notes in the ledger, before the call, that this thread is inside it.
     pub(crate) fn begin(lane: &Lane, call: BlockingCall) -> Self {
         let shown = match call {
             BlockingCall::StreamSynchronize => Call::StreamSynchronize,
@@ -75,7 +75,8 @@ impl Waiting {
         Self { call, from: monotonic() }
     }
 
-    /// After the call, whatever its result, because the thread was blocked in any case.
+    /// Counts the blocked time, after the call and whatever its result, because the thread was blocked in any
+    /// case.
     pub(crate) fn end(self, lane: &Lane) {
         let waited = monotonic().saturating_sub(self.from);
         lane.left();

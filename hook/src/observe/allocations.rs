@@ -107,8 +107,8 @@ impl Allocations {
         })
     }
 
-    /// The program received this memory on this device. `site` is the call site's number in `sites`, 0 if it
-    /// is not there.
+    /// Adds memory that the program received on this device. `site` is the call site's number in `sites`, 0
+    /// if it is not there.
     pub(crate) fn allocated(
         &self,
         address: *const c_void,
@@ -152,7 +152,8 @@ impl Allocations {
         Some(Allocation::from_word(address, word))
     }
 
-    /// After the call that should have freed `address`.
+    /// Completes a free, after the call that should have freed `address`. If it failed, the taken allocation
+    /// is put back.
     pub(crate) fn released(
         &self,
         address: *const c_void,
@@ -187,7 +188,7 @@ impl Allocations {
         &self.places[first..first + SLOTS_PER_SET]
     }
 
-    /// The program no longer holds this allocation.
+    /// Subtracts an allocation that the program no longer holds.
     fn given_back(&self, allocation: Allocation, sites: &MemorySites) {
         sites.freed(allocation.site, allocation.bytes);
         for held in self.on(allocation).into_iter().chain([self.held(allocation.whose)]) {

@@ -57,7 +57,7 @@ struct Reader {
     layout: &'static Layout,
 }
 
-/// Called at every turn of the hook's thread.
+/// Makes the reader as soon as the process has a Python. Called at every turn of the hook's thread.
 pub(crate) fn prepare() {
     let unloaded = symbol::generation();
     if KNOWN.load(Relaxed) == unloaded && !READER.load(Relaxed).is_null() {
@@ -225,7 +225,7 @@ impl Reader {
         is_place(at) && peek::word(at + layout::TYPE) == Some(self.code_type)
     }
 
-    /// Not inlined, because its buffer would then be on the stack during everything that the caller calls.
+    /// Writes the frames as text. Not inlined, because its buffer would then enlarge the caller's frame.
     #[cold]
     #[inline(never)]
     fn write_to(&self, text: &SiteText) {

@@ -126,7 +126,8 @@ impl Communicators {
         slots.filter(|(_, slot)| slot.handle.load(Acquire) > BUSY)
     }
 
-    /// Adds a created communicator. If the table is full, it is dropped, and its calls count as unknown.
+    /// Adds a created communicator. If the table is full, the communicator is dropped, and its calls count as
+    /// unknown.
     pub(crate) fn insert(&self, ledger: &Ledger, handle: ncclComm_t, origin: &Origin) -> Option<u16> {
         if handle.is_null() {
             return None;
@@ -173,18 +174,18 @@ impl Communicators {
         }
     }
 
-    /// An event was recorded on a communication stream.
+    /// Notes that an event was recorded on a communication stream.
     pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) {
         self.open().for_each(|slot| slot.progress.recorded(event.addr() as u64, stream.addr() as u64));
     }
 
-    /// A stream waits for an event that is behind communication.
+    /// Notes that a stream waits for an event that is behind communication.
     pub(crate) fn awaited(&self, event: cudaEvent_t, stream: cudaStream_t) {
         self.open().for_each(|slot| slot.progress.awaited(event.addr() as u64, stream.addr() as u64));
     }
 
-    /// A stream is about to be destroyed: the progress of a later stream with the same handle proves nothing
-    /// about operations on this one.
+    /// Forgets a stream that is about to be destroyed: the progress of a later stream with the same handle
+    /// proves nothing about operations on this one.
     pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
         self.open().for_each(|slot| slot.progress.stream_ends(stream.addr() as u64));
     }

@@ -29,7 +29,7 @@ pub(crate) struct Gemm {
     noted: Option<cudaStream_t>,
 }
 
-/// Before the call. `stream` is called only if it is needed.
+/// Begins a GEMM, before the call. `stream` is called only if it is needed.
 #[inline]
 pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<cudaStream_t>) -> Gemm {
     launches::before(lane, || Launch::gemm(&shape), &stream);
@@ -63,7 +63,7 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     gemm
 }
 
-/// After the call. A GEMM that the library refused was not launched, and is not counted.
+/// Ends the GEMM, after the call. A GEMM that the library refused is not counted.
 #[inline]
 pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
     lane.launch_ends();

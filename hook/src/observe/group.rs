@@ -65,8 +65,8 @@ impl Group {
         if self.messages.is_empty() && self.tallies.is_empty() {
             self.first = message.ticket;
         }
-        // Once one operation is only counted, all later ones are, so that a communicator's operations keep
-        // their order.
+        // After the first operation that is only counted, all later ones are only counted too, so that a
+        // communicator's operations keep their order.
         let fits = self.tallies.is_empty() && self.messages.len() < longest(slots);
         if fits && self.messages.try_reserve(1).is_ok() {
             self.messages.push(message);
@@ -107,7 +107,7 @@ impl Group {
         !self.joining.is_empty() || first.into_iter().chain(last).any(is_early)
     }
 
-    /// Before the outermost end: starts timing the selected communicators.
+    /// Starts timing the selected communicators, before the outermost end.
     pub(crate) fn launch(&mut self, lane: &Lane) {
         self.intervals.clear();
         let single = |message: &Message| {
@@ -131,7 +131,7 @@ impl Group {
         }
     }
 
-    /// After the end of a group that launches nothing, at any depth.
+    /// Closes a group that launches nothing, after its end at any depth.
     pub(crate) fn discard(&mut self, lane: &Lane, result: c_int) {
         if self.is_outermost() {
             self.messages.drain(..).for_each(|message| message.refused(lane));
@@ -140,7 +140,7 @@ impl Group {
         self.close(lane, result);
     }
 
-    /// After the end of a group, at any depth.
+    /// Closes a group, after its end at any depth. The outermost end records the operations.
     pub(crate) fn close(&mut self, lane: &Lane, result: c_int) {
         self.depth = self.depth.saturating_sub(1);
         if self.depth > 0 {
@@ -162,7 +162,8 @@ impl Group {
         for tally in self.tallies.drain(..) {
             if launched { tally.launched(lane, result) } else { tally.refused(lane) }
         }
-        // After that, because an operation must not appear completed before it appears enqueued.
+        // Parts are recorded after their operations, because an operation must not appear completed before it
+        // appears enqueued.
         for interval in self.intervals.drain(..) {
             if result == 0 {
                 interval.record(lane);

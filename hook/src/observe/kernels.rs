@@ -61,7 +61,7 @@ struct Kept {
 }
 
 impl Launch {
-    /// Before the call. `sizes` and `stream` are called only if they are needed.
+    /// Begins a launch, before the call. `sizes` and `stream` are called only if they are needed.
     #[inline]
     pub(crate) fn begin(
         lane: &Lane,
@@ -106,7 +106,7 @@ impl Launch {
         Self { noted, kept: Some(launch) }
     }
 
-    /// After the call. A refused launch is not counted.
+    /// Ends the launch, after the call. A refused launch is not counted.
     #[inline]
     pub(crate) fn end(self, lane: &Lane, result: c_int) {
         lane.launch_ends();

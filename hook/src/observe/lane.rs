@@ -55,7 +55,7 @@ pub(crate) struct Lane {
     pub(crate) counters: Counters,
     pub(crate) shapes: Shapes,
     group: Single<Group>,
-    /// Whether that group is open; readable without access to the group.
+    /// Whether the group is open; readable without access to the group.
     is_grouping: AtomicBool,
     /// Only the thread that the lane is lent to touches this.
     layouts: Layouts,
@@ -223,7 +223,8 @@ impl Lane {
         self.is_grouping.load(Relaxed)
     }
 
-    /// Passes that group to `with`. `None` for a signal handler that interrupts another use of the group.
+    /// Passes the thread's NCCL group to `with`. `None` for a signal handler that interrupts another use of
+    /// the group.
     pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> Option<T> {
         self.group.with(Group::default, |group| {
             let result = with(group);
@@ -326,7 +327,7 @@ impl Lane {
 }
 
 impl Lane {
-    /// A kernel was launched.
+    /// Counts a launched kernel.
     #[inline]
     pub(crate) fn count_kernel(&self) {
         self.counters.kernels.add(1);
@@ -336,7 +337,7 @@ impl Lane {
         }
     }
 
-    /// Kernels were launched on this device. If it is not the first device, they are also counted separately.
+    /// Counts kernels separately if they were launched on another device than the process's first.
     pub(crate) fn count_kernels_beside(&self, device: Option<c_int>, kernels: u64) {
         let beside = self.observer.gpus.beside_home(device);
         if let Some(count) = beside.and_then(|device| self.counters.kernels_beside.of(device)) {

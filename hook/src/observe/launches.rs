@@ -196,7 +196,7 @@ pub(crate) fn were_lost() -> bool {
     LOST.swap(false, Relaxed)
 }
 
-/// Called before a launch. `stream` is called only if it is needed.
+/// Reports a launch if that is wanted. Called before the launch. `stream` is called only if it is needed.
 #[inline]
 pub(crate) fn before(
     lane: &Lane,
@@ -215,7 +215,7 @@ pub(crate) fn before(
     }
 }
 
-/// Called before a launch that is certainly not captured into a graph.
+/// Like [`before`], for a launch that is certainly not captured into a graph.
 #[inline]
 pub(crate) fn launched(lane: &Lane, launch: impl FnOnce() -> Launch) {
     let wanted = WANTED.load(Relaxed);

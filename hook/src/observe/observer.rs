@@ -211,15 +211,15 @@ impl Observer {
         })
     }
 
-    /// The program marks the end of step number `completed`, or of the next step.
+    /// Takes the program's mark at the end of step number `completed`, or of the next step.
     pub(crate) fn step(&self, lane: &Lane, completed: Option<u64>) {
         let completed = self.count_step(completed);
         self.is_marked.store(true, Relaxed);
         self.step_ended(lane, StepSource::Marked, completed);
     }
 
-    /// An optimizer's step was called; see [`Optimizers`]. A step that is captured into a CUDA graph counts
-    /// when the graph is launched.
+    /// Counts a call of an optimizer's step; see [`Optimizers`]. A step that is captured into a CUDA graph
+    /// counts when the graph is launched.
     ///
     /// `counted` is the number of calls that Kineto, PyTorch's profiler, has counted; 0 if it counts none.
     pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
@@ -237,12 +237,12 @@ impl Observer {
         }
     }
 
-    /// An optimizer has made this number of steps. Returns the number of completed steps, if these ended
-    /// steps of the program.
+    /// Counts `steps` steps of an optimizer. Returns the number of completed steps, if these ended steps of
+    /// the program.
     pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) -> Option<u64> {
         let in_main = lane.is_of_main_thread();
         let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer, in_main)).last();
-        // They are only counted while observing is off, and if the program marks its steps.
+        // An optimizer's steps are only counted while observing is off, or if the program marks its steps.
         if let Some(completed) = completed.filter(|_| switch::is_on() && !self.is_marked.load(Relaxed)) {
             self.step_ended(lane, StepSource::Optimizer, completed);
         }
@@ -266,7 +266,7 @@ impl Observer {
         }
     }
 
-    /// Whether any stream is in a graph capture that was begun through the runtime. To query each stream
+    /// Whether any stream is in a graph capture that was begun through the runtime. A query of each stream
     /// would cost more than the rest of a launch.
     #[inline]
     pub(crate) fn may_capture_graph(&self) -> bool {

@@ -42,7 +42,7 @@ impl<T: Copy> Ring<T> {
         Some(Self { written: AtomicU32::new(0), read: AtomicU32::new(0), dropped: AtomicU64::new(0), slots })
     }
 
-    /// Only the thread that owns the ring may call this.
+    /// Adds a value. Only the thread that owns the ring may call this.
     #[inline]
     pub(crate) fn push(&self, value: T) -> Pushed {
         let written = self.written.load(Relaxed);
@@ -65,7 +65,7 @@ impl<T: Copy> Ring<T> {
         self.dropped.store(self.dropped.load(Relaxed) + count, Relaxed);
     }
 
-    /// Only the reader may call this.
+    /// Takes the oldest value. Only the reader may call this.
     pub(crate) fn pop(&self) -> Option<T> {
         let read = self.read.load(Relaxed);
         if read == self.written.load(Acquire) {

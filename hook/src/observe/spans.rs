@@ -42,7 +42,7 @@ struct Named {
 /// The known names in order of appearance. They are leaked, so they live as long as the process.
 static KNOWN: [AtomicPtr<Named>; NAMES] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES];
 
-/// A span that began at `begun` ends.
+/// Counts and records a span that began at `begun` and ends now.
 pub(crate) fn ended(lane: &Lane, name: &CStr, begun: u64) {
     let (number, until) = (number(name), monotonic());
     if let Some(named) = KNOWN.get(usize::from(number)).and_then(known) {

@@ -6,7 +6,7 @@ use xpu_wire::{frame::StepSource, sampling::Rate};
 
 use crate::publish::budget;
 
-/// By default, the most reliable available source counts.
+/// The values of the setting. By default, the most reliable available source counts.
 const ANY: u8 = 0;
 const NOBODY: u8 = 1;
 const MARKED: u8 = 2;

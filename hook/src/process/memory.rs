@@ -32,8 +32,8 @@ const RESERVE: usize = 256 << 10;
 /// Larger allocations do not use the reserve, because their callers handle failure.
 const LARGEST: usize = 16 << 10;
 
-/// Checks of the lock before its holder counts as gone: the holder was cancelled, or this signal handler
-/// interrupts it.
+/// After this many checks of the lock, its holder counts as gone: the holder was cancelled, or this signal
+/// handler interrupts it.
 const LOOKS: u32 = 1 << 20;
 
 #[cfg_attr(not(test), global_allocator)]
@@ -209,8 +209,8 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// Called in a forked child: a thread of the parent may have been changing the heap. So the heap is
-/// abandoned, and a new one begins.
+/// Abandons the heap in a forked child, because a thread of the parent may have been changing it, and begins
+/// a new one.
 pub(crate) fn forget() {
     // SAFETY: the child has one thread, which has just forked and so does not use the heap.
     unsafe { MEMORY.heap.get().write(Dlmalloc::new_with_allocator(Mappings)) };

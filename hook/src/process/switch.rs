@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use crate::process::clock::monotonic;
 
-/// Observing is on by default.
+/// The reasons why observing is off, one bit each; 0 while it is on.
 pub(crate) static OFF: AtomicU8 = AtomicU8::new(0);
 
-/// Off by request (`xpu_top_set_enabled(0)`, a command, `XPU_TOP_DISABLE`).
+/// Off by request (`xpu_top_set_enabled(0)`, a command).
 const BY_REQUEST: u8 = 1;
 /// The observer panicked, or could not be started; it stays off.
 const BY_FAULT: u8 = 2;
@@ -79,7 +79,7 @@ pub(crate) fn times_on() -> u16 {
     TIMES_ON.load(Relaxed)
 }
 
-/// Called if `XPU_TOP_DISABLE=1` is set.
+/// Turns observing off for the rest of this process, because `XPU_TOP_DISABLE=1` is set.
 pub(crate) fn disable() {
     OFF.fetch_or(BY_ENVIRONMENT, Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The hook's only thread. It is named `xpu-top`, blocks all signals, and has its own stack size.
+//! A thread of the hook. It is named `xpu-top`, blocks all signals, and has its own stack size.
 
 use std::{
     ffi::{c_int, c_void},
@@ -65,7 +65,7 @@ unsafe extern "C" {
 const NOT_NOW: c_int = 1;
 
 /// Makes a call of the hook into a library. A cancelled thread of the program must not end in this call,
-/// because it would be unwound through the hook; it ends in the program's next call.
+/// because it would be unwound through the hook; the thread ends in the program's next call.
 #[inline]
 pub(crate) fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
     let mut before = 0;

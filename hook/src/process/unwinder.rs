@@ -76,7 +76,7 @@ functions! { 15:
 /// The index of `_Unwind_RaiseException`.
 const RAISE: usize = 14;
 
-/// Their addresses, in the order of [`NAMES`].
+/// The functions' addresses, in the order of [`NAMES`].
 static SLOTS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
 static IS_FOUND: AtomicBool = AtomicBool::new(false);
 

@@ -129,7 +129,8 @@ impl Fold {
     /// Takes all records from the lanes, and reads finished timers.
     pub(crate) fn gather(&mut self, observer: &'static Observer) {
         let begun = monotonic();
-        // Read before the records, so that for each of these waits the records show whether it was selected.
+        // Waits are counted before the records are read: so for each counted wait, the records show whether
+        // it was selected.
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
         for (number, lane) in observer.lanes().enumerate() {
             while let Some(record) = lane.ring.pop() {
@@ -184,7 +185,7 @@ impl Fold {
         // SAFETY: the device has a context of this process, made by the program.
         unsafe { runtime::cudaSetDevice(device) };
         if self.device.is_none() {
-            // After that, because this call creates a context too.
+            // Called after `cudaSetDevice`, because this call would also create a context.
             runtime::exchange_graph_capture_mode(RELAXED);
         }
         self.device = Some(device);
@@ -338,7 +339,7 @@ impl Fold {
         }
     }
 
-    /// A detected step ended: its number, and when it ended.
+    /// Passes a detected step that ended to the capture: its number, and when it ended.
     fn detected(&mut self, ended: Option<(u64, u64)>) {
         if let Some((completed, at)) = ended {
             self.capture.mark(completed, at, self.steps.source_of_detected());

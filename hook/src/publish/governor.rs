@@ -24,7 +24,8 @@ use crate::{
 };
 
 /// Initial estimates in nanoseconds, until costs are measured: of a pair of events for its launching thread,
-/// and of one event for the GPU. About twice what the host of an H200 takes, and about what an H200 takes.
+/// and of one event for the GPU. The first is about twice what an H200's host takes, the second about what an
+/// H200 takes.
 const COST: u64 = 3_000;
 const GAP: u64 = 1_500;
 

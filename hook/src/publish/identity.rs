@@ -89,8 +89,8 @@ impl Identity {
         self.info.world_size = world_size;
     }
 
-    /// The process uses several GPUs, and this is the first one: the process's rank stands for that GPU.
-    /// `true` if this is new.
+    /// Makes the process's rank stand for its first GPU, because the process uses several. `true` if this is
+    /// new.
     pub(crate) fn has_several(&mut self, first: DeviceIndex) -> bool {
         let rank = self.info.rank.of_gpu(first);
         std::mem::replace(&mut self.info.rank, rank) != rank

@@ -115,7 +115,7 @@ struct Publisher {
     published: Instant,
     /// Whether this thread has called libraries, so that their thread state is set up.
     has_visited: bool,
-    /// Whether there is address space for that.
+    /// Whether there is address space for calls of libraries.
     has_room: bool,
 }
 
@@ -152,7 +152,8 @@ impl Publisher {
             optimizer::attach_if_late();
             call_site::prepare();
             if memory::ran_out() {
-                // From here on only signs of life are sent, because anything else needs memory.
+                // From now on nothing is sent, because that needs memory. The heartbeat in the ledger
+                // continues.
                 self.observer.bell().wait(rings, IDLE);
                 continue;
             }
@@ -299,7 +300,7 @@ impl Publisher {
             self.introduced = false;
             self.everything = true;
         }
-        // The identity will be confirmed in a moment.
+        // The next check confirms or corrects the identity.
         if !self.introduced && self.identity.is_unsure() && !self.observer.is_stopping() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The sampling rate of each class of operations, which the governor sets, or the user as a fixed rate.
+//! The sampling rate of each class of operations: set by the governor, or fixed by the user.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 

@@ -40,7 +40,7 @@ use xpu_wire::{
 /// The functions that are always watched.
 const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__next__"];
 
-/// Number of generations of Python's garbage collector. Their record numbers follow those of the functions.
+/// Number of generations of Python's garbage collector, and the record number of the first one.
 const GENERATIONS: u16 = 3;
 const GENERATION: u16 = u16::MAX - GENERATIONS;
 
@@ -57,7 +57,7 @@ static SAID: AtomicPtr<Said> = AtomicPtr::new(ptr::null_mut());
 /// Whether the main thread has a request that it has not reached yet.
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the main thread should search for functions imported since.
+/// Whether the main thread should search for functions that were imported since the last search.
 static AGAIN: AtomicBool = AtomicBool::new(false);
 
 /// While functions are recorded all the time, they are searched for again after this time, then each time
@@ -107,7 +107,7 @@ pub(crate) fn label(number: u16) -> CapturedLabel {
     CapturedLabel::Function { kind, name }
 }
 
-/// Called in a forked child, where the functions stay attached but record nothing.
+/// Ends recording in a forked child, where the functions stay attached.
 pub(crate) fn forget() {
     WANTED.store(0, Relaxed);
     ON.store(0, Relaxed);
@@ -134,8 +134,8 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Called at every turn of the hook's thread: begins a recording if functions are wanted all the time,
-    /// and repeats a request that did not fit into Python's queue.
+    /// Begins a recording if functions are wanted all the time, and repeats a request that did not fit into
+    /// Python's queue. Called at every turn of the hook's thread.
     pub(crate) fn look(&mut self) {
         self.listen();
         if ALWAYS.load(Relaxed) && !self.on {

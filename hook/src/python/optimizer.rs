@@ -20,7 +20,7 @@ use xpu_wire::id::Rank;
 use crate::{process::clock::monotonic, publish::identity::Place};
 pub(crate) use attach::{attach_if_late, complaint};
 
-/// Called in a forked child.
+/// Forgets pending requests in a forked child.
 pub(crate) fn forget() {
     attach::forget();
     import::forget();
@@ -69,13 +69,13 @@ pub(crate) struct Optimizers {
     followed: Known,
     /// Whether the program has dropped the followed optimizer, so that it will not step again.
     has_ended: AtomicBool,
-    /// Whether the main thread steps it.
+    /// Whether the main thread steps the followed optimizer.
     in_main: AtomicBool,
-    /// When it last stepped, and the interval before that step.
+    /// When the followed optimizer last stepped, and the interval before that step.
     stepped_at: AtomicU64,
     apart: AtomicU64,
-    /// Another optimizer, and its number of steps since then, which includes the steps of dropped optimizers
-    /// that it replaces.
+    /// Another optimizer, and its number of steps since the followed optimizer last stepped. The number
+    /// includes the steps of dropped optimizers that this one replaces.
     rival: Known,
     rival_steps: AtomicU32,
     /// Number of steps of all further optimizers since then.
@@ -113,7 +113,7 @@ impl Known {
 }
 
 impl Optimizers {
-    /// An optimizer has stepped. If this ended a step of the program, returns the number of completed steps.
+    /// Counts an optimizer's step. If it ended a step of the program, returns the number of completed steps.
     pub(crate) fn stepped(&self, optimizer: &Optimizer, in_main: bool) -> Option<u64> {
         self.stepped_at(optimizer, in_main, monotonic())
     }
@@ -148,7 +148,7 @@ impl Optimizers {
         Some(self.completed.fetch_add(steps.into(), Relaxed) + u64::from(steps))
     }
 
-    /// The program has dropped the optimizer at this address.
+    /// Notes that the program has dropped the optimizer at this address.
     pub(crate) fn ended(&self, address: usize) {
         if self.followed.is_at(address) {
             self.has_ended.store(true, Relaxed);

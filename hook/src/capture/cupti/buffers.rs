@@ -100,7 +100,7 @@ impl Records {
         }
     }
 
-    /// In index order.
+    /// The names in index order.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = vec![String::new(); self.names.len()];
         for (name, &place) in &self.names {
@@ -157,13 +157,13 @@ fn push<T>(all: &mut Vec<T>, one: T) -> bool {
     has_room
 }
 
-/// A copy of the C string at this address, if there is one no longer than a name may be. The kernel reads it,
-/// because a bad record must not crash the program.
+/// A copy of the C string at this address; `None` if it is unreadable or longer than [`NAME`]. The kernel
+/// reads it, because a bad record must not crash the program.
 fn text(at: usize) -> Option<Vec<u8>> {
     let (mut text, mut piece) = (Vec::new(), [0; PIECE]);
     while text.len() <= NAME {
         let from = at.checked_add(text.len())?;
-        // Not beyond this page: the next one may be unreadable.
+        // Each read stays within a page, because the next page may be unreadable.
         let wanted = PIECE.min(PAGE - from % PAGE);
         let count = peek(from, &mut piece[..wanted]);
         let read = &piece[..count];
@@ -180,7 +180,7 @@ fn text(at: usize) -> Option<Vec<u8>> {
     None
 }
 
-/// `None` if another thread held the lock when this process was forked.
+/// Begins to keep records. `None` if another thread held the lock when this process was forked.
 pub(super) fn begin(version: u32) -> Option<()> {
     let mut records = RECORDS.try_lock().ok()?;
     *records = Records { wanted: true, ..Records::new() };
@@ -215,7 +215,7 @@ pub(crate) fn memory() -> usize {
     HELD.load(Relaxed) * BUFFER + RECORDS.try_lock().map_or(0, |records| records.memory())
 }
 
-/// CUPTI requests a buffer.
+/// Gives CUPTI a buffer.
 ///
 /// # Safety
 /// As CUPTI documents for this callback.
@@ -260,12 +260,12 @@ fn make() -> *mut u8 {
     if at == libc::MAP_FAILED { ptr::null_mut() } else { at.cast() }
 }
 
-/// CUPTI returns a buffer.
+/// Takes a buffer back from CUPTI, and copies its records.
 ///
 /// # Safety
 /// As CUPTI documents for this callback.
 pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
-    // A buffer of another user of CUPTI, or one that was returned before, is not the hook's to read.
+    // A buffer of another user of CUPTI, or one that was returned before, is not read.
     let place = ADDRESSES.iter().position(|at| !buffer.is_null() && at.load(Acquire) == buffer);
     let Some(place) = place.filter(|&place| STATES[place].load(Acquire) == GIVEN) else { return };
     if catch_unwind(|| take(buffer, valid.min(BUFFER))).is_err() {

@@ -1,4 +1,5 @@
-//! One recording, from begin to end. All of it runs on the hook's thread, except [`yield_to`].
+//! One recording, from begin to end. It runs on the hook's thread, except [`yield_to`] and
+//! [`wait_for_begin`].
 
 use std::{
     ffi::{c_int, c_void},
@@ -32,10 +33,10 @@ const OTHERS: &str =
     "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
 const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
 
-/// How long another recorder waits while the hook starts CUPTI, in nanoseconds: a start takes 30 ms, once.
+/// How long another recorder waits while the hook starts CUPTI, in nanoseconds: the first start takes 30 ms.
 const PATIENCE: u64 = 200_000_000;
 
-/// The record kinds that the hook has enabled.
+/// Whether the hook records, and whether another recorder has ended its recording.
 #[derive(Debug)]
 struct Switched {
     on: bool,
@@ -43,7 +44,7 @@ struct Switched {
 }
 
 static SWITCHED: Mutex<Switched> = Mutex::new(Switched { on: false, overtaken: false });
-/// The same as `on`, for readers.
+/// A copy of [`Switched::on`], read without the lock.
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// When the last recording ended; 0 if its memory was released.
@@ -61,7 +62,7 @@ pub(crate) fn rest() {
     }
 }
 
-/// Called in a forked child, where CUPTI does not work.
+/// Drops the recording in a forked child, where CUPTI does not work.
 pub(crate) fn forget() {
     ON.store(false, Relaxed);
 }
@@ -73,7 +74,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The error says what to do.
+    /// Begins a recording. The error says what the user can do.
     pub(crate) fn begin() -> Result<Self, String> {
         if std::env::var_os(variable::CUPTI).is_some_and(|value| value == "0") {
             return Err(FORBIDDEN.to_owned());
@@ -106,7 +107,7 @@ impl Session {
         })
     }
 
-    /// From now on nothing new is recorded; records of earlier launches still arrive.
+    /// Ends the recording of new launches; records of earlier launches still arrive.
     pub(crate) fn switch_off(&mut self) {
         others::ours(|| {
             let mut switched = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,8 +128,8 @@ impl Session {
         buffers::records().ran.len()
     }
 
-    /// All received records. `orderly` is false while the process ends: CUPTI may already be gone, so it is
-    /// not called.
+    /// Ends the session, and returns all received records. `orderly` is false while the process ends: CUPTI
+    /// may already be gone, so it is not called.
     pub(crate) fn end(mut self, orderly: bool) -> Result<(Records, Scale), String> {
         let mut dropped = 0;
         if orderly {
@@ -149,8 +150,8 @@ impl Session {
     }
 }
 
-/// Another recorder begins, on the calling thread. First the hook switches off its own recording and takes
-/// its records, so that neither recorder gets the other's records.
+/// Ends the hook's recording and takes its records, because another recorder begins on the calling thread. So
+/// neither recorder gets the other's records.
 pub(super) fn yield_to() {
     if !ON.load(Relaxed) {
         return;
@@ -166,8 +167,8 @@ pub(super) fn yield_to() {
     });
 }
 
-/// The other recorder continues only after the hook has seen whether CUPTI is free. The wait is short and
-/// bounded, because in a forked child it might never end.
+/// Makes another recorder wait while the hook begins a recording. The wait is bounded, because in a forked
+/// child the lock might never be released.
 pub(super) fn wait_for_begin() {
     let until = monotonic() + PATIENCE;
     while SWITCHED.try_lock().is_err() && monotonic() < until {
@@ -175,8 +176,8 @@ pub(super) fn wait_for_begin() {
     }
 }
 
-/// CUPTI has one subscription. A tool that excludes other users holds it. PyTorch keeps it too, once it has
-/// recorded, but does not exclude other users.
+/// Checks that no tool excludes the hook. CUPTI has one subscription, which such a tool holds. PyTorch also
+/// holds it after its first recording, but excludes nobody.
 fn is_free() -> Result<(), String> {
     if others::are_subscribed() {
         return Ok(());

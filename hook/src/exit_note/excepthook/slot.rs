@@ -24,7 +24,7 @@ const METHOD: usize = 2;
 const SELF: usize = 3;
 const CALL: usize = 6;
 
-/// One such function.
+/// A built-in function that has code in front.
 #[derive(Debug)]
 pub(super) struct Slot {
     real: AtomicPtr<c_void>,

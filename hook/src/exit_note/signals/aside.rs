@@ -20,7 +20,8 @@ unsafe impl Sync for Stack {}
 static STACK: Stack = Stack(UnsafeCell::new([0; SIZE]));
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Attempts that take longer than any work there: the thread on that stack is about to end this process.
+/// Number of attempts to get the stack. They take longer than any work on it: a thread that still holds it is
+/// about to end this process.
 const PATIENCE: u32 = 1 << 20;
 
 type Work = extern "C" fn(usize) -> usize;
@@ -40,7 +41,7 @@ pub(super) fn call(argument: usize, work: Work) -> Option<usize> {
     Some(result)
 }
 
-/// Called in a forked child, where no thread uses the stack.
+/// Releases the stack in a forked child, where no thread uses it.
 pub(super) fn forget() {
     TAKEN.store(false, Release);
 }

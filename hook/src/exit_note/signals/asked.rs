@@ -12,8 +12,8 @@ use std::{
 
 use super::FATAL;
 
-/// Flags that the kernel gets with other values. The program's values are kept in bits that are never set in
-/// the address of a handler.
+/// Flags whose values the hook changes for the kernel. The program's values are kept in bits that are never
+/// set in the address of a handler.
 const FLAGS: [(u64, c_int); 4] = [
     (1 << 63, libc::SA_SIGINFO),
     (1 << 62, libc::SA_ONSTACK),
@@ -94,11 +94,11 @@ pub(super) fn take(place: usize) -> Asked {
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Attempts that take longer than any use of the table. In a child of a bare `clone`, the holding thread may
-/// not exist.
+/// Number of attempts to take the table; they take longer than any use of it. In a child of a bare `clone`,
+/// the thread that holds it may not exist.
 const PATIENCE: u32 = 1 << 16;
 
-/// Marks the table as this process's.
+/// Marks the table as belonging to this process.
 pub(super) fn own() {
     // SAFETY: getpid has no precondition.
     OWNER.store(unsafe { libc::getpid() }, Relaxed);

@@ -92,7 +92,7 @@ unsafe extern "C" fn route(
     handler
 }
 
-/// The likely end of the stack.
+/// Writes the full note, because the process is likely to end. Returns where to continue.
 #[cold]
 #[inline(never)]
 fn last(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: usize) -> usize {

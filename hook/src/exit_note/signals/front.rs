@@ -168,7 +168,7 @@ pub unsafe extern "C" fn sigaction(
     })
 }
 
-/// For the functions that take only a handler: the C library chooses the flags and the mask.
+/// Implements the functions that take only a handler: the C library chooses the flags and the mask.
 unsafe fn by_handler(
     real: &Real,
     own: Signal,
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn __sysv_signal(number: c_int, handler: libc::sighandler_
     unsafe { by_handler(&DOUBLE_SYSV_SIGNAL, __sysv_signal, number, handler) }
 }
 
-/// Does what glibc's does; glibc's own version would query the kernel while all signals are blocked.
+/// Does the same as glibc's `sigset`, which would query the kernel while all signals are blocked.
 ///
 /// # Safety
 /// As `sigset(3)`.

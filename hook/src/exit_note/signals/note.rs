@@ -22,7 +22,7 @@ const RED_ZONE: u64 = 128;
 const PIECE: usize = 256;
 const PAGE: usize = 4096;
 
-/// More stack than a handler's frames take.
+/// The largest assumed size of a handler's frames.
 const HANDLER_STACK: usize = 256 << 10;
 
 /// The thread whose handler got the last noted signal, the begin of that handler's stack, and the interrupted
@@ -50,7 +50,7 @@ fn this_thread() -> usize {
     (unsafe { libc::pthread_self() }) as usize
 }
 
-/// The note before a handler of the program runs. Makes no system call, and needs little stack.
+/// Writes the brief note before a handler of the program runs. Makes no system call, and needs little stack.
 ///
 /// # Safety
 /// Called with what the kernel gave a handler.
@@ -95,8 +95,8 @@ unsafe fn note(
     claimed.registers(registers, registers[1].saturating_sub(RED_ZONE) & !7);
 }
 
-/// The note when the process ends or is likely to end. If an earlier signal's handler led here, that signal
-/// is kept, because it is the cause.
+/// Writes the full note when the process ends or is likely to end. If an earlier signal's handler led here,
+/// that signal is kept, because it is the cause.
 ///
 /// # Safety
 /// Called with what the kernel gave a handler.
@@ -141,7 +141,7 @@ pub(super) fn is_inside_a_blocking_handler(words: &ExitNote) -> bool {
     is_same_place(words, context) && asked::mask() & 1 << (number - 1) != 0
 }
 
-/// Called from within such a handler when it ends the process.
+/// Completes the note when the program's handler ends the process. Called within that handler.
 pub(super) extern "C" fn complete(words: usize) -> usize {
     // SAFETY: the page of an observer, which is never unmapped.
     let words = unsafe { &*ptr::with_exposed_provenance::<ExitNote>(words) };
@@ -153,7 +153,7 @@ pub(super) extern "C" fn complete(words: usize) -> usize {
     0
 }
 
-/// The time, the thread, its stack and the loaded code.
+/// Notes the time, the thread, its stack and the loaded code.
 ///
 /// # Safety
 /// The claim is held by the thread whose registers were noted.
@@ -207,7 +207,7 @@ unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     registers
 }
 
-/// `Moment::now` does the same, but may panic.
+/// The time, like `Moment::now`, which may panic.
 fn now() -> Moment {
     // SAFETY: an all-zero timespec is valid storage, and clock_gettime writes within it.
     let time = unsafe {

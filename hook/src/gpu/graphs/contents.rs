@@ -27,7 +27,7 @@ const COMMUNICATORS: usize = 64;
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static UNLISTED: AtomicU64 = AtomicU64::new(0);
 
-/// Entries that did not fit.
+/// Number of entries that did not fit.
 pub(super) fn unlisted() -> u64 {
     UNLISTED.load(Relaxed)
 }
@@ -45,7 +45,7 @@ pub(crate) struct Contents {
     pub(crate) kernels: u64,
     /// Launches of kernels with requested names, by pattern.
     pub(crate) named: [u64; PATTERNS],
-    /// Number and bytes of copies by direction; the last entry is of fills.
+    /// Number and bytes of copies by direction, and of fills.
     pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
     pub(crate) sets: (u64, u64),
     /// The optimizer that stepped during the graph capture, and its number of steps: every launch repeats

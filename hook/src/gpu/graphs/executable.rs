@@ -95,7 +95,7 @@ impl Executables {
         Some(self.filled.fetch_add(1, Relaxed) > PLACES / 2)
     }
 
-    /// The executable will not be launched again. Returns its number if it was known.
+    /// Ends an executable, which will not be launched again. Returns its number if it was known.
     pub(super) fn end(&self, handle: usize) -> Option<u32> {
         let index = self.within_reach(handle).find(|&index| self.handles[index].load(Relaxed) == handle)?;
         let number = self.places[index].number.load(Relaxed);
@@ -187,7 +187,7 @@ impl Executable {
         self.signature.load(Relaxed)
     }
 
-    /// The executable was launched on this device, if it is known.
+    /// Counts a launch, on this device if it is known.
     pub(super) fn launched(&self, device: Option<c_int>) {
         self.device.store(device.map_or(0, |device| device.cast_unsigned() + 1), Relaxed);
         self.launches.fetch_add(1, Release);

@@ -37,7 +37,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Before the call.
+    /// Begins the launch, before the call: starts timing if the launch is selected.
     pub(crate) fn begin(lane: &'static Lane, graph: cudaGraphExec_t, stream: cudaStream_t) -> Self {
         let observer = lane.observer();
         let executable = observer.graphs.executables.pin(graph.addr());
@@ -64,7 +64,7 @@ impl Launch {
         Self { executable, stream, graph_capture, chosen, timing }
     }
 
-    /// After the call.
+    /// Ends the launch, after the call: counts the graph's contents.
     pub(crate) fn end(self, lane: &'static Lane, result: c_int) {
         lane.left();
         let observer = lane.observer();
@@ -111,7 +111,7 @@ impl Launch {
 }
 
 impl Share {
-    /// Its communicator, if that was not closed meanwhile.
+    /// The communicator's slot, if the communicator was not closed meanwhile.
     fn slot<'a>(&self, observer: &'a Observer) -> Option<&'a Slot> {
         Some(observer.communicators.slot(self.communicator)).filter(|slot| slot.id() == self.id)
     }

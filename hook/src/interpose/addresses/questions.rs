@@ -31,7 +31,7 @@ unsafe fn answered(name: *const c_char, place: *mut *mut c_void, caller: usize) 
     // SAFETY: the caller promises it.
     let (name, answer) = unsafe { (CStr::from_ptr(name).to_bytes(), *place) };
     let named = table::all().iter().filter(|symbol| is_named(symbol, name));
-    // A program looks up hundreds of functions, of which most are not interposed.
+    // A program looks up hundreds of functions; most of them are not interposed.
     if answer.is_null() || named.clone().next().is_none() {
         return;
     }

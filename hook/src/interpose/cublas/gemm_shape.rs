@@ -113,7 +113,7 @@ impl Groups {
     }
 
     /// Groups of equal shape are a batch. Groups that differ along one side are stacked along that side, like
-    /// the rows of a mixture's experts. For other groups, only the total work is kept: it determines the
+    /// the rows of a mixture of experts. For other groups, only the total work is kept: it determines the
     /// first side of the shape.
     fn stacked(groups: impl Iterator<Item = ([u64; 3], u64)> + Clone) -> Self {
         let Some(([m, n, k], _)) = groups.clone().next() else { return Self::default() };

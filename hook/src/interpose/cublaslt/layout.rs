@@ -84,13 +84,14 @@ impl Layout {
     }
 }
 
-/// `==` would call `bcmp`.
+/// Whether the words are equal. `==` would call `bcmp`.
 #[inline]
 fn are_alike(one: &Words, other: &Words) -> bool {
     one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
 
-/// The multiplications are independent of each other; a chain of eight would take three times as long.
+/// The index for these words. The multiplications are independent of each other; a chain of eight would take
+/// three times as long.
 #[inline]
 fn place_of(words: &Words) -> usize {
     let factor = |n: usize| 0x9e37_79b9_7f4a_7c15_u64.rotate_left(7 * n as u32) | 1;

@@ -35,7 +35,7 @@ pub(crate) struct Move {
 }
 
 impl Move {
-    /// Before the call.
+    /// Begins the operation, before the call: starts timing during a capture.
     #[inline]
     pub(crate) fn begin(lane: &Lane, stream: cudaStream_t) -> Self {
         let graph_capture = lane.observer().graph_capture_of(stream);
@@ -48,7 +48,7 @@ impl Move {
         new
     }
 
-    /// After the call, for a copy with a `cudaMemcpyKind`.
+    /// Ends a copy with a `cudaMemcpyKind`, after the call.
     pub(crate) fn end_copy(self, lane: &Lane, result: c_int, kind: c_int, bytes: usize) {
         match direction(kind) {
             Some(direction) => self.end(lane, result, Some(direction), bytes),
@@ -56,7 +56,7 @@ impl Move {
         }
     }
 
-    /// After the call. A fill has no direction.
+    /// Ends the operation and counts it, after the call. A fill has no direction.
     pub(crate) fn end(self, lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
         if result != 0 {
             return lane.drop_timing(self.timing);
@@ -96,8 +96,8 @@ fn count(lane: &Lane, direction: Option<Direction>, bytes: u64) {
     }
 }
 
-/// After the call, for a copy or a fill without a stream. Its duration is the time for which it blocked the
-/// thread.
+/// Counts a copy or a fill without a stream, after the call. Its duration is the time for which it blocked
+/// the thread.
 fn done(lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
     if result != 0 {
         return;

@@ -31,7 +31,7 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// Before the call.
+    /// Classifies the wait before the call, and starts timing if it is selected.
     #[inline]
     pub(crate) fn begin(lane: &Lane, stream: cudaStream_t, event: cudaEvent_t) -> Self {
         let observer = lane.observer();
@@ -54,7 +54,7 @@ impl Wait {
         }
     }
 
-    /// After it.
+    /// Tracks the wait after the call, and ends its timing.
     #[inline]
     pub(crate) fn end(self, lane: &Lane, stream: cudaStream_t, event: cudaEvent_t, result: c_int) {
         let observer = lane.observer();
@@ -78,7 +78,7 @@ impl Wait {
     }
 }
 
-/// After the call.
+/// Tracks a recorded event, after the call.
 #[inline]
 pub(crate) fn recorded(lane: &Lane, event: cudaEvent_t, stream: cudaStream_t, result: c_int) {
     let observer = lane.observer();

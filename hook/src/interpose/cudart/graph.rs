@@ -1,5 +1,5 @@
-//! Graphs are instantiated, updated, launched and destroyed. They are also tracked while observing is off,
-//! because their collectives have numbers.
+//! Tracks graphs that are instantiated, updated, launched and destroyed, also while observing is off, because
+//! their collectives have numbers.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 

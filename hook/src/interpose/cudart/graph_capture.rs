@@ -1,4 +1,4 @@
-//! Graph captures begin on a stream and end as a graph.
+//! Tracks graph captures, which begin on a stream and end as a graph.
 
 use std::ffi::{c_int, c_void};
 

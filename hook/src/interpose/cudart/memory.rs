@@ -1,5 +1,5 @@
-//! Memory is allocated and freed. This is also tracked while observing is off, because all later sizes would
-//! be wrong otherwise.
+//! Tracks memory that is allocated and freed, also while observing is off, because all later sizes would be
+//! wrong otherwise.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -20,7 +20,7 @@ use crate::{
 
 const NO_MEMORY: c_int = cudaError::cudaErrorMemoryAllocation as c_int;
 
-/// Both an allocation and a free may wait for the GPU.
+/// Notes that this thread is in the call, because both an allocation and a free may wait for the GPU.
 fn begin(lane: &Lane) {
     lane.entered(Call::Memory, coarse_now());
 }

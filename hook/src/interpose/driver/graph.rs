@@ -1,5 +1,4 @@
-//! Graphs are instantiated, updated and destroyed, like the runtime's. The contents of graphs that are built
-//! node by node stay unknown.
+//! Tracks graphs, like the runtime's. The contents of graphs that are built node by node stay unknown.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 

@@ -1,4 +1,4 @@
-//! Graph captures, like the runtime's: runtime and driver report the same one of a stream.
+//! Tracks graph captures, like the runtime's. For a stream, runtime and driver report the same graph capture.
 
 use std::ffi::{c_int, c_void};
 
@@ -32,8 +32,8 @@ interpose_twins! {
         }
     };
 
-    /// The hook gets a graph capture's number from the runtime. Without a runtime in the process, only its
-    /// end is known.
+    /// The hook gets a graph capture's number from the runtime. Without a runtime in the process, only the
+    /// begin and the end of graph captures are known.
     fn cuStreamEndCapture, cuStreamEndCapture_ptsz(
         stream: CUstream, graph: *mut CUgraph,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;

@@ -29,8 +29,7 @@ impl Scheme {
         }
     }
 
-    /// The name of a communicator that was created from a unique id, or from several; only the first counts
-    /// then.
+    /// The name of a communicator that was created from one or several unique ids; `id` is the first.
     pub(crate) fn of_id(self, id: &IdBytes) -> u64 {
         match self {
             Self::Mixed => Mixer::new().eat(id).digest(),

@@ -76,7 +76,7 @@ impl Identity {
         Self::with_magic(combined(self.magic, u64::from(number)), ranks)
     }
 
-    /// The same on a new rank, which has the id.
+    /// The same identity on a new rank, which has only the id.
     pub(crate) fn joined(id: &UniqueId, ranks: u32) -> Self {
         Self::with_magic(id.magic(), ranks)
     }

@@ -41,7 +41,7 @@ impl Joining {
         Self { place, handle: ptr::null_mut(), parent: None, origin }
     }
 
-    /// After the call.
+    /// Continues after the call: at once, or at the end of the group.
     ///
     /// # Safety
     /// The call has just returned, and the place is valid until the call's group has ended, as NCCL requires.
@@ -64,7 +64,8 @@ impl Joining {
         }
     }
 
-    /// Called after the call, or the outermost end of the group, that created it with this result.
+    /// Adds the communicator to the table, after the call or the outermost end of the group that created it
+    /// with this result.
     ///
     /// # Safety
     /// If the result is success, the place is valid: NCCL has just written the handle there.
@@ -146,8 +147,8 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
     Some(index)
 }
 
-/// NCCL has reported a communicator's state to the program. If it is ready, work that waited for it
-/// continues.
+/// Uses a communicator's state that NCCL has reported to the program. If it is ready, its pending children
+/// are added to the table, and its unknown rank and size are queried.
 pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
     let observer = lane.observer();
     let communicators = &observer.communicators;
@@ -170,13 +171,14 @@ pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
     }
 }
 
-/// Before a call that creates communicators. The call may block for long, until the other ranks arrive.
+/// Notes that this thread is in a call that creates communicators. The call may block for long, until the
+/// other ranks arrive.
 fn entered(lane: &Lane) {
     memory::begin(lane);
     lane.entered(Call::CommunicatorInit, coarse_now());
 }
 
-/// After the call.
+/// Continues with the communicators of a call, after the call.
 ///
 /// # Safety
 /// As for [`Joining::begun`].
@@ -225,7 +227,7 @@ pub(super) fn begin_all(
     })
 }
 
-/// A communicator with a parent. For a NULL place none is created, but it counts as a child.
+/// A communicator with a parent. With a NULL place, the call creates none, but still counts as a child.
 ///
 /// # Safety
 /// The configuration is as NCCL documents.

@@ -5,7 +5,7 @@
 //! Those calls create a communicator, or are its first operations, which make connections. Memory that
 //! another process takes on this GPU during such a call is included. Memory that a communicator frees at its
 //! end is not measured: a program may end communicators because its GPU does not respond, and must not wait
-//! for the driver then. So the share is unknown once a communicator has ended.
+//! for the driver then. So the share is unknown after a communicator has ended.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -31,7 +31,7 @@ pub(crate) struct NcclMemory {
     held: AtomicU64,
     taken: AtomicU64,
     was_measured: AtomicBool,
-    /// A communicator has ended.
+    /// Whether a communicator has ended.
     has_shrunk: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn is_early(operations: u64) -> bool {
     operations < MemoryTotals::NCCL_CALLS
 }
 
-/// Before a call in which NCCL may allocate.
+/// Begins a measurement, before a call in which NCCL may allocate.
 #[cold]
 pub(super) fn begin(lane: &Lane) {
     let observer = lane.observer();
@@ -58,7 +58,7 @@ pub(super) fn begin(lane: &Lane) {
     }
 }
 
-/// After such a call, whatever its result.
+/// Ends the measurement after such a call, whatever its result.
 #[inline]
 pub(super) fn end(lane: &Lane) {
     if lane.observer().nccl_memory.by.load(Relaxed) == lane.address() {
@@ -90,7 +90,7 @@ impl NcclMemory {
         self.was_measured.store(true, Relaxed);
     }
 
-    /// A communicator is being destroyed.
+    /// Makes the share unknown, because a communicator is being destroyed.
     pub(super) fn shrinks(&self) {
         self.has_shrunk.store(true, Relaxed);
     }

@@ -201,7 +201,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     }
 }
 
-/// A call within a group that only NCCL's plugin interface reports.
+/// Queues a call in its group; only NCCL's plugin interface reports this call.
 pub(crate) fn called(
     lane: &Lane,
     operation: Operation,
@@ -215,8 +215,8 @@ pub(crate) fn called(
     }
 }
 
-/// An operation whose launch was not seen. Its stream is unknown, so it is not timed, and nothing proves that
-/// the GPU has completed it.
+/// Counts an operation whose launch was not seen. Its stream is unknown, so it is not timed, and nothing
+/// proves that the GPU has completed it.
 pub(crate) fn launched_unseen(
     lane: &Lane,
     operation: Operation,
@@ -348,7 +348,7 @@ operations! {
 }
 
 interpose! {
-    /// Writes to a peer, which makes no call.
+    /// Writes to a peer, which makes no matching call.
     fn ncclPutSignal(
         from: *const c_void, count: usize, datatype: c_int, peer: c_int, window: *mut c_void, offset: usize,
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,

@@ -1,4 +1,4 @@
-//! The plugin that the program has set. It is chained behind this one, and gets every callback that it
+//! The plugin that the program has set. It is chained behind the hook's, and gets every callback that it
 //! requests.
 //!
 //! NCCL looks up the plugin's symbol with `dlsym`. If the program has set a plugin, the answer is the hook's
@@ -133,7 +133,7 @@ pub(super) struct About {
     pub(super) log: *mut c_void,
 }
 
-/// Calls its `init`. Returns its context, if it takes part.
+/// Calls the chained plugin's `init`. Returns its context, if it takes part.
 ///
 /// # Safety
 /// As NCCL documents.
@@ -163,7 +163,7 @@ pub(super) unsafe fn init(version: usize, about: Option<&About>) -> Option<*mut 
     (result == 0).then_some(context)
 }
 
-/// Passes an event to it. Returns its handle; NULL if it has none.
+/// Passes an event to the chained plugin. Returns its handle, or NULL if it has none, and its result.
 ///
 /// # Safety
 /// As NCCL documents. `context` is that of the chained plugin.

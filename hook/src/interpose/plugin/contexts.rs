@@ -154,7 +154,7 @@ impl Context {
         open.any(|slot| slot.id() == self.id() && slot.rank() == self.rank.load(Relaxed))
     }
 
-    /// The communicator is gone.
+    /// Frees the context of a destroyed communicator.
     pub(super) fn end(&'static self) {
         if self.state.swap(MAKING, AcqRel) == ALONE
             && let Some(observer) = Observer::get()
@@ -169,7 +169,8 @@ pub(super) fn made() -> u32 {
     MADE.load(SeqCst)
 }
 
-/// Whether the plugin's events are needed, because only the plugin sees some calls, or may be the only one.
+/// Whether the plugin's events are needed, because only the plugin sees some communicator's calls, or this is
+/// not known yet.
 pub(super) fn are_needed(observer: &Observer) -> bool {
     let mut needed = false;
     for context in &ALL {
@@ -182,7 +183,7 @@ pub(super) fn are_needed(observer: &Observer) -> bool {
     needed
 }
 
-/// Called in a forked child, which has no communicators.
+/// Frees all contexts in a forked child, which has no communicators.
 pub(super) fn forget() {
     for context in &ALL {
         context.state.store(FREE, Relaxed);

@@ -123,7 +123,8 @@ pub(super) fn ask(wanted: bool) {
     write();
 }
 
-/// Called by the hook's thread. The kernel writes the masks, because an NCCL may have been unloaded.
+/// Writes all masks; the hook's thread calls this. The kernel writes them, because an NCCL may have been
+/// unloaded.
 fn write() {
     let all = merged();
     if WRITTEN.swap(all, Relaxed) == all {

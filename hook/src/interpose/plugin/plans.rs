@@ -68,7 +68,7 @@ fn places(key: u64) -> impl Iterator<Item = &'static Entry> {
     (0..PLACES).map(move |distance| &PLANS[(key as usize + distance) % KINDS])
 }
 
-/// NCCL launched a collective with this plan.
+/// Keeps the plan with which NCCL launched a collective.
 pub(super) fn learn(kind: Kind, plan: Plan) {
     let (key, packed) = (kind.key(), packed(plan));
     let entry = places(key).find(|entry| {

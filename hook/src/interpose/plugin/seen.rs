@@ -46,8 +46,8 @@ thread_local! {
     static OPEN: Cell<Open> = const { Cell::new(NONE) };
 }
 
-/// An event begins. `theirs` is the chained plugin's handle. If the hook tracks the event, returns the handle
-/// that NCCL gets.
+/// Handles the begin of an event. `theirs` is the chained plugin's handle. If the hook tracks the event,
+/// returns the handle that NCCL gets.
 ///
 /// # Safety
 /// The descriptor has the layout of its version.
@@ -99,14 +99,14 @@ fn begin_group(lane: &Lane, theirs: *mut c_void) -> *mut c_void {
     handle
 }
 
-/// NCCL begins to launch the group with this handle.
+/// Starts timing the group with this handle, because NCCL begins to launch it.
 pub(super) fn launches(handle: *mut c_void) {
     if OPEN.get().handle == handle.addr() && !handle.is_null() {
         guard::called_back(|lane, _| lane.group(|group| group.launch(lane)));
     }
 }
 
-/// The event with this handle ends.
+/// Ends the group with this handle, if it is a group's.
 pub(super) fn stop(handle: *mut c_void) {
     let open = OPEN.get();
     if open.handle != handle.addr() || handle.is_null() {
@@ -119,7 +119,7 @@ pub(super) fn stop(handle: *mut c_void) {
     guard::called_back(|lane, _| lane.group(|group| group.close(lane, result)));
 }
 
-/// A collective was called.
+/// Adds a called collective to its group.
 ///
 /// # Safety
 /// The event is one of this type.
@@ -149,7 +149,7 @@ unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     operations::called(lane, operation, elements, asked, handle, stream);
 }
 
-/// A collective was launched. Keeps its plan, and counts it if NCCL does not report the communicator's calls.
+/// Keeps the plan of a launched collective, and counts it if NCCL does not report the communicator's calls.
 ///
 /// # Safety
 /// The event is one of this type.
@@ -197,7 +197,7 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     if size > 0 {
         plans::learn(Kind { communicator, operation, datatype: element, bytes }, plan);
     }
-    // Newer versions of the interface report calls; for them, calls count and not launches.
+    // Newer versions of the interface report calls, so their launches do not count.
     if let Some(handle) = alone.filter(|_| event.layout.narrow_type) {
         lane.counters.by_plugin.add(1);
         let asked = Asked { root: Some(root), ..Asked::default() };
@@ -206,7 +206,7 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     }
 }
 
-/// A send or a receive was launched.
+/// Counts a launched send or receive.
 ///
 /// # Safety
 /// The event is one of this type.

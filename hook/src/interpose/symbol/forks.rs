@@ -5,9 +5,9 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
-/// Threads that are walking the list, and threads that are forking. If a child is forked during another
-/// thread's walk, a thread that does not exist in the child holds the lock of the loader's list for ever:
-/// glibc resets other locks in the child, but not this one.
+/// Number of threads that are walking the list, and of threads that are forking. If a child is forked during
+/// another thread's walk, a thread that does not exist in the child holds the lock of the loader's list for
+/// ever: glibc resets other locks in the child, but not this one.
 static LOOKING: AtomicU32 = AtomicU32::new(0);
 static FORKING: AtomicU32 = AtomicU32::new(0);
 

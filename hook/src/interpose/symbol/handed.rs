@@ -1,4 +1,4 @@
-//! Lookups whose answer is the interposed function, and the real function that such calls are for.
+//! Lookups that get the interposed function, and the real function behind it.
 
 use std::{
     ptr,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::interpose::addresses;
 
-/// An address that is surely in this library.
+/// An address that is certainly in the hook.
 static HERE: u8 = 0;
 
 /// An object with one of these symbols is an interposed library, or interposes one: its calls may be parts of
@@ -128,8 +128,8 @@ pub(super) fn is_loaded(from: usize) -> bool {
     is_there
 }
 
-/// The definition behind the hook's own: that of the next object after the hook. If the hook was opened later
-/// than the C library, that of the C library. 0 if there is none.
+/// The definition of the next object after the hook. If the hook was opened later than the C library, the C
+/// library's definition. 0 if there is none.
 pub(crate) fn next_definition(name: &Name<'_>) -> usize {
     let (mut is_behind, mut first, mut next) = (is_alone(), 0, 0);
     loaded::each(|object| {
@@ -189,9 +189,9 @@ fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
     found
 }
 
-/// The definition, among `count`, to which the loader has bound the caller, and whether that is certain. In
-/// the version that the caller requires, it is the first definition in the global scope after the hook, else
-/// the first in the scope of the object with which the caller was loaded.
+/// The definition, among `count`, to which the loader has bound the caller, and whether that is certain. It
+/// is the first definition, in the version that the caller requires, in the global scope after the hook, else
+/// in the scope of the object with which the caller was loaded.
 ///
 /// The loader does not report that object. If the caller's other references do not show the scope, the
 /// caller's own dependencies are used; they give the same result, unless the caller is itself a dependency of

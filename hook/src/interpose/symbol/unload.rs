@@ -51,7 +51,7 @@ impl Drop for Visit {
     }
 }
 
-/// Called in a forked child, which does not have the hook's thread.
+/// Ends visits and unloads in a forked child, which does not have the threads that made them.
 pub(crate) fn forget() {
     VISITING.store(false, SeqCst);
     CLOSING.store(0, SeqCst);

@@ -4,8 +4,8 @@ use xpu_wire::ledger::Writers;
 
 use super::sync::{Acquire, AtomicU64, Relaxed, Release};
 
-/// NCCL lets one thread at a time use a communicator, but other threads may launch graphs with its operations
-/// meanwhile.
+/// Counts a communicator's operations. NCCL lets one thread at a time use a communicator, but other threads
+/// may launch graphs with its operations meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Number of collectives, and number of sends and receives, so far.
@@ -27,8 +27,8 @@ impl Progress {
         }
     }
 
-    /// Collectives, and sends or receives, were enqueued on this stream; `None` if a thread of NCCL will
-    /// enqueue them at an unknown time. Returns the number of earlier collectives.
+    /// Counts collectives, and sends or receives, that were enqueued on this stream; `None` if a thread of
+    /// NCCL will enqueue them at an unknown time. Returns the number of earlier collectives.
     pub(crate) fn advance(
         &self,
         writers: Writers,
@@ -74,15 +74,15 @@ impl Progress {
         is(stream).then_some(collectives)
     }
 
-    /// An event was recorded on this stream. If it is the operations' stream, the event is behind all of
-    /// them.
+    /// Notes that an event was recorded on this stream. If this is the operations' stream, the event is
+    /// behind all of them.
     pub(crate) fn recorded(&self, event: u64, stream: u64) {
         if self.stream.load(Relaxed) == stream + 1 {
             self.ended_by.store(event, Relaxed);
         }
     }
 
-    /// The stream waits for the event, and so for all operations that the event is behind.
+    /// Notes that the stream waits for the event, and so for all operations that the event is behind.
     pub(crate) fn awaited(&self, event: u64, stream: u64) {
         if self.ended_by.load(Relaxed) == event {
             self.awaited_by.store(stream + 1, Relaxed);
@@ -96,7 +96,7 @@ impl Progress {
         (self.awaited_by.load(Relaxed) == stream + 1).then_some(collectives)
     }
 
-    /// The stream is about to be destroyed; a later stream may have the same handle.
+    /// Forgets a stream that is about to be destroyed; a later stream may have the same handle.
     pub(crate) fn stream_ends(&self, stream: u64) {
         for word in [&self.stream, &self.awaited_by] {
             let _ = word.compare_exchange(stream + 1, 0, Relaxed, Relaxed);

@@ -42,7 +42,7 @@ pub(crate) struct Slot {
     /// [`Operation::part_of_others`] for its size, as bits.
     part_of_others: AtomicU64,
     pub(crate) progress: Progress,
-    /// CUDA graphs have operations of this communicator.
+    /// Whether CUDA graphs have operations of this communicator.
     is_in_graphs: AtomicBool,
     /// Number of communicators created from it by a split or by growing, which NCCL counts, and by shrinking,
     /// which NCCL does not count.
@@ -117,7 +117,7 @@ impl Slot {
         ledger.communicators.get(self.line.load(Relaxed) as usize)
     }
 
-    /// An operation is captured into a CUDA graph, which any thread may launch later.
+    /// Notes that an operation is captured into a CUDA graph, which any thread may launch later.
     pub(crate) fn graph_captured(&self) {
         self.is_in_graphs.store(true, Relaxed);
     }
@@ -177,7 +177,7 @@ impl Slot {
         self.lineage(lineage).load(Relaxed).wrapping_add(1)
     }
 
-    /// The child was created, or may have been created.
+    /// Counts a child that was created, or may have been created.
     pub(crate) fn add_child(&self, lineage: Lineage) {
         self.lineage(lineage).fetch_add(1, Relaxed);
     }

@@ -50,7 +50,7 @@ impl Interval {
         self.share.collectives > 0
     }
 
-    /// Before the launch: starts timing if the part is selected.
+    /// Starts timing if the part is selected. Called before the launch.
     pub(super) fn start(&mut self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.communicator());
         let timeable = slot.size() > 1 && !self.share.is_one_sided();
@@ -74,7 +74,8 @@ impl Interval {
         }
     }
 
-    /// With at most one message in each direction, both ends of a message select the same ones.
+    /// The sampling rate if the part is selected for timing. With at most one message in each direction, both
+    /// ends of a message select the same messages.
     fn choose(&self, slot: &Slot) -> Option<Rate> {
         let mut pairs = self.meets().into_iter().flatten().map(|meets| meets.pair);
         match pairs.next() {
@@ -123,7 +124,7 @@ impl Interval {
         });
     }
 
-    /// The part was not launched here, or not at all.
+    /// Drops the timing of a part that was not launched here, or not at all.
     pub(super) fn drop(&self, lane: &Lane) {
         lane.drop_timing(self.timing);
     }

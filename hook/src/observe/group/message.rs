@@ -34,7 +34,7 @@ pub(crate) struct Message {
     pub(crate) stream: cudaStream_t,
     /// Whether observing was on at the request.
     pub(crate) observed: bool,
-    /// The graph capture, if the operation goes into a CUDA graph and not launched now.
+    /// The graph capture, if the operation goes into a CUDA graph and is not launched now.
     pub(crate) graph_capture: Option<GraphCaptureId>,
 }
 
@@ -100,7 +100,7 @@ impl Message {
         meets && observer.exposure.communicates_on(self.stream)
     }
 
-    /// `count` operations of this kind are now in a graph; they get numbers when the graph is launched.
+    /// Adds `count` operations of this kind to a graph; they get numbers when the graph is launched.
     pub(super) fn kept(&self, lane: &Lane, graph_capture: GraphCaptureId, count: u64) {
         let observer = lane.observer();
         let slot = observer.communicators.slot(self.communicator);

@@ -69,7 +69,7 @@ impl Share {
         }
     }
 
-    /// The send and the receive, if there is at most one of each. If their sizes differ, only the larger,
+    /// The send and the receive, if there is at most one of each. If their sizes differ, only the larger one,
     /// because it determines the time.
     pub(super) fn meets(&self) -> [Option<Meets>; 2] {
         let most = self.sent.bus_bytes.max(self.received.bus_bytes);

@@ -49,7 +49,7 @@ pub(crate) fn known_name(address: usize) -> [u8; KERNEL_NAME] {
     text
 }
 
-/// Called before a library of kernels is unloaded, because its addresses may be reused.
+/// Forgets all names. Called before a library of kernels is unloaded, because its addresses may be reused.
 #[cold]
 pub(super) fn forget() {
     for state in &STATES {

@@ -110,7 +110,8 @@ pub(super) fn ask(function: Function) -> Option<u8> {
     }
 }
 
-/// Called before a library of kernels is unloaded, because its addresses may be reused.
+/// Forgets all functions. Called before a library of kernels is unloaded, because its addresses may be
+/// reused.
 #[cold]
 pub(crate) fn forget() {
     known_names::forget();

@@ -25,7 +25,7 @@ impl Costs {
         number % ONE_IN == 1
     }
 
-    /// Operation `number` took this many nanoseconds.
+    /// Keeps the duration of operation `number`.
     pub(crate) fn took(&self, number: u64, nanoseconds: u64) {
         if nanoseconds > NO_WAIT {
             return;

@@ -45,7 +45,8 @@ impl Lane {
         }
     }
 
-    /// Called whatever the result, because the thread was blocked in any case.
+    /// Measures how long the launch took. Called whatever its result, because the thread was blocked in any
+    /// case.
     #[inline]
     pub(crate) fn launch_ends(&self) {
         if let Some(origin) = self.launch_clock.origin {

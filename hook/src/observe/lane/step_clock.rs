@@ -24,7 +24,7 @@ pub(super) struct StepClock {
     /// The number of the last ended step plus one, until the next launch.
     mark: AtomicU64,
     /// The number of the step that ended before the timed one. The thread that the lane is lent to touches
-    /// this; once that thread is gone, the hook's thread does.
+    /// this; after that thread is gone, the hook's thread does.
     open: UnsafeCell<Option<(u64, Timing)>>,
     /// The graph capture of this thread's last launch into a graph; 0 if there was none.
     graph_capture: AtomicU32,
@@ -37,12 +37,12 @@ impl StepClock {
 }
 
 impl Lane {
-    /// Step number `completed` ended on this thread.
+    /// Notes that step number `completed` ended on this thread.
     pub(crate) fn step_ended(&self, completed: u64) {
         self.step_clock.mark.store(completed.wrapping_add(1), Relaxed);
     }
 
-    /// A launch of this thread went into a CUDA graph that is being captured.
+    /// Notes that a launch of this thread went into a CUDA graph that is being captured.
     pub(crate) fn graph_captured(&self, graph_capture: GraphCaptureId) {
         self.step_clock.graph_capture.store(graph_capture.get(), Relaxed);
     }
@@ -52,7 +52,8 @@ impl Lane {
         GraphCaptureId::new(self.step_clock.graph_capture.load(Relaxed))
     }
 
-    /// Before a launch. `stream` is called only if it is needed.
+    /// Records the event if a step has ended. Called before a launch. `stream` is called only if it is
+    /// needed.
     #[inline]
     pub(crate) fn before_launch(&self, stream: impl FnOnce() -> Option<cudaStream_t>) {
         if self.step_clock.mark.load(Relaxed) != NONE
@@ -92,7 +93,7 @@ impl Lane {
         unsafe { (*self.step_clock.open.get()).take() }
     }
 
-    /// The thread is gone: an unfinished timing is dropped.
+    /// Drops the unfinished timing of a thread that is gone.
     pub(super) fn forget_step(&self) {
         self.step_clock.graph_capture.store(0, Relaxed);
         self.step_clock.mark.store(NONE, Relaxed);

@@ -21,7 +21,7 @@ impl Tenant {
         self.0.load(Relaxed)
     }
 
-    /// Called once the thread is known to be gone.
+    /// Takes the lane back. Called when the thread is known to be gone.
     pub(super) fn leave(&self) {
         self.0.store(0, Release);
     }

@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-/// The progress.
+/// The progress of the creation.
 static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
 const NOT_ASKED: u8 = 0;
 const ASKED: u8 = 1;
@@ -135,14 +135,14 @@ impl Observer {
         let identity = Identity::read(observer.ledger_descriptor());
         observer.make_lanes();
         exit_note::begin(observer);
-        // Attached before the program's next instruction, so that no step is missed.
+        // The optimizers are attached before the program's next instruction, so that no step is missed.
         optimizer::attach_if_late();
         call_site::prepare();
         Some((observer, identity))
     }
 }
 
-/// Called in a forked child.
+/// Prepares a forked child to create its own observer.
 pub(super) fn forget() {
     STATE.store(NOT_ASKED, Relaxed);
 }

@@ -59,8 +59,8 @@ extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
     });
 }
 
-/// Called in a forked child: forgets the parent's observer without dropping it. Its thread does not exist in
-/// the child, and its socket belongs to the parent.
+/// Forgets the parent's observer in a forked child, without dropping it: the observer's thread does not exist
+/// in the child, and its socket belongs to the parent.
 extern "C" fn in_child() {
     symbol::forget();
     memory::forget();

@@ -13,7 +13,7 @@ use crate::{
 /// Number of timed waits that represent the untimed ones: some rounds, about half a minute.
 const RECENT: usize = 512;
 
-/// If some waits are always pending, this many read ones suffice.
+/// The untimed waits are added after this many read waits at the latest, even if others are still pending.
 const ENOUGH: u64 = 32;
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Exposed {
         self.read += 1;
     }
 
-    /// The timing of a wait failed.
+    /// Counts a wait whose timing failed.
     pub(super) fn failed(&mut self) {
         self.read += 1;
     }
@@ -75,7 +75,7 @@ impl Exposed {
             return;
         }
         self.read_then = self.read;
-        // Some waits may have been selected since they were counted, so the number must not decrease.
+        // Some waits may have been selected since the waits were counted, so the number must not decrease.
         let others = waits.saturating_sub(self.chosen).max(self.represented);
         let mean = self.sum as f64 / self.recent.len() as f64;
         self.held += (others - self.represented) as f64 * mean;

@@ -72,8 +72,8 @@ pub(crate) struct TakenSteps {
 }
 
 impl Steps {
-    /// The program or its optimizer reports a completed step. From then on, less reliable sources are
-    /// ignored. `false` if this source is ignored.
+    /// Takes a completed step that the program or its optimizer reports. From then on, less reliable sources
+    /// are ignored. `false` if this source is ignored.
     pub(super) fn mark(&mut self, source: StepSource, completed: u64, at: u64) -> bool {
         if self.last.is_some_and(|last| rank(last.source) > rank(source)) {
             return false;
@@ -109,7 +109,7 @@ impl Steps {
             && self.last.is_none_or(|last| rank(last.source) == rank(StepSource::Detected))
     }
 
-    /// The time on the GPU from the first launch of a step to that of the next.
+    /// Takes the time on the GPU from the first launch of a step to that of the next.
     pub(super) fn timed(&mut self, took: Nanoseconds) {
         self.by_gpu.push(took);
     }
@@ -119,27 +119,27 @@ impl Steps {
         self.pace
     }
 
-    /// A GEMM was launched.
+    /// Counts a launched GEMM.
     pub(super) fn gemm(&mut self, shape: &GemmShape) {
         if self.is_unsaid() {
             self.detector.gemm(shape);
         }
     }
 
-    /// An NCCL operation was launched on a communicator of `size` ranks. Returns the detected step that it
-    /// ends.
+    /// Counts an NCCL operation that was launched on a communicator of `size` ranks. Returns the detected
+    /// step that it ends.
     pub(super) fn collective(&mut self, observer: &Observer, launch: &Launch, size: u32) -> Option<Ended> {
         let ended = self.is_unsaid().then(|| self.detector.collective(launch, size)).flatten();
         self.detected(observer, ended)
     }
 
-    /// Detected step number `steps` of the current count began. Returns the step that ended.
+    /// Takes the begin of detected step number `steps` of the current count. Returns the step that ended.
     pub(super) fn begun(&mut self, observer: &Observer, steps: u64, at: u64) -> Option<Ended> {
         let ended = self.is_unsaid().then(|| self.detector.begun(steps, at)).flatten();
         self.detected(observer, ended)
     }
 
-    /// A launch of a thread, during a search for steps.
+    /// Adds a launch of a thread, during a search for steps.
     pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
         if self.is_unsaid() {
             self.detector.launched(thread, launch);
@@ -164,7 +164,7 @@ impl Steps {
         ended
     }
 
-    /// Everything launched before `until` is known.
+    /// Searches for steps. Called when everything launched before `until` was added.
     pub(super) fn settle(&mut self, until: u64) {
         if self.is_unsaid() && self.detector.settle(until, self.pace) {
             // Step numbers may jump, so the step is unknown until the next number is known.

@@ -1,4 +1,4 @@
-//! A Unix socket to a trusted server. Its descriptor is one of the process, so the program may close it.
+//! A Unix socket to a trusted server. The program may close its descriptor, like any other of the process.
 
 use std::{
     ffi::c_int,

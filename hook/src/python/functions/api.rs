@@ -20,7 +20,7 @@ const FAST_CALL: c_int = 0x80;
 /// `Py_file_input`
 const FILE_INPUT: c_int = 257;
 
-/// 3.9 is the oldest supported version.
+/// The minor version of the oldest supported Python, 3.9.
 const OLDEST: u32 = 9;
 
 /// `PyCFunction` with `METH_FASTCALL`
@@ -157,7 +157,8 @@ static SEEN_AT: AtomicU64 = AtomicU64::new(0);
 /// in nanoseconds, they are done.
 const LOADED_IN: u64 = 2_000_000_000;
 
-/// Called when the hook is loaded, after all libraries that the program is linked with.
+/// Looks for a Python that the program is linked with. Called when the hook is loaded, after all those
+/// libraries.
 pub(crate) fn look_for_python() {
     SEEN.store(symbol::find_anywhere(c"Py_IsInitialized").addr(), Relaxed);
 }
@@ -320,7 +321,7 @@ pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|_payload| crate::process::switch::panicked()).ok()
 }
 
-/// `name` ends with NUL.
+/// A function or variable of Python; `name` ends with NUL.
 fn look(name: &str) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
     // `dlsym` is not used, because it allocates from the C library to report a failure.

@@ -66,7 +66,7 @@ pub(super) fn enter(number: u16) {
     });
 }
 
-/// A watched function returns. An inner call whose return was not seen is dropped.
+/// Records the return of a watched function. Inner calls whose return was not seen are dropped.
 pub(super) fn leave(number: u16) {
     let Some(at) = with(|open| {
         if open.depth > DEEPEST {

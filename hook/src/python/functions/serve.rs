@@ -53,8 +53,8 @@ pub(super) struct Said {
     pub(super) missing: Vec<String>,
 }
 
-/// The namespace of the source, once it has run; its `enter`; and the attached recording. They are used only
-/// under the interpreter's lock.
+/// The namespace of the source, after the source has run; its `enter`; and the attached recording. They are
+/// used only under the interpreter's lock.
 static NAMESPACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static MARK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 pub(super) static ATTACHED: AtomicU32 = AtomicU32::new(0);
@@ -64,8 +64,8 @@ static SINCE: AtomicU64 = AtomicU64::new(0);
 /// Stands for a recording's number while functions are being attached.
 const HALF: u32 = u32::MAX;
 
-/// The pending call. Returns -1 with an exception set only if a signal handler raised the exception; the
-/// program gets it.
+/// Handles the request; Python's main thread calls this. Returns -1 with an exception set only if a signal
+/// handler raised the exception; the program gets it.
 pub(super) extern "C" fn serve(_: *mut c_void) -> c_int {
     QUEUED.store(false, Release);
     let Some(python) = Python::find() else { return 0 };
@@ -81,7 +81,7 @@ pub(super) extern "C" fn serve(_: *mut c_void) -> c_int {
     }
 }
 
-/// `None` if an exception belongs to the program.
+/// Attaches or detaches functions, as requested. `None` if an exception of the program is pending.
 ///
 /// # Safety
 /// The calling thread holds the interpreter's lock, as for all that follows.

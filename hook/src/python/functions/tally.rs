@@ -44,7 +44,7 @@ pub(crate) fn totals() -> Option<PythonTotals> {
     })
 }
 
-/// Called in a forked child.
+/// Clears the totals in a forked child.
 pub(super) fn forget() {
     for calls in [&COLLECTIONS, &BATCHES] {
         calls.count.store(0, Relaxed);

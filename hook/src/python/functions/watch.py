@@ -14,7 +14,7 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 
 OWN_FILE = "<xpu-top>"
-# The other numbers are reserved for debuggers, coverage, profilers and optimizers.
+# The other numbers of `sys.monitoring` are reserved for debuggers, coverage, profilers and optimizers.
 FREE_TOOLS = (4, 3)
 # Largest number of decorators around a function.
 LAYERS = 32
@@ -25,7 +25,9 @@ tool = None
 
 
 def begin():
-    """Returns why nothing is watched, or an empty line; then the unwatched functions. A later call finds later ones."""
+    """Watches all functions imported by now. Returns the reason if nothing is watched, else an empty line; then the
+    functions that are not watched.
+    """
     try:
         missing = watch_all(FORMS.splitlines())
         if collected not in gc.callbacks:
@@ -74,7 +76,7 @@ def watch_all(forms):
 
 
 def code_of(form):
-    """The code of `module@Class@function`, or a text that says why there is none."""
+    """The code of `module@Class@function`, or the reason why there is none."""
     place, *names = form.split("@")
     found = sys.modules.get(place)
     if found is None:

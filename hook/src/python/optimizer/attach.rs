@@ -48,8 +48,8 @@ static LOOKS: AtomicU32 = AtomicU32::new(0);
 const OFTEN: u32 = 2_000;
 const THEN_ONE_IN: u32 = 64;
 
-/// Called at every turn of the hook's thread: makes Python's main thread check whether PyTorch is loaded,
-/// without waiting.
+/// Makes Python's main thread check whether PyTorch is loaded, without waiting. Called at every turn of the
+/// hook's thread.
 pub(crate) fn attach_if_late() {
     if DONE.load(Relaxed) || !steps::counts(StepSource::Optimizer) {
         return;
@@ -77,12 +77,12 @@ pub(super) fn is_over() -> bool {
     DONE.load(Relaxed)
 }
 
-/// Called in a forked child: a registration is inherited; a pending request is repeated.
+/// Prepares a forked child: it inherits a registration, and repeats a pending request.
 pub(super) fn forget() {
     ASKED.store(false, Relaxed);
 }
 
-/// The pending call.
+/// Registers if PyTorch is loaded; Python's main thread calls this.
 extern "C" fn attach(_: *mut c_void) -> c_int {
     ASKED.store(false, Release);
     if DONE.load(Relaxed) {
@@ -102,7 +102,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     }
 }
 
-/// `false` if there is an exception that belongs to the program.
+/// Runs the source, which registers. `false` if an exception of the program is pending.
 ///
 /// # Safety
 /// The calling thread holds the interpreter's lock.

@@ -24,8 +24,7 @@ use crate::{
 /// [`xpu_wire::endpoint::variable::STEPS`] as a C string.
 const STEPS: &CStr = c"XPU_TOP_STEPS";
 
-/// The entry point of `torch._C`. If a module of another package has the same name, the thread waits for
-/// nothing.
+/// The entry point of `torch._C`. If a module of another package has the same name, the thread waits in vain.
 const ENTRY: &CStr = c"PyInit__C";
 
 /// Interval between checks while an import usually lasts, and after that time: an import from a slow file
@@ -52,7 +51,7 @@ pub(crate) unsafe fn is_entry(name: *const c_char) -> bool {
     }
 }
 
-/// The import of PyTorch has begun on this thread of the program.
+/// Starts the waiting thread, because the import of PyTorch has begun on this thread of the program.
 #[cold]
 pub(crate) fn begins() {
     if IS_AWAITED.swap(true, Relaxed) || switch::is_broken() || Observer::get().is_some() {
@@ -69,12 +68,12 @@ pub(crate) fn begins() {
     }
 }
 
-/// Called in a forked child, which does not have the thread.
+/// Forgets the waiting thread in a forked child, which does not have it.
 pub(crate) fn forget() {
     IS_AWAITED.store(false, Relaxed);
 }
 
-/// The thread. A panic in it ends the wait, not the program.
+/// The waiting thread. A panic in it turns observing off, and does not end the program.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::name();
     std::panic::set_hook(Box::new(|_| {}));

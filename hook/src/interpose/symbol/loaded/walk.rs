@@ -1,6 +1,6 @@
 //! The C library's own `dl_iterate_phdr`.
 //!
-//! The program may define its own. Calling that one too early may fail: `ThreadSanitizer` finds the C
+//! The program may define its own. An early call of the program's may fail: `ThreadSanitizer` finds the C
 //! library's function by `dlsym`, and the hook's `dlsym` walks the loaded objects. The same holds for a
 //! program that keeps its own list and looks up the next definition.
 

@@ -41,7 +41,7 @@ const LAUNCHES: u64 = 1_000_000;
 const SEARCHED: u64 = 600 * SECOND;
 
 /// The pause after a search without a result; it doubles each time. It is at least 50 us for each reported
-/// launch. To report a launch takes a thread 50 ns, so reporting takes at most a thousandth of the time.
+/// launch. Reporting a launch takes a thread 50 ns, so reporting takes at most a thousandth of the time.
 const REST: u64 = 30 * SECOND;
 const REST_FOR_EACH: u64 = 50_000;
 const LONGEST_REST: u64 = 600 * SECOND;
@@ -154,7 +154,7 @@ impl Default for Detector {
 }
 
 impl Detector {
-    /// A launch of a thread, during a search.
+    /// Adds a launch of a thread, during a search.
     pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
         if self.waiting.len() < WAITING && self.waiting.try_reserve(1).is_ok() {
             self.waiting.push((thread, launch));
@@ -165,7 +165,8 @@ impl Detector {
         self.count(&Launch::gemm(shape), 0);
     }
 
-    /// An NCCL operation was launched on a communicator of `size` ranks. Returns the step that it ends.
+    /// Counts an NCCL operation that was launched on a communicator of `size` ranks. Returns the step that it
+    /// ends.
     pub(super) fn collective(&mut self, launch: &Launch, size: u32) -> Option<Ended> {
         self.count(launch, size);
         let tracked = self.tracked.filter(|tracked| tracked.by == By::Total)?;
@@ -178,7 +179,8 @@ impl Detector {
         ends.then(|| (tracked.base + total / u64::from(count), launch.at))
     }
 
-    /// `steps` steps have begun since the counted launch was chosen. Returns the step that ended.
+    /// Takes the number of steps that have begun since the counted launch was chosen. Returns the step that
+    /// ended.
     pub(super) fn begun(&mut self, steps: u64, at: u64) -> Option<Ended> {
         let tracked = self.tracked.filter(|tracked| tracked.by == By::Launches)?;
         if steps > 1 {
@@ -210,8 +212,8 @@ impl Detector {
         }
     }
 
-    /// Everything launched before `until` is known; `pace` is the duration of a step. `true` if steps are now
-    /// counted in another way, or no longer.
+    /// Searches for steps, or checks how they are counted. Called when everything launched before `until` was
+    /// added; `pace` is the duration of a step. `true` if steps are now counted in another way, or no longer.
     pub(super) fn settle(&mut self, until: u64, pace: Option<u64>) -> bool {
         let changed = self.counts_too_much(pace) && self.count_launches();
         self.search(until) || changed

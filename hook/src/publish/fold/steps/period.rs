@@ -21,8 +21,8 @@ use crate::observe::launches::{Kind, Launch};
 /// A name with fewer launches is not considered.
 const FEWEST: usize = 8;
 
-/// Maximum number of launches of one name that are considered, the latest ones. A name that occurs more often
-/// in a step shows no period.
+/// Maximum number of launches of one name that are considered, the latest ones, and of its launches in a
+/// step. A more frequent name shows no period.
 const LOOKED_AT: usize = 2048;
 const IN_A_STEP: usize = 64;
 
@@ -177,8 +177,8 @@ fn worth_looking_at(log: &Log) -> Vec<Vec<usize>> {
     taken
 }
 
-/// Candidates for the count of a name in a period: at that distance, in launches of the name, equal segments
-/// are more frequent than at one more or one less. The shortest come first.
+/// Candidate periods by one name, the shortest first. Segments with a candidate's number of launches of the
+/// name are equal more often than segments with one launch more or less.
 fn candidates(log: &Log, positions: &[usize]) -> impl Iterator<Item = Candidate> {
     let events = log.events();
     let pairs = |count: usize| positions.iter().copied().zip(positions[count..].iter().copied());

@@ -174,7 +174,7 @@ fn water_finds_its_level() {
     assert_eq!(level(&mut [], 4.0), f64::INFINITY);
 }
 
-/// A thousand waits a second, in which those of a step follow one another; and no waits.
+/// A minute with a thousand waits a second, then a minute without waits.
 #[test]
 fn waits_are_timed_in_rounds_within_their_part_of_the_budget() {
     let mut load = Load::new();

@@ -26,7 +26,7 @@ impl Detector {
             return false;
         };
         if by_gemms == before.0 {
-            // This may be in the middle of work outside of steps.
+            // The program may be in the middle of work outside of steps.
             return false;
         }
         let is_surplus = by_total - before.1 > by_gemms - before.0 + 1 + steps_in_a_read(pace);

@@ -64,8 +64,8 @@ fn threads_of_several_gpus_with_the_same_steps_count_those_of_one() {
 fn threads_with_other_work_are_not_one_of_several() {
     let mut detector = Detector::default();
     two_threads(&mut detector, |thread, step| {
-        // The second thread does a quarter of a step in each of these, and an update of random size in the
-        // first.
+        // Thread 0 does a quarter of its step in each of these, and an update by a new kernel in every
+        // fourth.
         let update =
             (thread == 0 && step % 4 == 0).then(|| Launch::kernel(900 + step as usize, [1; 3], [64, 1, 1]));
         let times = if thread == 0 { 1 } else { 2 };

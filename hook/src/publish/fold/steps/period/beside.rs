@@ -129,7 +129,7 @@ pub(super) struct Beside {
     /// Occasions with a repetition that lacks some launches but no GEMMs, and has other launches as large as
     /// an update. This is the first of several micro-batches, which has no earlier gradients to add to.
     variants: BTreeSet<usize>,
-    /// Number of occurrences with more of the period's GEMMs.
+    /// Number of occasions with more of the period's GEMMs than its whole repetitions have.
     evaluations: usize,
     /// Whether the period is a part of a backward pass.
     is_backward: bool,
