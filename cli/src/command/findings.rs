@@ -60,7 +60,7 @@ fn of(args: &FindingsArgs) -> String {
     args.of.job.as_ref().map_or_else(String::new, |job| format!(" of job {job}"))
 }
 
-/// In order of their begin. Times are seconds since 1970.
+/// The findings of a job, in order of their begin. Times are seconds since 1970.
 #[derive(Debug, Serialize)]
 struct List<'a> {
     job: &'a JobName,

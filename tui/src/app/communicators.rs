@@ -104,7 +104,7 @@ pub struct Communicator {
 pub struct Traffic {
     pub operation: Operation,
     pub bytes: u64,
-    /// Number of timed ones that the ranks still have.
+    /// Number of timed collectives that the ranks still hold.
     pub timed: usize,
     pub bus_gb_s: Option<f64>,
     /// Median duration as the ranks saw it, including waiting.
@@ -139,7 +139,7 @@ impl Communicators {
         line.is_some()
     }
 
-    /// Whether there are others than those that are listed.
+    /// Whether some communicators have no line of their own.
     pub(crate) fn has_more(&self) -> bool {
         self.total > self.lines.len()
     }
@@ -206,7 +206,7 @@ impl Communicators {
     }
 }
 
-/// Its kind: the properties that it shares with others.
+/// What communicators of one kind have in common: the name without its number, and the size.
 fn likeness(members: &[Member<'_>]) -> (String, u32) {
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
     let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);

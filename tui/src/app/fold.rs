@@ -31,7 +31,7 @@ pub struct Bundle {
 /// Largest number of kinds of groups by communicators; in a job with more, names do not represent kinds.
 const KINDS: usize = 6;
 
-/// Runs of ranks in a group's name.
+/// Largest number of runs of ranks in a group's name.
 const RUNS: usize = 2;
 
 impl Fold {

@@ -93,7 +93,7 @@ impl Stacks {
         self.refused = None;
     }
 
-    /// With the kernels on the GPUs, which takes longer.
+    /// Notes that stacks are requested together with the kernels on the GPUs, which takes longer.
     pub(crate) fn ask_with_gpus(&mut self, now: Moment) {
         self.ask(now);
         self.with_gpus = true;

@@ -103,7 +103,7 @@ pub(super) struct Sign {
     pub(super) role: Role,
 }
 
-/// Whether the screen shows the present.
+/// The sign of whether the screen shows the present, and of the job's state.
 pub(super) fn status(app: &App) -> Sign {
     let job_view = &app.job_view;
     if app.job().is_none() {

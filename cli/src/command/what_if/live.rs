@@ -92,7 +92,7 @@ fn estimate(path: &Path) -> Result<Estimate, String> {
     Estimate::of(&WhatIf::of(&job), Moment::now()).ok_or_else(|| "no step was simulated".to_owned())
 }
 
-/// `false` if standard output is closed.
+/// Prints a text. Returns `false` if standard output is closed.
 fn is_written(text: &str) -> io::Result<bool> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

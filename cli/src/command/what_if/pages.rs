@@ -12,7 +12,7 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
-/// Writers make pages of a megabyte.
+/// Largest page that is read; usual pages have a megabyte.
 const LARGEST_PAGE: u64 = 64 << 20;
 
 #[derive(Debug)]

@@ -120,7 +120,7 @@ mod tests {
     use crate::{action::Action, app::App, palette::Depth, update::update};
 
     /// If a host no longer reports, a rank is gone, and another is silent, the screen shows the same figures
-    /// as documents, and no others.
+    /// as the JSON status, and no others.
     #[test]
     fn figures_on_the_screen_are_those_of_documents() {
         let simulation = Simulation::new(1, 2, 4);
