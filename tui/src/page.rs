@@ -1,4 +1,4 @@
-//! The pages of the screen: one line of the table for each, and a file that says what the page is and does.
+//! The pages of the screen: one line of the table for each, and one file with its content and behaviour.
 #![forbid(unsafe_code)]
 
 mod captures;

@@ -122,7 +122,7 @@ pub struct KinetoArgs {
     /// The folder to write to, created if needed: one `rank-0003.json.gz` per rank, and `manifest.json`; these files must not exist
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Time limit for the traces, once the ranks are asked for them [default: twice the time of the
+    /// Time limit for the traces, counted from the request to the ranks [default: twice the time of the
     /// steps, plus two minutes]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,

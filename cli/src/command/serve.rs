@@ -1,7 +1,7 @@
 //! `xpu-top serve`: the web page of a job on many hosts, or of a recording, from this host.
 //!
-//! It becomes a relay in front of the job's hosts, which serves the page like every collector; or a collector
-//! that reads the recording.
+//! The command becomes a relay in front of the job's hosts, which serves the page like every collector, or a
+//! collector that reads the recording.
 
 mod recording;
 

@@ -150,8 +150,9 @@ impl Communicators {
         self.at = at.min(self.lines.len().saturating_sub(1));
     }
 
-    /// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators with
-    /// a matching rank are listed, and only matching ranks. Figures are those of ranks with current figures.
+    /// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators
+    /// with a matching rank are listed, and only matching ranks. Figures cover only ranks with current
+    /// figures.
     fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool, every: bool) -> Self {
         let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
         let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();

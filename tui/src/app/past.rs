@@ -12,8 +12,8 @@ use crate::playback::{Mark, Of, Playback};
 #[derive(Debug)]
 pub(crate) struct Past {
     pub playback: Playback,
-    /// Of a running job: the present, which continues meanwhile. Its findings and step times are those of
-    /// the moment when the past was entered.
+    /// For a running job: the present, which continues meanwhile. Its findings and step times stay as they
+    /// were when the past was entered.
     present: Option<Observed>,
 }
 

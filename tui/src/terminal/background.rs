@@ -11,7 +11,8 @@ use terminal_colorsaurus::{Error, QueryOptions, background_color};
 
 use crate::palette::Theme;
 
-/// Time limit for the answer. A terminal that does not know the question answers at once.
+/// Time limit for the answer. Terminals without OSC 11 answer at once too, because the query ends with a
+/// request that every terminal answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Longest answer, counted in the keys as which crossterm reads it.

@@ -1,5 +1,5 @@
-//! PyTorch's profiler, run together with a capture. It needs longer to begin, so its steps are agreed on
-//! first.
+//! PyTorch's profiler, run together with a capture. The profiler needs longer to start, so the ranks agree on
+//! its steps first.
 
 use std::{
     path::{Path, PathBuf},
@@ -75,7 +75,7 @@ impl Beside {
         Ok(Self { tracer, window })
     }
 
-    /// When the capture begins: at the first step or the first moment of the traces.
+    /// The start of the capture: the first step or the first moment of the traces.
     pub(super) fn when(&self) -> Begin {
         match self.window {
             Some(KinetoWindow::Steps { first, .. }) => Begin::Step(first),

@@ -59,7 +59,7 @@ pub(super) fn write(folder: &Path, job: &Job, records: &[&RankRecord]) -> anyhow
     Ok(())
 }
 
-/// The ranks of the job in each communicator, by their places in it.
+/// The ranks of the job in each communicator, in the communicator's order.
 fn groups(job: &Job) -> BTreeMap<CommunicatorId, Vec<Rank>> {
     let mut members: BTreeMap<CommunicatorId, BTreeSet<(u32, Rank)>> = BTreeMap::new();
     for record in job.records() {

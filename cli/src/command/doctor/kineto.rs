@@ -12,7 +12,7 @@ use super::check::Check;
 /// Kineto's abstract name for its daemon, as `/proc/net/unix` shows it: the closing NUL is part of the name.
 const ABSTRACT: &str = "@dynolog@";
 
-/// The same for a name in a folder, and the variable that names the folder.
+/// The name of the daemon's socket in a folder, and the variable that names the folder.
 const IN_FOLDER: &str = "dynolog";
 const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 

@@ -34,7 +34,7 @@ impl Board {
         self.begun + LIMIT * gpus
     }
 
-    /// Runs a measurement of one GPU, and notes its begin and end. The measurement is left out if the time is
+    /// Runs a measurement of one GPU, and notes its start and end. The measurement is left out if the time is
     /// up.
     pub(super) fn gpu(
         &self,

@@ -229,7 +229,7 @@ impl Remote {
         }
     }
 
-    /// The reason why it is silent: its last message, once it has ended.
+    /// Waits until the program has ended, and returns its last message as the reason why it does not answer.
     fn why_silent(&mut self) -> String {
         let _ = self.child.wait();
         self.messages.last().map_or_else(

@@ -127,8 +127,8 @@ impl End {
         }
     }
 
-    /// The same for a capture. A signal first ends the capture on its ranks; a second Ctrl-C does not wait
-    /// for that.
+    /// The result of a capture; `None` if a signal ended it. A signal first ends the capture on its ranks; a
+    /// second Ctrl-C does not wait for that.
     async fn or_whole<T>(&mut self, work: impl Future<Output = T>, stop: &Stop) -> Option<T> {
         let mut work = pin!(work);
         if let Some(done) = self.or(&mut work).await {

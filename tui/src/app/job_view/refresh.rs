@@ -83,7 +83,8 @@ impl JobView {
             }
         }
         let reported = self.rows.iter().zip(job.ranks()).filter(|(row, (_, view))| !row.is_of(view)).count();
-        // All of them, if there are not too many; otherwise, those after the last one that had its turn.
+        // All ranks that have reported, if there are not too many; otherwise, those after the last one that
+        // was computed.
         let most = reported.min(at_once);
         let (mut left, from) = if reported <= at_once { (reported, 0) } else { (most, self.next) };
         self.next = 0;
