@@ -10,7 +10,7 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Columns of a sentence if standard output is no terminal, and the fewest columns of any.
+/// Width of a sentence, in columns, if standard output is no terminal, and the smallest width on a terminal.
 const WIDTH: u16 = 110;
 const NARROWEST: u16 = 40;
 

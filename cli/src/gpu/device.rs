@@ -195,7 +195,7 @@ impl Gpu {
         unsafe { event::record(self.events[block][usize::from(after)], self.stream) }.map_err(said)
     }
 
-    /// Seconds between both events of each of the first blocks, which have ended.
+    /// Seconds between the two events of each of the first `blocks` blocks, which must have ended.
     pub(crate) fn between(&self, blocks: usize) -> Result<Vec<f64>, String> {
         let took = |&[before, after]: &[cudaEvent_t; 2]| {
             // SAFETY: both are this object's, recorded on one stream.

@@ -85,7 +85,7 @@ pub struct Communicator {
     pub size: u32,
     /// Its ranks that were seen.
     pub ranks: Ranks,
-    /// Collectives entered, by the rank that entered fewest and the one that entered most.
+    /// Number of collectives that the rank furthest behind has entered, and the rank furthest ahead.
     pub entered: Entered,
     /// Collectives known to be done on all its ranks.
     pub completed: u64,

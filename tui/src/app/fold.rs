@@ -28,7 +28,7 @@ pub struct Bundle {
     pub worst: usize,
 }
 
-/// Largest number of kinds of groups by communicators; in a job with more, names do not represent kinds.
+/// Largest number of kinds of groups by communicators; in a job with more, the names do not denote kinds.
 const KINDS: usize = 6;
 
 /// Largest number of runs of ranks in a group's name.

@@ -23,8 +23,8 @@ pub const COLUMNS: usize = 360;
 
 const METRICS: usize = Metric::ALL.len();
 
-/// The scale reaches to the worst value that only a quarter of the moments exceed, so that a single pause
-/// does not make all other values look equal.
+/// The bad end of the scale is the value that is worse in only a quarter of the moments, so that a single
+/// pause does not make all other values look equal.
 const USUAL: f64 = 0.75;
 
 /// Largest number of redraws in a row that may have too much other work to note figures.
@@ -184,7 +184,8 @@ impl History {
             let known = column.figures[metric as usize].is_some();
             let figures = job_view.scale(metric).filter(|_| !job_view.is_frozen());
             let figures = figures.map(|scale| Figures::of(scale, job_view.whole(metric).unwrap_or(0.0)));
-            // Right after a jump back in time, figures of this moment may be missing that are noted already.
+            // Right after a jump back in time, figures of this moment may be missing although they were noted
+            // before.
             if figures.is_none() && known {
                 continue;
             }

@@ -91,8 +91,8 @@ impl App {
         }
     }
 
-    /// Whether the arrival must not change the shown state: it is kept aside while the past is shown, and
-    /// details of unwatched ranks are not needed.
+    /// Returns whether the arrival must not change the shown state: while the past is shown, arrivals change
+    /// the present only; details of unwatched ranks change nothing.
     pub(crate) fn put_aside(&mut self, arrival: &Arrival) -> bool {
         let Arrival::Frame(frame) = arrival else { return false };
         if let Some(present) = self.present() {

@@ -15,7 +15,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of its last output that are shown.
 const TAIL: u64 = 2048;
 
-/// A child in a process group of its own, killed when this is dropped and by the kernel when the demo is killed.
+/// A child in its own process group. It is killed when this is dropped, and by the kernel when the demo is
+/// killed.
 #[derive(Debug)]
 pub(super) struct Child {
     process: std::process::Child,

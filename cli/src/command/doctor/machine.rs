@@ -121,8 +121,8 @@ fn kills() -> Check {
     }
 }
 
-/// Whether NTP sets the clock. Findings compare hosts by common events and do not need synchronized clocks;
-/// the times that are shown do.
+/// Whether NTP sets the clock. Findings compare hosts by common events and do not need synchronized clocks,
+/// but the shown times do.
 fn clock() -> Check {
     // SAFETY: an all-zero timex requests no change; the call writes only within it.
     let (state, state_of_clock) = unsafe {

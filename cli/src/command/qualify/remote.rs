@@ -130,8 +130,8 @@ fn pairs(hosts: &mut [Remote]) -> Vec<HostPair> {
     outcome
 }
 
-/// A round-robin tournament: the first stays, the others move by one each round. With an odd number, one
-/// pauses.
+/// A round-robin tournament: the first stays, the others move by one each round. With an odd number of hosts,
+/// one pauses in each round.
 fn rounds(hosts: usize) -> Vec<Vec<[usize; 2]>> {
     let seats = hosts.next_multiple_of(2);
     let others = seats.saturating_sub(1);

@@ -37,8 +37,8 @@ pub(super) fn ensure(
     key: &CollectorKey<'_>,
     what_if_every: impl FnOnce() -> Option<WhatIfEvery>,
 ) -> anyhow::Result<()> {
-    // The check uses its socket and not its lock, because a starting collector would find the lock held by
-    // the check.
+    // The check uses the collector's socket and not its lock: a collector that starts now would find the lock
+    // held by the check.
     if endpoint::connect(&runtime.socket(base)?).is_ok() {
         let without =
             fs::read_to_string(runtime.lock(base)).is_ok_and(|said| said == RuntimeDir::WITHOUT_KEY);

@@ -62,8 +62,8 @@ impl Past {
             };
             timemap::Frame::fit(rows, size, columns, width, height, app.palette.has_halves())
         };
-        // The number of ranks per row does not depend on the width. It determines the names, and so their
-        // width.
+        // The number of ranks per row does not depend on the width, but determines the names of the rows and
+        // so the names' width.
         let frame = fit(width);
         let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last };
         let names = (0..frame.height()).map(|line| plan.name(app, line, plan.label).width());

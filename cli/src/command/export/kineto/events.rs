@@ -126,7 +126,8 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// Steps, on the thread with the first launch. A period instead of steps is no step of the profiler.
+    /// Steps, on the thread with the first launch. A captured period is not named like a step of the
+    /// profiler.
     fn steps(&self, put: &mut Put<'_>) -> io::Result<()> {
         let of = self.trace.of;
         let threads = of.operations.iter().map(|single| single.thread);
