@@ -38,7 +38,7 @@ use xpu_model::{
 use xpu_tui::config::Config;
 use xpu_wire::id::{JobName, Rank};
 
-/// The place of options that all commands have in the lists of options: after a command's own, before --help.
+/// Display order of the options that all commands share: after a command's own options, before --help.
 const LAST: usize = 900;
 
 /// htop for distributed GPU training.
@@ -66,7 +66,7 @@ pub struct CommandLine {
     /// Parallel groups of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`; the key F then folds ranks by group
     #[arg(long, value_name = "AXES")]
     pub groups: Option<Groups>,
-    /// Leave the mouse to the terminal
+    /// Do not capture the mouse
     #[arg(long)]
     pub no_mouse: bool,
     /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
@@ -80,7 +80,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// The user's settings, as overridden by the command line.
+    /// The user's settings; values on the command line override them.
     pub fn config(&self) -> Result<Config, UsageError> {
         let config = Config::find(self.config.as_deref())?;
         let price = self.price()?.or(config.price);
@@ -121,17 +121,18 @@ pub enum Command {
     Export(ExportArgs),
     /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's
     GemmReplay(GemmReplayArgs),
-    /// Measure each GPU before a job or while it pauses (GEMMs, memory, links, NCCL), and name slow ones
+    /// Measure each GPU before a job or while it is paused (GEMMs, memory, links, NCCL), and name slow GPUs
     ///
-    /// Without hosts, it measures this host. It measures named hosts through ssh, alone and with each other;
-    /// `ssh HOST xpu-top --version` must work without a prompt. Exit codes: 0 all pass, 1 one fails, 2 one
+    /// Without hosts, measures this host. Measures named hosts through ssh, each alone and with the others;
+    /// `ssh HOST xpu-top --version` must work without a prompt. Exit codes: 0: all pass, 1: one fails, 2: one
     /// could not be measured
     Qualify(QualifyArgs),
     /// Try it without a GPU: run a simulated job on this machine
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
     Stacks(StacksArgs),
-    /// Show the kernels on the GPUs of a hung job that was started with `xpu-top run --gpu-core`; ends the ranks that it reads
+    /// Show the kernels on the GPUs of a hung job that was started with `xpu-top run --gpu-core`; this ends
+    /// these ranks
     GpuCore(GpuCoreArgs),
     /// Show the last NCCL calls of every rank in order, and where the ranks diverge; also of a job that hangs or has ended
     Collectives(CollectivesArgs),
@@ -145,7 +146,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show which settings file is read and check it, or print all settings
     Config(ConfigArgs),
-    /// Create a key, with which only you can watch from other hosts
+    /// Create a key, so that only you can watch from other hosts
     Keygen(KeygenArgs),
 }
 
@@ -162,15 +163,15 @@ pub struct RunArgs {
     /// Do not set `KINETO_USE_DAEMON` and `KINETO_CONFIG`; then `xpu-top kineto` cannot start a profiler
     #[arg(long)]
     pub no_kineto: bool,
-    /// Prepare core dumps of GPUs on request: `xpu-top stacks --gpus` can then name the kernels of a job that hangs
+    /// Let `xpu-top stacks --gpus` make core dumps of the GPUs of a hung job, to name their kernels
     #[arg(long)]
     pub gpu_core: bool,
-    /// As --gpu-core; also read the kernels on all GPUs half a minute after a hang was saved to disk, which ends
-    /// the ranks
+    /// Like --gpu-core; also name the kernels on all GPUs half a minute after a hang was saved to disk; this
+    /// ends the ranks
     #[arg(long, conflicts_with = "gpu_core")]
     pub gpu_core_on_hang: bool,
-    /// As --gpu-core; also name the kernel that fails (illegal address, assertion) in the report of its rank. For
-    /// this, CUDA's driver ends the process with SIGABRT instead of returning an error
+    /// Like --gpu-core; also name the kernel that fails (illegal address, assertion) in the report of its
+    /// rank. For this, CUDA's driver ends the process with SIGABRT instead of returning an error
     #[arg(long)]
     pub gpu_core_on_exception: bool,
     /// Shell command to run on one host for each hang or failed rank, for a minute at most; its standard input is
@@ -193,7 +194,7 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Add this rank's GEMMs and collectives by shape
+    /// Also print this rank's GEMMs by shape and collectives by size
     #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Option<Rank>,
     /// Compare with an earlier run: `last` of this job, or a file from ~/.local/state/xpu-top/runs
@@ -271,7 +272,7 @@ pub struct KeygenArgs {
     /// Where to write it [default: ~/.config/xpu-top/key]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Create no key: print the HTTP token that belongs to the existing key
+    /// Print the HTTP token of the existing key; create no key
     #[arg(long)]
     pub token: bool,
 }

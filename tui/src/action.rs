@@ -84,7 +84,7 @@ pub enum Action {
     /// Show this rank alone.
     InspectRank(Rank),
     ChooseJob(JobName),
-    /// Go to a time, as people write it.
+    /// Go to the time that this text means: `02:14:07`, `-30s`.
     GoTo(String),
     /// Save the screen in this file.
     SaveTo(PathBuf),
@@ -263,7 +263,7 @@ pub enum Effect {
 /// How stacks are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// With native frames; stacks read this way since the ranks last moved suffice.
+    /// With native frames; earlier stacks suffice if they were read this way since the ranks last moved.
     Kept,
     /// Now, with native frames: stopping the threads of a hung job costs nothing.
     Natively,

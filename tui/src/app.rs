@@ -177,7 +177,7 @@ impl App {
         &self.watched
     }
 
-    /// Says for a while how to watch from another terminal.
+    /// Shows for a while how to watch from another terminal.
     pub fn invite(&mut self, text: String) {
         self.messages.invite(text, self.observed.now);
     }

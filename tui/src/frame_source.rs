@@ -218,7 +218,7 @@ impl FrameSource {
     }
 }
 
-/// Steps that the key traces: the first of two shows the cost of the profiler's start.
+/// Number of steps that the key traces: two, because the first includes the start of the profiler.
 const TRACED: u32 = 2;
 
 /// The path of a new file in the current folder.

@@ -31,7 +31,7 @@ pub enum Target {
     Line(usize),
     /// The timeline of a replay.
     Time,
-    /// Moments of a heatmap over time. It lies above the rows to which the moments belong.
+    /// Moments of a heatmap over time. This target lies above the rows to which the moments belong.
     Past(Moments),
 }
 

@@ -9,8 +9,8 @@ pub enum Letters {
 }
 
 impl Letters {
-    /// From the locale. If none is set at all, as in most containers, the terminal is assumed to be a usual
-    /// one.
+    /// Detects the letters from the locale. If no locale is set, as in most containers, the terminal is
+    /// assumed to show all.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let Some(locale) = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")) else {

@@ -56,7 +56,7 @@ pub struct Wishes {
     pub reduced_motion: Option<bool>,
 }
 
-/// Names a theme if the command line names none.
+/// The variable with the theme, if the command line names none.
 pub const THEME: &str = "XPU_TOP_THEME";
 
 impl Wishes {

@@ -1,4 +1,4 @@
-//! The pages of the screen: one line of the table for each, and a file that says what the page is and does.
+//! The pages of the screen: one line of the table for each, and one file with its content and behaviour.
 #![forbid(unsafe_code)]
 
 mod captures;
@@ -94,7 +94,7 @@ pub(crate) struct About {
 pub(crate) trait View {
     fn about(&self) -> &'static About;
 
-    /// Draws it below the screen's footer.
+    /// Draws the page, above the screen's footer.
     fn draw(&self, app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits);
 
     /// Whether it shows something without a job.
@@ -130,7 +130,7 @@ pub(crate) trait View {
         BTreeSet::new()
     }
 
-    /// The effect of coming to it.
+    /// Called when the page is opened.
     fn enter(&self, _app: &mut App) -> Option<Effect> {
         None
     }

@@ -33,7 +33,7 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// From the environment: `NO_COLOR`, then `COLORTERM`, then `TERM`.
+    /// Detects the depth from the environment: `NO_COLOR`, then `COLORTERM`, then `TERM`.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         if set("NO_COLOR").is_some() {

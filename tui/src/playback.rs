@@ -26,7 +26,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Whether it is the begin of this finding.
+    /// Whether it marks the start of this finding.
     fn begins(&self, job: &JobName, finding: &Finding) -> bool {
         let Finding { kind, class, ranks, .. } = &self.finding;
         self.job == *job && (*kind, *class, ranks) == (finding.kind, finding.class, &finding.ranks)
@@ -70,7 +70,7 @@ impl Playback {
         self.span.last.since(self.span.first)
     }
 
-    /// Since the begin of the recording.
+    /// Time since the start of the recording.
     pub fn passed(&self) -> Duration {
         self.position.since(self.span.first)
     }
@@ -88,7 +88,7 @@ impl Playback {
         if self.paused { self.position } else { self.within(self.position.after(self.speed.of(passed))) }
     }
 
-    /// The begin of a finding that is present at the current position.
+    /// The start of a finding that is present at the current position.
     pub(crate) fn since(&self, job: &JobName, finding: &Finding) -> Option<Moment> {
         let before = self.marks.iter().rev().filter(|mark| mark.at <= self.position);
         before.into_iter().find(|mark| mark.begins(job, finding)).map(|mark| mark.at)

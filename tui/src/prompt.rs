@@ -1,4 +1,4 @@
-//! A line being typed: a filter, a command, a time. This module does not know what the line is used for.
+//! A line being typed: a filter, a command, a time. Other modules decide what the line is used for.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;

@@ -109,7 +109,7 @@ impl Recorder {
         answer.recv().unwrap_or(Err(RecordingError::Empty))
     }
 
-    /// The frames of this period, or of as much of it as is kept.
+    /// The frames of the last `long`, as far back as they are kept.
     pub fn lately(&self, long: Duration) -> Vec<SealedBlock> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.order(Order::Lately(long, reply));

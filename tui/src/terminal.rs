@@ -84,8 +84,8 @@ impl Screen {
 
     /// Takes the terminal over again, after another program had it.
     pub fn resume(&mut self) -> io::Result<()> {
-        // A stop from outside left no time to restore the terminal, and the shell has changed its settings
-        // since.
+        // A process that is stopped from outside cannot restore the terminal first, and the shell has changed
+        // the terminal's settings since.
         give_back();
         take()?;
         self.forget()

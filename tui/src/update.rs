@@ -223,7 +223,7 @@ fn in_stacks(app: &mut App, action: &Action) {
     }
 }
 
-/// Folds by the next kind of group; if there is none, says what is needed.
+/// Folds by the next kind of group; if there is none, shows what is needed.
 fn fold(app: &mut App) {
     app.settle();
     let kinds = app.kinds();

@@ -46,7 +46,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "OUT")]
     pub perfetto: Option<PathBuf>,
     /// Folder with traces of the same steps by PyTorch's profiler, for --perfetto and --chrome [default:
-    /// FILE.kineto, if it is there]
+    /// FILE.kineto, if it exists]
     #[arg(long, value_name = "DIR")]
     pub traces: Option<PathBuf>,
     /// Write Chrome's JSON, compressed if the name ends in .gz
@@ -161,7 +161,7 @@ pub struct GemmReplayArgs {
     /// Replay this many shapes, those that took the most time in the job
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub top: usize,
-    /// The number of the GPU, as CUDA counts them here
+    /// CUDA's number of the GPU on this machine
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: u32,
     /// Repetitions of each shape [default: a fifth of a second, 5 to 500 times]

@@ -39,7 +39,7 @@ pub struct DemoArgs {
     /// Without a screen: run to the end and print the status
     #[arg(long)]
     pub headless: bool,
-    /// With --headless: keep a job that hangs until interrupted, so that other terminals can watch it
+    /// With --headless: leave a hung job running until Ctrl-C, so that other terminals can watch it
     #[arg(long)]
     pub stay: bool,
     /// Print the status as JSON

@@ -1,4 +1,4 @@
-//! The hosts, the job, and how the parts reach each other.
+//! Arguments for the hosts, the job, and the connections to collectors.
 
 use std::path::PathBuf;
 
@@ -27,20 +27,20 @@ pub struct JobArgs {
     /// The hosts of this Slurm job, from `squeue`
     #[arg(long, value_name = "ID", conflicts_with_all = ["job_hosts", "hosts"])]
     pub slurm_job: Option<String>,
-    /// The pods behind this headless Kubernetes service: all addresses of the name
+    /// The pods of this headless Kubernetes service: all addresses of the name
     #[arg(long, value_name = "NAME", conflicts_with_all = ["job_hosts", "hosts", "slurm_job"])]
     pub k8s_service: Option<String>,
     /// Reach the hosts through your ssh if their ports are closed: `--ssh`, or `--ssh='ssh -p 2222'`
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "ssh")]
     pub ssh: Option<String>,
-    /// Name of the job [default: the one with most ranks]
+    /// Name of the job [default: the job with the most ranks]
     #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<JobName>,
     #[command(flatten)]
     pub way: WayArgs,
 }
 
-/// How the parts reach each other.
+/// Port and key of collectors.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WayArgs {
     /// First of the collectors' three ports [default: `XPU_TOP_BASE_PORT`, else 18889]
@@ -67,7 +67,7 @@ impl WayArgs {
 }
 
 impl JobArgs {
-    /// The options as given, to be used in another command line.
+    /// The given options as text, for another command line.
     pub fn line(&self) -> String {
         let path = |path: &PathBuf| path.display().to_string();
         let given = [
@@ -118,7 +118,7 @@ impl JobArgs {
         if !hosts.endpoints.is_empty() {
             return Ok(hosts);
         }
-        // If there is an error, report it.
+        // Reports the first warning, if there is one.
         Err(match hosts.warnings.into_iter().next() {
             Some(warning) => UsageError::Value(warning.to_string()),
             None => UsageError::NoHosts(named),
@@ -126,7 +126,7 @@ impl JobArgs {
     }
 }
 
-/// Quoted, so that a shell reads one word.
+/// Quotes a text so that a shell reads it as one word.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._:,@%+-".contains(c);
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -11,8 +11,8 @@ use super::UsageError;
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct LookArgs {
-    /// Colours: dark, cividis, light, high-contrast or mono [default: `XPU_TOP_THEME`, else light on a terminal
-    /// that says its background is light, else dark]
+    /// Colours: dark, cividis, light, high-contrast or mono [default: `XPU_TOP_THEME`, else light on a
+    /// terminal that reports a light background, else dark]
     #[arg(long, value_name = "NAME")]
     theme: Option<Theme>,
     /// Number of colours: true, 256, 16 or none [default: none with `NO_COLOR`, else what the terminal supports]
@@ -27,7 +27,7 @@ pub struct LookArgs {
 }
 
 impl LookArgs {
-    /// The settings of the command line, completed by those of the environment.
+    /// The look that the command line asks for, else the environment.
     pub fn wishes(&self) -> Result<Wishes, UsageError> {
         let named = std::env::var(THEME).ok().filter(|name| !name.is_empty());
         let theme = named.map(|name| name.parse::<Theme>());

@@ -13,7 +13,7 @@ use xpu_wire::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankList(pub Vec<Rank>);
 
-/// Kinds of findings; any of them if there is none.
+/// Kinds of findings; empty for any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindList(pub Vec<Kind>);
 

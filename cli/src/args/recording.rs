@@ -35,8 +35,8 @@ pub struct CaptureArgs {
     /// Number of steps, the same steps on every rank
     #[arg(long, value_name = "N", group = "extent", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
     pub steps: Option<u32>,
-    /// Capture a time in place of steps, the same on every rank: `500ms`, `2s`, `1m`; for programs without
-    /// steps, such as inference servers
+    /// Capture a period instead of steps, at the same time on every rank: `500ms`, `2s`, `1m`; for programs
+    /// without steps, such as inference servers
     #[arg(long = "for", value_name = "TIME", group = "extent", value_parser = window_length)]
     pub length: Option<Duration>,
     /// Only these ranks: `0-7,16` [default: all]
@@ -92,7 +92,7 @@ pub struct KinetoArgs {
     /// Duration, at the same time on every rank: `500ms`, `2s`
     #[arg(long, value_name = "TIME", group = "window", value_parser = trace_length)]
     pub duration: Option<Duration>,
-    /// Wait at least this long before the start: `15s` [default: until every rank has had time to ask]
+    /// Wait at least this long before the start: `15s` [default: until every rank's profiler has polled]
     #[arg(long, value_name = "TIME", value_parser = trace_length)]
     pub start_in: Option<Duration>,
     /// Only these ranks: `0-7,16` [default: all]
@@ -101,7 +101,7 @@ pub struct KinetoArgs {
     /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "ranks")]
     pub filter: Option<Filter>,
-    /// Only the ranks of these processes, as their hosts number them
+    /// Only the ranks with these process ids on their hosts
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["ranks", "filter"])]
     pub pids: Option<Vec<u32>>,
     /// Also the input shapes of operators
@@ -122,7 +122,7 @@ pub struct KinetoArgs {
     /// The folder to write to, created if needed: one `rank-0003.json.gz` per rank, and `manifest.json`; these files must not exist
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Time limit for the traces, once the ranks are asked for them [default: twice the time of the
+    /// Time limit for the traces, counted from the request to the ranks [default: twice the time of the
     /// steps, plus two minutes]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,

@@ -9,10 +9,10 @@ use super::{JobArgs, parse::base_port};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Show this recording, capture or incident folder, in place of a running job
+    /// Show this recording, capture or incident folder instead of a running job
     #[arg(value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service", "ssh"])]
     pub file: Option<PathBuf>,
-    /// The moment of FILE to show: `02:14:07` (UTC), `+10m` after its begin, `-30s` before its end, `50%`
+    /// The moment of FILE to show: `02:14:07` (UTC), `+10m` after its start, `-30s` before its end, `50%`
     /// [default: its end]
     #[arg(long, value_name = "TIME", requires = "file", allow_hyphen_values = true)]
     pub at: Option<String>,

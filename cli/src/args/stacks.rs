@@ -21,7 +21,8 @@ pub struct StacksArgs {
     /// Also native frames; each thread is stopped for a moment
     #[arg(long)]
     pub native: bool,
-    /// Also the kernels on the GPUs of a hung job that was started with `xpu-top run --gpu-core`; ends the ranks that it reads
+    /// Also the kernels on the GPUs of a hung job that was started with `xpu-top run --gpu-core`; this ends
+    /// these ranks
     #[arg(long, conflicts_with = "replay")]
     pub gpus: bool,
     /// Do not ask before --gpus ends the ranks
@@ -58,7 +59,7 @@ pub struct StacksForm {
     pub svg: Option<PathBuf>,
 }
 
-/// [`StacksArgs`] with `gpus`.
+/// Arguments of `xpu-top gpu-core`, which is `xpu-top stacks --gpus`.
 #[derive(Clone, Debug, Args)]
 pub struct GpuCoreArgs {
     #[command(flatten)]

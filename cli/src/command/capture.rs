@@ -198,7 +198,7 @@ fn wanted(args: &CaptureArgs, following: &Following, job: &JobName) -> Result<Ve
     named_or_living(args.ranks.as_ref(), args.filter.as_ref(), following, job)
 }
 
-/// The same for requests to ranks.
+/// The named ranks, or all living ones, one per process.
 pub(super) fn named_or_living(
     named: Option<&RankList>,
     filter: Option<&Filter>,

@@ -80,7 +80,7 @@ impl DemoArgs {
     }
 }
 
-/// All processes. They are dropped in this order: ranks first, so that their goodbye is received.
+/// All processes. Ranks are dropped first, while collectors can still receive their goodbye.
 struct Cast {
     workers: Vec<Worker>,
     nodes: Vec<Node>,
@@ -111,7 +111,7 @@ impl Cast {
     }
 }
 
-/// The node of a rank. Ranks are spread as a launcher does; the first nodes may get one more.
+/// The node of a rank. Ranks are spread evenly and in order; some nodes may get one more.
 fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
     (u64::from(rank) * u64::from(nodes) / u64::from(ranks)) as u32
 }

@@ -60,7 +60,8 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             })?;
         }
     }
-    // Tables are chosen as a whole; the table of steps covers everything recorded.
+    // The requested kinds select operations only after the tables are written: tables are selected as a
+    // whole, and the table of steps covers all kinds.
     if !kind.is_empty() {
         for of in capture.ranks.values_mut() {
             of.operations.retain(|single| kind.iter().any(|kind| kind.takes(single.kind())));

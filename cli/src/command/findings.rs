@@ -1,4 +1,4 @@
-//! `xpu-top findings`: the findings of a recording, or of the history of a running job, with their begin and
+//! `xpu-top findings`: the findings of a recording, or of the history of a running job, with their start and
 //! end.
 
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
@@ -60,7 +60,7 @@ fn of(args: &FindingsArgs) -> String {
     args.of.job.as_ref().map_or_else(String::new, |job| format!(" of job {job}"))
 }
 
-/// In order of their begin. Times are seconds since 1970.
+/// The findings of a job, in order of their start. Times are seconds since 1970.
 #[derive(Debug, Serialize)]
 struct List<'a> {
     job: &'a JobName,

@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct HangUp(Option<Signal>);
 
 impl HangUp {
-    /// Handles it from now on, unless it is ignored.
+    /// Handles SIGHUP from now on, unless it is ignored.
     pub(super) fn heard() -> io::Result<Self> {
         let heard = (!is_ignored()).then(|| signal(SignalKind::hangup()));
         heard.transpose().map(Self)
@@ -42,11 +42,11 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let comes = async |hang_up: &mut HangUp| {
-                // SAFETY: it is handled, or ignored.
+                // SAFETY: SIGHUP is handled, or ignored.
                 unsafe { libc::raise(libc::SIGHUP) };
                 tokio::time::timeout(Duration::from_millis(500), hang_up.comes()).await.is_ok()
             };
-            // SAFETY: no function is called for it.
+            // SAFETY: no handler is installed.
             unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
             assert!(!comes(&mut HangUp::heard().expect("it is asked for")).await, "under nohup");
             // SAFETY: as above.

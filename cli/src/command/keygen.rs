@@ -27,7 +27,7 @@ pub fn keygen(args: &KeygenArgs) -> Result<ExitCode, UsageError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The collector derives the token, so it prints it.
+/// Becomes the collector, which derives the token and prints it. Returns only if that fails.
 fn print_token(args: &KeygenArgs) -> UsageError {
     let parts = Parts::beside_this_program().map_err(|error| error.to_string());
     let program = match parts.and_then(|parts| parts.find(Part::Collector).map_err(|error| error.to_string()))
@@ -40,7 +40,6 @@ fn print_token(args: &KeygenArgs) -> UsageError {
     if let Some(path) = &args.output {
         command.arg("--key-file").arg(path);
     }
-    // Returns only if it failed.
     let error = command.exec();
     UsageError::Value(format!("cannot start {}: {error}; install xpu-top again", program.display()))
 }

@@ -1,4 +1,5 @@
-//! Finds the job of a command, which must be alive and is never guessed; and the hosts that do not answer.
+//! Finds the job of a command, which must be alive and is never guessed, and reports hosts that do not
+//! answer.
 
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
     }
 }
 
-/// If no rank is left to ask, reports what a collector of this machine saved.
+/// Reports the newest incident folder of this machine's collectors, for a job without ranks to ask.
 pub(super) fn report_kept(command: &str, named: Option<&JobName>) {
     if let Some(folder) = kept::newest(named) {
         let folder = quoted(&folder.to_string_lossy());

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// A reader that stops early (`| head`) is no failure.
+/// Prints a text. A reader that stops early (`| head`) is no failure.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -10,7 +10,7 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Columns of a sentence if standard output is no terminal, and the fewest columns of any.
+/// Width of a sentence, in columns, if standard output is no terminal, and the smallest width on a terminal.
 const WIDTH: u16 = 110;
 const NARROWEST: u16 = 40;
 

@@ -12,9 +12,9 @@ use xpu_wire::{
 
 use crate::args::UsageError;
 
-/// A recording, and the moment of it that is meant: `at`, or its end.
+/// Opens a recording, at the moment `at` or at its end.
 pub fn opened(path: &Path, at: Option<&str>) -> anyhow::Result<(FrameCursor, Moment)> {
-    // An unreadable file is a usage error: it says nothing about the health of the job.
+    // An unreadable file is a usage error, because the exit code would otherwise be about the job.
     let cursor = replay_file::open(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match at {
         Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,
@@ -23,7 +23,7 @@ pub fn opened(path: &Path, at: Option<&str>) -> anyhow::Result<(FrameCursor, Mom
     Ok((cursor, at))
 }
 
-/// The state at `at`, or at its end, with the details of some ranks.
+/// The state at `at`, or at the recording's end, with the details of some ranks.
 pub(super) fn followed(
     path: &Path,
     at: Option<&str>,

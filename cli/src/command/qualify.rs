@@ -1,5 +1,5 @@
-//! `xpu-top qualify`: measures the performance of each GPU of some hosts, before a job or while it pauses,
-//! and judges it.
+//! `xpu-top qualify`: measures and judges the performance of each GPU of some hosts, before a job or while it
+//! is paused.
 
 mod board;
 mod condition;
@@ -61,7 +61,7 @@ pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
 /// Ends the program without waiting for threads that are stuck in a call of the driver.
 fn end(verdict: Verdict) -> ! {
     let _ = io::stdout().flush();
-    // SAFETY: it runs no exit handlers; all output was written.
+    // SAFETY: _exit runs no exit handlers; all output was written.
     unsafe { libc::_exit(verdict.exit_code().into()) }
 }
 

@@ -42,7 +42,7 @@ use crate::{
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 
-/// Settings are read only if a collector is started.
+/// Starts the program under the hook. Settings are read only if a collector is started.
 pub fn run(
     args: &RunArgs,
     settings: impl FnOnce() -> Result<Config, UsageError>,
@@ -83,8 +83,8 @@ pub fn run(
     Ok(become_it(&mut command, program))
 }
 
-/// From the command line or the settings. The collector reads the variable itself, which takes precedence over
-/// the settings.
+/// The interval from the command line, else from the settings. `None` if only the variable is set, which the
+/// collector reads itself.
 fn what_if_every(
     args: &RunArgs,
     settings: impl FnOnce() -> Result<Config, UsageError>,
@@ -99,7 +99,7 @@ fn what_if_every(
 /// Variables of xpu-timer that have an effect here.
 const OF_XPU_TIMER: [&str; 2] = [variable::EXIT_PLUGIN_OF_XPU_TIMER, variable::FUNCTIONS_OF_XPU_TIMER];
 
-/// Names variables without effect in one line, because users of xpu-timer or its predecessor expect one.
+/// A line with the variables of xpu-timer and its predecessor that have no effect here.
 fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
     let foreign = |name: &String| {
         ["XPU_TIMER_", "ATORCH_"].iter().any(|begin| name.starts_with(begin))
@@ -116,12 +116,13 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
     })
 }
 
-/// Returns only if it fails.
+/// Replaces this process by the program. Returns only if that fails.
 fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
     inherited::hand_on(command);
     let mut error = command.exec();
     if error.kind() == io::ErrorKind::ArgumentListTooLong {
-        // The hook's variables may exceed the size limit.
+        // With the hook's variables, arguments and environment may exceed the size limit, so the program
+        // starts without them.
         let mut plain = Command::new(program);
         plain.args(command.get_args());
         inherited::hand_on(&mut plain);
@@ -178,7 +179,7 @@ fn runtime_dir() -> Result<RuntimeDir, RuntimeDirError> {
             Ok(located.dir)
         }
         Err(why) => {
-            // In a directory of root, another user's collector may serve.
+            // A directory of root's cannot be claimed, but a collector of another user may serve in it.
             let named = RuntimeDir::locate();
             if named.check().is_ok() { Ok(named) } else { Err(why) }
         }

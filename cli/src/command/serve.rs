@@ -1,7 +1,7 @@
 //! `xpu-top serve`: the web page of a job on many hosts, or of a recording, from this host.
 //!
-//! It becomes a relay in front of the job's hosts, which serves the page like every collector; or a collector
-//! that reads the recording.
+//! The command becomes a relay in front of the job's hosts, which serves the page like every collector, or a
+//! collector that reads the recording.
 
 mod recording;
 
@@ -78,18 +78,18 @@ fn collector(program: &Path) -> Command {
     command
 }
 
-/// A file in memory: one on disk would remain.
+/// Creates a file in memory; a file on disk would remain.
 fn in_memory() -> io::Result<File> {
     // SAFETY: the name is NUL-terminated and 'static.
     let file = unsafe { libc::memfd_create(c"xpu-top-serve".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 
-/// A hosts file: thousands of hosts are too long for an argument.
+/// Writes a hosts file, because thousands of hosts are too long for an argument.
 fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
     let mut file = in_memory()?;
     let lines: Vec<String> = hosts.iter().map(|host| format!("{host}\n")).collect();
@@ -99,7 +99,7 @@ fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
     Ok(file)
 }
 
-/// The page asks for the token. The collector derives it from the key.
+/// The token for which the page asks, as the collector derives it from the key.
 fn token(program: &Path, args: &ServeArgs) -> anyhow::Result<String> {
     let mut command = collector(program);
     command.arg("--print-token");

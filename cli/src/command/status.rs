@@ -89,7 +89,7 @@ fn next(status: &Status, of: &JobArgs) -> Option<String> {
     Some(format!("next: {}{}\n", words.join(" "), of.line()))
 }
 
-/// The same if no rank is left to ask: the command that reads what a collector of this machine saved.
+/// The command that reads the newest incident folder of this machine, if no rank is left to ask.
 fn next_of_kept(status: &Status, args: &StatusArgs) -> Option<String> {
     if status.ranks.iter().any(|rank| rank.state != RankState::Exited) {
         return None;

@@ -46,7 +46,7 @@ pub(crate) struct Gpu {
     pub cublas: i32,
     /// Bytes in use when the GPU was opened, including CUDA's own.
     pub held: u64,
-    /// The largest possible size of its memory.
+    /// The most bytes that this program may allocate.
     pub most: u64,
     stream: cudaStream_t,
     blas: cublasHandle_t,
@@ -144,7 +144,7 @@ impl Gpu {
         (ROUND.min(self.bytes) / bytes.max(1)).max(1)
     }
 
-    /// Makes it the calling thread's device.
+    /// Makes this GPU the calling thread's device.
     pub(crate) fn choose(&self) -> Result<(), String> {
         device::set(self.ordinal).map_err(said)
     }
@@ -158,7 +158,7 @@ impl Gpu {
         memory.wrapping_byte_add(offset as usize)
     }
 
-    /// Repeats random numbers of this kind up to `end`, or to the end of the memory.
+    /// Fills the memory up to `end`, or up to its own end, with repetitions of `first`.
     pub(crate) fn fill(&self, first: &[u8], end: u64) -> Result<(), String> {
         let end = end.min(self.bytes);
         let mut filled = (first.len() as u64).min(end);
@@ -175,7 +175,7 @@ impl Gpu {
         self.wait()
     }
 
-    /// The same for the matrices of a GEMM: all its sets.
+    /// Fills all sets of a GEMM's matrices with random numbers.
     pub(crate) fn fill_for(&self, gemm: &Gemm) -> Result<(), String> {
         let end = (gemm.bytes() * self.sets(gemm.bytes())).min(self.bytes);
         self.fill(&numbers(gemm.elements, NUMBERS.min(end) as usize), end)
@@ -195,7 +195,7 @@ impl Gpu {
         unsafe { event::record(self.events[block][usize::from(after)], self.stream) }.map_err(said)
     }
 
-    /// Seconds between both events of each of the first blocks, which have ended.
+    /// Seconds between the two events of each of the first `blocks` blocks, which must have ended.
     pub(crate) fn between(&self, blocks: usize) -> Result<Vec<f64>, String> {
         let took = |&[before, after]: &[cudaEvent_t; 2]| {
             // SAFETY: both are this object's, recorded on one stream.

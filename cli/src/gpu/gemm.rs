@@ -31,7 +31,7 @@ pub(crate) struct Gemm {
 }
 
 impl Gemm {
-    /// The error is the reason why cuBLAS cannot compute it.
+    /// Converts a shape. The error is the reason why cuBLAS cannot compute it.
     pub(crate) fn of(shape: &GemmShape) -> Result<Self, String> {
         let GemmShape { m, n, k, batch, .. } = *shape;
         let types = types(shape.datatype)?;

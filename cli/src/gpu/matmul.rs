@@ -33,8 +33,8 @@ pub(crate) struct Matmul {
 }
 
 impl Matmul {
-    /// The error is the reason why there is none; most GPUs before Ada lack such units. The handles live as
-    /// long as the program, which creates only a few.
+    /// Prepares the GEMM. The error is the reason why it is impossible: most GPUs before Ada have no units
+    /// for 8-bit floats. The handles live as long as the program, which creates only a few.
     pub(crate) fn of(side: u64) -> Result<Self, String> {
         let refused = |error| format!("cublasLt refuses it: {error}");
         let handle = create_handle().map_err(refused)?;

@@ -70,7 +70,7 @@ pub(crate) struct Communicator {
 }
 
 impl Nccl {
-    /// The library stays loaded.
+    /// Loads NCCL, which stays loaded.
     pub(crate) fn open() -> Option<Self> {
         let library = library::nccl()?;
         let nccl = Self::of(&library);

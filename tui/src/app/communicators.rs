@@ -85,7 +85,7 @@ pub struct Communicator {
     pub size: u32,
     /// Its ranks that were seen.
     pub ranks: Ranks,
-    /// Collectives entered, by the rank that entered fewest and the one that entered most.
+    /// Number of collectives that the rank furthest behind has entered, and the rank furthest ahead.
     pub entered: Entered,
     /// Collectives known to be done on all its ranks.
     pub completed: u64,
@@ -104,7 +104,7 @@ pub struct Communicator {
 pub struct Traffic {
     pub operation: Operation,
     pub bytes: u64,
-    /// Number of timed ones that the ranks still have.
+    /// Number of timed collectives that the ranks still hold.
     pub timed: usize,
     pub bus_gb_s: Option<f64>,
     /// Median duration as the ranks saw it, including waiting.
@@ -139,7 +139,7 @@ impl Communicators {
         line.is_some()
     }
 
-    /// Whether there are others than those that are listed.
+    /// Whether some communicators have no line of their own.
     pub(crate) fn has_more(&self) -> bool {
         self.total > self.lines.len()
     }
@@ -150,8 +150,9 @@ impl Communicators {
         self.at = at.min(self.lines.len().saturating_sub(1));
     }
 
-    /// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators with
-    /// a matching rank are listed, and only matching ranks. Figures are those of ranks with current figures.
+    /// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators
+    /// with a matching rank are listed, and only matching ranks. Figures cover only ranks with current
+    /// figures.
     fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool, every: bool) -> Self {
         let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
         let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();
@@ -206,7 +207,7 @@ impl Communicators {
     }
 }
 
-/// Its kind: the properties that it shares with others.
+/// What communicators of one kind have in common: the name without its number, and the size.
 fn likeness(members: &[Member<'_>]) -> (String, u32) {
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
     let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);

@@ -28,10 +28,10 @@ pub struct Bundle {
     pub worst: usize,
 }
 
-/// Largest number of kinds of groups by communicators; in a job with more, names do not represent kinds.
+/// Largest number of kinds of groups by communicators; in a job with more, the names do not denote kinds.
 const KINDS: usize = 6;
 
-/// Runs of ranks in a group's name.
+/// Largest number of runs of ranks in a group's name.
 const RUNS: usize = 2;
 
 impl Fold {

@@ -43,7 +43,7 @@ pub struct Gemm {
     /// Number of GEMMs on all these ranks since they started, and number of timed ones.
     pub count: u64,
     pub timed: u64,
-    /// Its share of the time of all shapes, by the timed ones.
+    /// Its share of the GEMM time of all shapes, estimated from the timed GEMMs.
     pub share: f64,
     /// TFLOPS, the slowest rank first.
     pub rates: Vec<(Rank, f64)>,
@@ -148,7 +148,7 @@ impl Gemm {
         Some((rank, -self.scale?.deviation(rate)))
     }
 
-    /// Whether a rank at this rate is worth mentioning.
+    /// Whether this rate is low enough to be marked as slow.
     pub fn is_slow(&self, rate: f64) -> bool {
         self.scale.is_some_and(|scale| scale.is_bad(rate))
     }
@@ -171,8 +171,8 @@ fn estimated_time(total: &GemmTotals) -> f64 {
 }
 
 impl Gemms {
-    /// Updates the list once a second, because this goes through every shape of every rank; and when a rank
-    /// is first heard.
+    /// Updates the list once a second, because this goes through every shape of every rank; also when the
+    /// first summary of a rank arrives.
     pub(crate) fn settle(&mut self, job: &Job, watched: &Watched, now: Moment) {
         self.heard = watched.heard(job);
         let making = (now.0 / 1_000_000_000, watched.since, self.heard);

@@ -23,11 +23,11 @@ pub const COLUMNS: usize = 360;
 
 const METRICS: usize = Metric::ALL.len();
 
-/// The scale reaches to the worst value that only a quarter of the moments exceed, so that a single pause
-/// does not make all other values look equal.
+/// The bad end of the scale is the value that is worse in only a quarter of the moments, so that a single
+/// pause does not make all other values look equal.
 const USUAL: f64 = 0.75;
 
-/// Longest wait, in redraws, for a redraw with less work.
+/// Largest number of redraws in a row that may have too much other work to note figures.
 const WAITS: u8 = 2;
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub struct History {
     /// The last column, and the last second that was noted.
     last: Option<u64>,
     looked: u64,
-    /// Number of redraws that had enough other work.
+    /// Number of redraws in a row that had too much other work to note figures.
     waited: u8,
 }
 
@@ -142,7 +142,7 @@ impl Figures {
         Self { median, lowest, highest, whole, offset }
     }
 
-    /// The median; if most ranks of the job have no value, a value of the size of the others'.
+    /// The median; if it is almost zero, a hundredth of the highest value.
     fn reference(&self) -> f64 {
         let [median, highest] = [self.median, self.highest].map(|value| f64::from(value + self.offset));
         median.max(highest / 100.0)
@@ -184,7 +184,8 @@ impl History {
             let known = column.figures[metric as usize].is_some();
             let figures = job_view.scale(metric).filter(|_| !job_view.is_frozen());
             let figures = figures.map(|scale| Figures::of(scale, job_view.whole(metric).unwrap_or(0.0)));
-            // Right after a jump back in time, less data is known than was known at that time.
+            // Right after a jump back in time, figures of this moment may be missing although they were noted
+            // before.
             if figures.is_none() && known {
                 continue;
             }

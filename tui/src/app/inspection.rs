@@ -92,7 +92,7 @@ impl Inspection {
         })
     }
 
-    /// Its position in a quantity; `None` while none of its peers has a figure.
+    /// The rank's figure next to those of its peers; `None` while none of them has one.
     pub fn compared(&self, job_view: &JobView, metric: Metric) -> Option<Comparison> {
         use crate::widget::scale::Scale;
         let rows = job_view.rows();

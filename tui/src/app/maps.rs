@@ -54,7 +54,7 @@ impl Maps {
     }
 }
 
-/// Whether it names ranks that are late although their GEMMs are as fast as the others'.
+/// Whether the finding names ranks that are late although their GEMMs are as fast as the others'.
 fn shows_in_arrival(finding: &Finding) -> bool {
     let is_late = matches!(finding.class, Class::Host | Class::Pauses | Class::Step);
     !finding.ranks.is_empty() && (is_late || matches!(finding.evidence, Evidence::MoreWork(_)))

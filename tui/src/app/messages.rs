@@ -72,7 +72,7 @@ impl Messages {
         }
     }
 
-    /// Says for a while how to watch from another terminal.
+    /// Shows for a while how to watch from another terminal.
     pub(crate) fn invite(&mut self, text: String, now: Moment) {
         self.invitation = Some(Invitation { text, until: now.after(INVITED) });
     }

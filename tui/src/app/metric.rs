@@ -3,7 +3,7 @@
 use super::Row;
 use crate::widget::scale::Worse;
 
-/// In the order of the heatmaps: related quantities are side by side.
+/// A quantity. The order is that of the heatmaps: related quantities are side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
     #[default]
@@ -17,7 +17,7 @@ pub enum Metric {
     Temperature,
     Busy,
     Memory,
-    /// It has no partner, so it is shown next to the first: the rate of GEMMs, and how long they are held up.
+    /// It has no partner, so it is shown next to the GEMM rate.
     Exposed,
 }
 

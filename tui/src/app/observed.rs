@@ -27,7 +27,7 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Nothing yet.
+    /// Empty data at this moment.
     pub(super) fn at(now: Moment) -> Self {
         Self {
             now,

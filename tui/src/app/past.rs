@@ -12,8 +12,8 @@ use crate::playback::{Mark, Of, Playback};
 #[derive(Debug)]
 pub(crate) struct Past {
     pub playback: Playback,
-    /// Of a running job: the present, which continues meanwhile. Its findings and step times are those of
-    /// the moment when the past was entered.
+    /// For a running job: the present, which continues meanwhile. Its findings and step times stay as they
+    /// were when the past was entered.
     present: Option<Observed>,
 }
 
@@ -91,8 +91,8 @@ impl App {
         }
     }
 
-    /// Whether the arrival must not change the shown state: it is kept aside while the past is shown, and
-    /// details of unwatched ranks are not needed.
+    /// Returns whether the arrival must not change the shown state: while the past is shown, arrivals change
+    /// the present only; details of unwatched ranks change nothing.
     pub(crate) fn put_aside(&mut self, arrival: &Arrival) -> bool {
         let Arrival::Frame(frame) = arrival else { return false };
         if let Some(present) = self.present() {

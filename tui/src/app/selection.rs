@@ -39,7 +39,7 @@ impl Selection {
         }
     }
 
-    /// Shows this job, none of whose ranks is selected yet.
+    /// Shows this job, without a selected rank.
     pub(crate) fn choose_job(&mut self, name: JobName) {
         self.choice = Choice::Named(name);
         (self.rank, self.pinned) = (None, None);

@@ -27,8 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The same limit if the kernels on the GPUs are requested.
 const PATIENCE_WITH_GPUS: Duration = Duration::from_secs(70);
 
-/// A second request for the GPUs confirms the first one if it comes after the first of these times and within
-/// the second. The first time is needed because a key that is held down repeats.
+/// A second request for the GPUs confirms the first one if it comes between these two times. The first time
+/// is needed because a key that is held down repeats.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -93,7 +93,7 @@ impl Stacks {
         self.refused = None;
     }
 
-    /// With the kernels on the GPUs, which takes longer.
+    /// Notes that stacks are requested together with the kernels on the GPUs, which takes longer.
     pub(crate) fn ask_with_gpus(&mut self, now: Moment) {
         self.ask(now);
         self.with_gpus = true;

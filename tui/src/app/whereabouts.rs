@@ -76,7 +76,7 @@ impl Whereabouts {
         behind.zip(group.ranks.first()).is_some_and(|(behind, first)| behind.contains(first))
     }
 
-    /// The same with only these ranks listed; dependencies still cover all ranks.
+    /// The positions with only these ranks listed; dependencies still cover all ranks.
     pub fn only(&self, meant: Option<&Ranks>) -> Self {
         let mut shown = self.clone();
         let Some(meant) = meant else { return shown };
@@ -99,7 +99,7 @@ fn waits(groups: &[Group]) -> Option<(Ranks, Ranks)> {
     (stand && !behind.is_empty()).then_some((ahead, behind))
 }
 
-/// Whether it has made no progress for a while.
+/// Whether the rank has made no progress for a while.
 pub(super) fn is_stuck(view: &RankView) -> bool {
     view.stalled_for() >= STALLED
 }

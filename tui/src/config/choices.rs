@@ -25,7 +25,7 @@ impl App {
         let page = Page::first().find(|(name, _)| *name == state.page);
         self.page = page.map_or(self.page, |(_, page)| page);
         let metric = Metric::called(&state.metric);
-        // Every screen begins with the first page, so this is no choice.
+        // Every screen begins with the default metric, so the default is no choice of the user.
         let metric = metric.filter(|metric| *metric != Metric::default());
         self.maps = metric.map_or(self.maps, |metric| self.maps.showing(metric));
         self.listing.sort = prompt_command::sort(&state.sort).unwrap_or(self.listing.sort);

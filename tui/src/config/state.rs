@@ -28,7 +28,7 @@ impl State {
         folder("XDG_STATE_HOME", ".local/state").map(|folder| folder.join("state.json"))
     }
 
-    /// An unreadable state is ignored: only comfort is lost.
+    /// Reads the state. An unreadable state is ignored, because a screen can begin without it.
     pub fn load(path: &Path) -> Self {
         let text = read_small(path).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()

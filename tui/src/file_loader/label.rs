@@ -12,7 +12,7 @@ use xpu_wire::{
 
 use super::traces;
 
-/// Blocks that are read: from the begin until the kind of file is known, and from the end back until the last
+/// Blocks that are read: from the start until the kind of file is known, and from the end back until the last
 /// sheet is found.
 const BLOCKS: usize = 4;
 

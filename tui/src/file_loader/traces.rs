@@ -9,7 +9,7 @@ use super::{Label, What};
 /// Ending of such a folder.
 pub(super) const ENDING: &str = "kineto";
 
-/// The answer to what only a capture can do.
+/// The error if something is requested that only a capture has.
 pub(super) const NO_CAPTURE: &str = "it is a folder of traces: open one of its files in ui.perfetto.dev";
 
 /// Longest manifest: that of ten thousand ranks has five megabytes.
@@ -37,7 +37,7 @@ struct OneRank {
     file: Option<String>,
 }
 
-/// Without a manifest, the traces are not complete.
+/// The label of a folder. Without a manifest, the traces are not complete.
 pub(super) fn label(folder: &Path) -> Result<Label, String> {
     let Ok(file) = fs::File::open(folder.join("manifest.json")) else {
         let what = What::Traces { of: None, ranks: 0, missing: 0 };

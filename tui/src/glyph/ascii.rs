@@ -1,4 +1,4 @@
-//! The screen in plain ASCII. Every symbol has its own replacement. It is applied to the finished picture, so
+//! The screen in plain ASCII. Every symbol has its own replacement. The finished picture is converted, so
 //! views are independent of it.
 
 use ratatui::{buffer::Buffer, layout::Rect};

@@ -58,8 +58,8 @@ impl Keymap {
         })
     }
 
-    /// The key of this action in a scope, for sentences: the first one bound, as in the footer; but a letter if
-    /// the action has a digit and a letter. Without a binding, the text says how to type the name.
+    /// The key of this action in a scope, for sentences: the first key that is no digit, else the digit.
+    /// Without a key, the action's name in quotes.
     pub fn key(&self, scope: Scope, name: &str) -> String {
         let mut named = self.in_force(scope).filter(|(binding, _)| binding.action.name() == Some(name));
         let is_digit = |key: &&Key| matches!(key.code, KeyCode::Char('0'..='9'));

@@ -14,7 +14,7 @@ const TOGETHER: usize = 128;
 /// Batches that may wait for it.
 const WAITING: usize = 32;
 
-/// Its thread ends when this is dropped.
+/// The thread's handle; the thread ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct DropThread {
     shown: Vec<Arc<Frame>>,

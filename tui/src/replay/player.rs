@@ -107,7 +107,7 @@ impl Player {
 
     fn show(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         while let Some((at, frame)) = self.cursor.next(to)? {
-            // Live, every second is examined, and its findings are kept.
+            // As in a live job, findings are computed and kept at each moment on the way.
             if at.since(self.looked) >= app.between_settlings() {
                 self.looked = at;
                 app.settle();

@@ -1,5 +1,5 @@
-//! Searches the begins of findings: a thread folds the whole recording, and computes findings second by
-//! second.
+//! Searches for the moments at which findings begin: a thread folds the whole recording, and computes
+//! findings second by second.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A finding that occurs again after this time counts as a new one.
 const OVER: Duration = Duration::from_secs(30);
 
-/// Marks of one recording.
+/// Largest number of marks of one recording.
 const MOST: usize = 4096;
 
 /// The thread's handle; it ends when this is dropped.
@@ -66,7 +66,7 @@ impl Search {
     }
 }
 
-/// The state of the search, second by second.
+/// A gate that the search passes before each recorded second.
 #[derive(Debug, Default)]
 struct Gate {
     /// The number of guards that keep it closed.
@@ -84,7 +84,7 @@ impl Gate {
     }
 }
 
-/// While it exists, the search pauses.
+/// A guard; the search is paused while any exists.
 #[derive(Debug)]
 pub struct Rest {
     gate: Arc<Gate>,

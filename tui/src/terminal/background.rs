@@ -11,10 +11,11 @@ use terminal_colorsaurus::{Error, QueryOptions, background_color};
 
 use crate::palette::Theme;
 
-/// Time limit for the answer. A terminal that does not know the question answers at once.
+/// Time limit for the answer. Terminals without OSC 11 answer at once too, because the query ends with a
+/// request that every terminal answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Largest number of keys as which an answer may be read.
+/// Longest answer, counted in the keys as which crossterm reads it.
 const LONGEST: usize = 40;
 
 /// Lowest perceived lightness at which a background counts as light.
@@ -44,7 +45,7 @@ pub fn theme() -> Option<Theme> {
 /// Removes a late answer from the input, which would otherwise be read as keys.
 #[derive(Debug, Default)]
 pub(super) struct LateAnswer {
-    /// The keys of it that have arrived; `None` outside of an answer.
+    /// Number of keys of the answer that have arrived; `None` outside of an answer.
     inside: Option<usize>,
 }
 
@@ -54,7 +55,7 @@ impl LateAnswer {
         IS_LATE.load(SeqCst)
     }
 
-    /// Whether this key is part of it: `ESC ]` to `ESC \` or to `BEL`, as crossterm reads them.
+    /// Whether this key is part of an answer: `ESC ]` to `ESC \` or to `BEL`, as crossterm reads them.
     pub(super) fn has(&mut self, event: &Event) -> bool {
         let Event::Key(key) = event else { return false };
         let alt = key.modifiers.contains(KeyModifiers::ALT);

@@ -8,7 +8,7 @@ pub(super) fn stop() -> io::Result<()> {
     // SAFETY: zero is a valid sigaction: the default action, no flags, an empty mask.
     let default: libc::sigaction = unsafe { mem::zeroed() };
     let ours = swap(&default)?;
-    // SAFETY: no precondition.
+    // SAFETY: `raise` has no precondition.
     unsafe { libc::raise(libc::SIGTSTP) };
     swap(&ours).map(drop)
 }

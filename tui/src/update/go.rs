@@ -101,7 +101,7 @@ pub(crate) fn among_ranks(app: &mut App, motion: Motion) {
     among(app, &order, motion);
 }
 
-/// The same among rows in this order.
+/// Selects a rank among rows in this order, in the same way.
 pub(crate) fn among(app: &mut App, order: &[usize], motion: Motion) {
     let job_view = &app.job_view;
     let Some(last) = order.len().checked_sub(1) else { return };

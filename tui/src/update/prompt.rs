@@ -60,7 +60,7 @@ fn cancel(app: &mut App, kind: Kind) -> Option<Effect> {
     None
 }
 
-/// Applies the filter. While it is being typed, a word that matches no host counts as the begin of another
+/// Applies the filter. While it is being typed, a word that matches no host counts as the start of another
 /// filter.
 fn sift(app: &mut App, text: &str, whole: bool) {
     if text.trim().is_empty() {

@@ -44,7 +44,7 @@ pub(super) fn control(app: &mut App, control: Control) -> Option<Effect> {
     match control {
         Control::Pause if playback.paused && playback.is_at_end() => match playback.of {
             Of::Live => return Some(Effect::GoLive),
-            // The replay starts again from the begin.
+            // The replay starts again from the beginning.
             Of::File => {
                 playback.paused = false;
                 return Some(Effect::Seek(playback.span.first));

@@ -39,7 +39,7 @@ pub(crate) fn visit(app: &mut App) -> Option<Effect> {
     if has_some { None } else { ask(app) }
 }
 
-/// Requests them now, even if they were read before.
+/// Requests stacks now, even if they were read before.
 pub(super) fn ask(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     let is_stuck = app.job_view.stall().is_some();
@@ -53,7 +53,7 @@ pub(super) fn read(app: &mut App, action: &Action) -> Option<Effect> {
     if matches!(action, Action::AskGpus) { ask_gpus(app) } else { ask(app) }
 }
 
-/// The kernels on the GPUs of a hung job, at the second request: reading them ends the ranks.
+/// Requests the kernels on the GPUs of a hung job, at the second press, because reading them ends the ranks.
 fn ask_gpus(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     if app.is_past() || app.is_replay() {

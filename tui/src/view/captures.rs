@@ -26,8 +26,8 @@ use crate::{
     width::Breakpoint,
 };
 
-/// A file without an end that was written this recently is still being written, because recorders write every
-/// second.
+/// A file without an end is still being written if its last write is this recent, because recorders write
+/// every second.
 const WRITING: Duration = Duration::from_secs(5);
 
 /// Columns of the longest name.

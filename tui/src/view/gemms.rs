@@ -34,7 +34,7 @@ const LISTED: usize = 14;
 /// An answer takes at most this long, because summaries come once a second.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// A recording has the first summary of each rank within this time from its begin.
+/// A recording has the first summary of each rank within this time from its start.
 const FIRST_REPORTS: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {

@@ -103,7 +103,7 @@ pub(super) struct Sign {
     pub(super) role: Role,
 }
 
-/// Whether the screen shows the present.
+/// The sign of whether the screen shows the present, and of the job's state.
 pub(super) fn status(app: &App) -> Sign {
     let job_view = &app.job_view;
     if app.job().is_none() {
@@ -221,8 +221,7 @@ fn lost_hours(cost: &Cost) -> String {
     format!("{:.2} GPU h{money}", cost.gpu_hours)
 }
 
-/// Steps as a range, because a rank that falls behind matters; and the age of the last one, once that is
-/// unusual.
+/// The steps as a range, which shows that a rank falls behind, and the age of the last step if it is unusual.
 fn step(job_view: &JobView) -> Figure {
     let value = match job_view.steps {
         None => glyph::UNKNOWN.to_owned(),

@@ -34,8 +34,8 @@ pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     ))
 }
 
-/// The rank, the host, the problem and the cost on one line. An uncertain finding says so if there is room;
-/// its details always do.
+/// The rank, the host, the problem and the cost on one line. An uncertain finding is marked if there is room;
+/// the details always mark it.
 pub(super) fn short(app: &App, finding: &Finding, width: usize) -> String {
     let line = finding.headline(app.job());
     let unsure = format!("{}{line}", sure(finding.confidence));
@@ -48,7 +48,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let finding = &incident.finding;
     let Some(over) = incident.over else {
         let mut lines = stall(app, finding, width);
-        // The stacks are below it, so advice to look at them must not appear without them.
+        // The advice is mostly to look at the stacks, which are shown below once they have arrived.
         if app.stacks.rows().is_empty() {
             lines.push(next(app, finding, "", width));
         }
@@ -64,7 +64,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The same on a page without the stacks, with the key that shows them.
+/// The reason of a hang on a page without the stacks, with the key that shows them.
 pub(super) fn banner(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
     let mut lines = stall(app, finding, width);
     lines.push(next(app, finding, "; s shows every rank's stack", width));
@@ -76,7 +76,7 @@ fn next(app: &App, finding: &Finding, key: &str, width: usize) -> Line<'static> 
     Line::styled(format!("  {text}"), app.palette.of(Role::Text))
 }
 
-/// The headline, the details, the rank's code position, and how far each GPU has come.
+/// The headline, the details, the rank's code position, and the progress of each GPU.
 fn stall(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
     let style = app.palette.of(Role::Alarm);
     let space = width.saturating_sub(2);

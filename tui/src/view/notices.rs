@@ -1,5 +1,5 @@
-//! Problems in sentences: findings first, then outliers, then blind spots. If there are none, a sentence says
-//! so.
+//! Problems in sentences: findings first, then outliers, then blind spots. If there are no problems, one
+//! sentence states that.
 
 use ratatui::text::{Line, Span};
 use xpu_model::{
@@ -260,7 +260,7 @@ fn unreachable(app: &App) -> Option<Notice> {
     let down: Vec<_> = app.connections.down().collect();
     let (_, why) = down.first()?;
     let named: Vec<_> = down.iter().map(|(endpoint, _)| *endpoint).collect();
-    // Different reasons are rare, so the first one represents them, and says where to look.
+    // The reasons rarely differ, so the first one is shown for all.
     let text =
         format!("{} unreachable: {}: {why}", figure::counted(down.len(), "host", "hosts"), names(&named));
     Some(Notice::new(glyph::ALARM, Role::Alarm, text))

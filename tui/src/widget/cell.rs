@@ -7,7 +7,7 @@ use crate::{
     palette::{Palette, Role},
 };
 
-/// Ordered from harmless to worst. Of folded ranks, the greatest decides.
+/// The content of a cell, ordered from harmless to worst. Of folded ranks, the worst is shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell {
     /// No rank belongs here.

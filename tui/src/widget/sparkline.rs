@@ -25,7 +25,7 @@ pub fn bars(values: &[f32], full: f32, width: usize) -> String {
     (0..bars).map(bar).collect()
 }
 
-/// The same as a thin line if all bars are equal, because nothing happened.
+/// The bars, or a thin line if all are equal, because nothing happened.
 pub fn calm(bars: String) -> String {
     let mut letters = bars.chars();
     let first = letters.next();

@@ -30,7 +30,7 @@ pub struct Hang {
     rank: u32,
 }
 
-/// A step that takes longer than this is a hang.
+/// Largest slowdown factor; 60 times as many milliseconds are the largest delay.
 const SLOWEST: f64 = 1000.0;
 
 impl FromStr for SlowGpu {

@@ -1,5 +1,5 @@
-//! PyTorch's profiler, run together with a capture. It needs longer to begin, so its steps are agreed on
-//! first.
+//! PyTorch's profiler, run together with a capture. The profiler needs longer to start, so the ranks agree on
+//! its steps first.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ use xpu_wire::{
 
 use crate::args::CaptureArgs;
 
-/// Interval of checks whether it was ended.
+/// Interval of checks whether the user has ended the capture.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The folder of a capture's traces, next to the capture's file.
@@ -39,7 +39,7 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Waits until its steps are agreed on, or will not be.
+    /// Starts the traces, and waits until all ranks agree on the window or cannot.
     pub(super) async fn begin(
         args: &CaptureArgs,
         job: &JobName,
@@ -59,7 +59,7 @@ impl Beside {
             if let News::Line(line) = &item {
                 eprintln!("xpu-top: Kineto: {line}");
             }
-            // After the plan, there is no receiver.
+            // The receiver is gone once the window is planned.
             let _ = news.send(item);
         };
         tracer.begin(job.clone(), Some(ranks.to_vec()), folder(&args.output), wanted, report);
@@ -75,7 +75,7 @@ impl Beside {
         Ok(Self { tracer, window })
     }
 
-    /// The begin of the capture: with the same step, or at the same moment.
+    /// The start of the capture: the first step or the first moment of the traces.
     pub(super) fn when(&self) -> Begin {
         match self.window {
             Some(KinetoWindow::Steps { first, .. }) => Begin::Step(first),

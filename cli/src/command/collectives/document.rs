@@ -24,7 +24,7 @@ struct OneRank<'a> {
     host: HostName,
     pid: Pid,
     read_at: Moment,
-    /// Number of calls since its start.
+    /// Number of calls since the process started.
     made: u64,
     calls: Vec<OneCall<'a>>,
 }
@@ -60,7 +60,7 @@ struct OneCall<'a> {
     native: Option<&'a str>,
 }
 
-/// The last operation that was launched before a call that its stream has not reached.
+/// The operation launched last before a call that the stream has not reached yet.
 #[derive(Debug, Serialize)]
 struct Preceding<'a> {
     work: &'a str,

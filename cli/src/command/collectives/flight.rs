@@ -59,7 +59,7 @@ pub(super) fn write(folder: &Path, job: &Job, records: &[&RankRecord]) -> anyhow
     Ok(())
 }
 
-/// The ranks of the job in each communicator, by their places in it.
+/// The ranks of the job in each communicator, in the communicator's order.
 fn groups(job: &Job) -> BTreeMap<CommunicatorId, Vec<Rank>> {
     let mut members: BTreeMap<CommunicatorId, BTreeSet<(u32, Rank)>> = BTreeMap::new();
     for record in job.records() {
@@ -70,8 +70,8 @@ fn groups(job: &Job) -> BTreeMap<CommunicatorId, Vec<Rank>> {
     members.into_iter().map(|(id, of)| (id, of.into_iter().map(|(_, rank)| rank).collect())).collect()
 }
 
-/// For each communicator, the collectives that are known to have ended on any rank; on the others, this
-/// becomes known a little later.
+/// For each communicator, the number of the last collective known to have ended on any rank. Other ranks may
+/// report its end a little later.
 fn done(job: &Job) -> BTreeMap<CommunicatorId, u64> {
     let mut done = BTreeMap::new();
     for record in job.records() {
@@ -112,7 +112,7 @@ fn description(name: &str) -> &str {
     if name.is_empty() { "undefined" } else { name }
 }
 
-/// PyTorch's name for it.
+/// PyTorch's name of the operation.
 fn name(operation: Operation) -> Option<&'static str> {
     Some(match operation {
         Operation::AllReduce => "nccl:all_reduce",

@@ -15,7 +15,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of its last output that are shown.
 const TAIL: u64 = 2048;
 
-/// A child in a process group of its own, killed when this is dropped and by the kernel when the demo is killed.
+/// A child in its own process group. It is killed when this is dropped, and by the kernel when the demo is
+/// killed.
 #[derive(Debug)]
 pub(super) struct Child {
     process: std::process::Child,
@@ -40,7 +41,7 @@ impl Child {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                     return Err(io::Error::last_os_error());
                 }
-                // If the parent died before that, there would be no signal.
+                // If the parent died before prctl, the kernel sends no signal.
                 if libc::getppid() as u32 == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
             });
         }
@@ -62,7 +63,8 @@ impl Child {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: kill touches no memory; the group is that of a child that was not waited for, so its number is not reused.
+        // SAFETY: kill touches no memory; the child was not waited for, so the number of its group is not
+        // reused.
         unsafe { libc::kill(-(self.process.id() as libc::pid_t), signal) };
     }
 

@@ -74,7 +74,7 @@ pub(super) async fn follow(
 ) -> anyhow::Result<ExitCode> {
     let mut following = Following::new(link.endpoints.clone(), None);
     let end = run_to_end(&mut following, &mut cast.workers, &mut link.arrivals, plan).await?;
-    // A demo that is left hanging has shown everything, so ending it is no failure.
+    // With --stay, the user ends a hung demo, so the signal is no failure.
     let was_left = matches!(end, End::Signal { .. }) && plan.stays;
     if matches!(end, End::Hang | End::CollectiveCall) || (was_left && hangs(&following)) {
         living::take_stacks(&mut following, &mut link.arrivals, &link.live, STACKS).await;
@@ -97,7 +97,7 @@ pub(super) async fn follow(
     print(&status, None, json)?;
     if let (Some(path), Some(stacks)) = (svg, &status.stacks) {
         let written = flame::svg(&stacks.tree, &status.job).and_then(|picture| write_to(path, &picture));
-        // The findings are worth more than the flame graph.
+        // The exit code reports the findings, even if the flame graph cannot be written.
         if let Err(error) = written {
             eprintln!("demo: {error:#}");
         }

@@ -30,7 +30,7 @@ const LIBRARIES: [(&str, Part); 7] = [
     ("libcupti.so.13", Part::SimgpuCupti),
 ];
 
-/// Removed when dropped.
+/// The directory of a demo, removed when dropped.
 #[derive(Debug)]
 pub(super) struct Stage {
     root: PathBuf,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One rank of a data-parallel training job, in the shape PyTorch gives it, without PyTorch.
+"""One rank of a data-parallel training job: makes the same CUDA and NCCL calls as PyTorch DDP, without PyTorch.
 
-Reads RANK, WORLD_SIZE and LOCAL_RANK as torchrun sets them. Every CUDA call goes through the global scope, so a
-preloaded library is reached as it is in a real job. Runs on the stand-in libraries of simgpu.
+Reads RANK, WORLD_SIZE and LOCAL_RANK as torchrun sets them. Every CUDA call is resolved in the global scope, so
+a preloaded library intercepts it, as in a real job. Runs on the stand-in libraries of simgpu.
 """
 
 import argparse
@@ -33,7 +33,7 @@ GRACE_S = 1.0
 
 
 class Stop(BaseException):
-    """Somebody asked this process to end."""
+    """A signal has asked this process to end."""
 
 
 class Dim3(ctypes.Structure):
@@ -75,7 +75,7 @@ SIGNATURES = {
 
 
 class Cuda:
-    """The C functions, each raising when it fails."""
+    """The C functions. Each raises an error if it fails."""
 
     def __init__(self):
         for library in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libnccl.so.2"):
@@ -94,7 +94,7 @@ class Cuda:
 
     @staticmethod
     def made(create, *arguments):
-        """The handle a creating function answers with."""
+        """The handle that `create` stores."""
         handle = c_void_p()
         create(ctypes.byref(handle), *arguments)
         return handle
@@ -116,13 +116,13 @@ class Dataset:
 
 
 def wait_for_shard_that_never_comes():
-    """Where a rank that hangs is found."""
+    """The function in which a hung rank stays."""
     while True:
         time.sleep(0.5)
 
 
 def loader(dataset):
-    """Endless samples."""
+    """Yields samples without end."""
     index = 0
     while True:
         yield dataset[index]
@@ -130,7 +130,7 @@ def loader(dataset):
 
 
 class Model:
-    """Blocks of two linear layers; each GEMM at least a millisecond."""
+    """Blocks of two linear layers; each GEMM takes at least a millisecond."""
 
     def __init__(self, cuda, layers, stream):
         self.cuda, self.layers, self.stream = cuda, layers, stream
@@ -212,7 +212,7 @@ class Model:
 
 
 class Reducer:
-    """Reduces gradients in buckets on a stream of its own while backward goes on, as DDP does."""
+    """Reduces gradients in buckets on a separate stream while the backward pass continues, as DDP does."""
 
     def __init__(self, cuda, communicator, layers, compute):
         self.cuda, self.communicator, self.layers, self.compute = cuda, communicator, layers, compute
@@ -223,7 +223,7 @@ class Reducer:
         self.gradients = cuda.made(cuda.cudaMalloc, 2 * BUCKET_ELEMENTS)
 
     def gradient_ready(self, layer):
-        """Layers come last first; a bucket goes when its last layer is there."""
+        """Called per layer, the last layer first; reduces a bucket once its gradients are complete."""
         finished = self.layers - layer
         for bucket in range(BUCKETS):
             if finished == max(1, (bucket + 1) * self.layers // BUCKETS):
@@ -270,7 +270,7 @@ def train_step(cuda, batches, model, reducer, host):
 
 
 def rendezvous(cuda, folder, rank):
-    """The job's unique id: rank 0 makes it and puts it where the others look."""
+    """The job's unique id: rank 0 creates it and writes it to `folder`, where the other ranks read it."""
     path = Path(folder) / "unique_id"
     unique_id = UniqueId()
     if rank == 0:
@@ -288,7 +288,7 @@ def rendezvous(cuda, folder, rank):
 
 
 def stop_on_signals(cuda, communicator):
-    """Makes SIGTERM and SIGINT raise Stop, also out of a collective that other ranks never enter."""
+    """Makes SIGTERM and SIGINT raise Stop, even within a collective that other ranks never enter."""
 
     def stop(_number, _frame):
         raise Stop

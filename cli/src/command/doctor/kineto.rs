@@ -9,14 +9,14 @@ use std::{
 
 use super::check::Check;
 
-/// Kineto's abstract name for its daemon, as `/proc/net/unix` shows it: its closing NUL is part of it.
+/// Kineto's abstract name for its daemon, as `/proc/net/unix` shows it: the closing NUL is part of the name.
 const ABSTRACT: &str = "@dynolog@";
 
-/// The same for a name in a folder, and the variable that names the folder.
+/// The name of the daemon's socket in a folder, and the variable that names the folder.
 const IN_FOLDER: &str = "dynolog";
 const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 
-/// Turns the collector's part off, or names another abstract socket.
+/// The variable that turns the collector's Kineto daemon off, or names another abstract socket.
 const SOCKET: &str = "XPU_TOP_KINETO_SOCKET";
 
 /// The collector's program, as the kernel names its processes.
@@ -45,7 +45,7 @@ fn of(listed: &str, shown: &str) -> Check {
         return Check::ok("kineto", format!("{shown} is free: a collector serves PyTorch's profiler there"));
     }
     let mut holders = holders(&inodes);
-    // A collector whose file another daemon has removed is listed until it notices.
+    // The list still has a collector for a moment after another daemon has removed its file.
     holders.sort_by_key(|(_, name)| name == COLLECTOR);
     match holders.first() {
         Some((pid, name)) if name == COLLECTOR => {

@@ -85,7 +85,7 @@ fn nccl(found: Option<PathBuf>) -> Check {
     )
 }
 
-/// `NCCL_VERSION_CODE`: another formula up to 2.8.
+/// Decodes `NCCL_VERSION_CODE`, which has another formula up to NCCL 2.8.
 fn version_of_nccl(code: c_int) -> String {
     let (major, minor, patch) = if code < 10_000 {
         (code / 1000, code % 1000 / 100, code % 100)
@@ -137,9 +137,9 @@ fn number(path: &Path, function: &[u8]) -> Option<c_int> {
     // SAFETY: the functions asked for here have this signature in every version.
     let ask: Symbol<'_, unsafe extern "C" fn(*mut c_int) -> c_int> = unsafe { library.get(function) }.ok()?;
     let mut answer = 0;
-    // SAFETY: the place outlives the call.
+    // SAFETY: `answer` outlives the call.
     let is_known = unsafe { ask(&raw mut answer) } == 0;
-    // Some start threads that outlive a dlclose.
+    // Some libraries start threads that outlive a dlclose.
     std::mem::forget(library);
     is_known.then_some(answer)
 }
@@ -147,9 +147,9 @@ fn number(path: &Path, function: &[u8]) -> Option<c_int> {
 fn number_of_gpus(path: &Path) -> Option<Result<c_int, c_int>> {
     // SAFETY: as above.
     let library = unsafe { Library::new(path) }.ok()?;
-    // SAFETY: it has no argument in any version.
+    // SAFETY: the function has no argument in any version.
     let begin: Symbol<'_, unsafe extern "C" fn() -> c_int> = unsafe { library.get(b"nvmlInit_v2\0") }.ok()?;
-    // SAFETY: it may be called at any time.
+    // SAFETY: the function may be called at any time.
     let code = unsafe { begin() };
     let count = if code == 0 { number(path, b"nvmlDeviceGetCount_v2\0") } else { None };
     std::mem::forget(library);

@@ -121,10 +121,10 @@ fn kills() -> Check {
     }
 }
 
-/// Whether NTP sets the clock. Findings compare hosts by events that occur on all of them, but events are
-/// shown with the times of their clocks.
+/// Whether NTP sets the clock. Findings compare hosts by common events and do not need synchronized clocks,
+/// but the shown times do.
 fn clock() -> Check {
-    // SAFETY: an all-zero timex asks and changes nothing; the call writes within it.
+    // SAFETY: an all-zero timex requests no change; the call writes only within it.
     let (state, state_of_clock) = unsafe {
         let mut state_of_clock: libc::timex = zeroed();
         (libc::adjtimex(&raw mut state_of_clock), state_of_clock)

@@ -66,7 +66,7 @@ fn all(base: BasePort) -> [u16; 3] {
     [base.http(), base.data(), base.control()]
 }
 
-/// The process of this user that is a collector and listens there.
+/// This user's collector process that listens on the port.
 fn collector_on(port: u16) -> Option<u32> {
     let tables =
         ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());

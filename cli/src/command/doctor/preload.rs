@@ -8,7 +8,7 @@ use std::{
 use super::check::Check;
 use crate::parts::{Part, Parts};
 
-/// The output of a program under the hook: its mapped files.
+/// A program that prints the files mapped into it, among them the hook.
 const TINY: [&str; 2] = ["cat", "/proc/self/maps"];
 
 pub(super) fn checks() -> Vec<Check> {

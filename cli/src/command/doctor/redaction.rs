@@ -8,10 +8,10 @@ use xpu_wire::endpoint::user_id;
 /// Words in the name of a variable that holds a secret.
 const SECRET: [&str; 8] = ["TOKEN", "KEY", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "AUTH", "COOKIE"];
 
-/// Shorter secrets would match everywhere, and could be guessed.
+/// Shortest redacted secret, in bytes. A shorter one would match everywhere.
 const SHORTEST: usize = 5;
 
-/// Variables that are shown.
+/// Prefixes of the variables that are shown.
 const SHOWN: [&str; 9] =
     ["XPU_TOP_", "XPU_TIMER_", "NCCL_", "CUDA_", "SLURM_JOB", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LD_"];
 
@@ -22,7 +22,7 @@ pub(super) struct Redaction {
 }
 
 impl Redaction {
-    /// From this process's environment.
+    /// The redaction of this user's key, secrets, home and name.
     pub(super) fn of_this_user(key_file: Option<&Path>) -> Self {
         let mut pairs = Vec::new();
         let file = key_file.map(Path::to_owned).or_else(Key::path);

@@ -51,7 +51,7 @@ fn check(program: &Expected, family: &[Pid]) -> Check {
     Check::warn(NAME, format!("{who} has no rank: {why}"), MARKS)
 }
 
-/// The process and all that it has started, as far as they still descend from it.
+/// The process and its present descendants.
 fn family(pid: Pid, children: &BTreeMap<Pid, Vec<Pid>>) -> Vec<Pid> {
     let mut all = vec![pid];
     let mut at = 0;
@@ -71,7 +71,7 @@ fn children() -> BTreeMap<Pid, Vec<Pid>> {
             continue;
         };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name before it may hold blanks and brackets.
+        // The process's name comes before its parent, and may contain blanks and brackets.
         let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
         if let Some(parent) = parent.map(Pid) {
             children.entry(parent).or_default().push(pid);

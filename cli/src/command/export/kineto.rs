@@ -1,7 +1,7 @@
 //! A capture in the format of PyTorch's profiler (Kineto), one file per rank, for readers of its traces:
 //! Holistic Trace Analysis, `TensorBoard` and Perfetto.
 //!
-//! HTA finds the rank by `"rank": N` at the begin of the file, with a blank. It reads stream 0 as no stream.
+//! HTA finds the rank by `"rank": N` at the start of the file, with a blank. It reads stream 0 as no stream.
 //! It drops work on the GPU if no call on the host has its correlation id.
 
 mod events;

@@ -7,7 +7,7 @@ use std::{
 
 use xpu_analysis::qualify::{Figure, Gpu, Host};
 
-/// The measuring threads write, and the thread that waits for them reads.
+/// The shared results: the measuring threads write them, and the waiting thread reads them.
 #[derive(Debug)]
 pub(super) struct Board {
     host: Mutex<Host>,
@@ -24,7 +24,7 @@ impl Board {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Host> {
-        // A holder only adds to it, so it stays valid after a panic.
+        // Holders of the lock only add results, so the board stays valid after a panic.
         self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -34,7 +34,8 @@ impl Board {
         self.begun + LIMIT * gpus
     }
 
-    /// Runs a measurement of one GPU, and notes its begin and end. It is not begun if the time is up.
+    /// Runs a measurement of one GPU, and notes its start and end. The measurement is left out if the time is
+    /// up.
     pub(super) fn gpu(
         &self,
         place: usize,
@@ -57,7 +58,7 @@ impl Board {
         });
     }
 
-    /// The same for measurements of all GPUs together.
+    /// Runs a measurement of all GPUs together, in the same way.
     pub(super) fn host(&self, what: &str, measure: impl FnOnce() -> Result<(), String>) {
         if Instant::now() >= self.deadline() {
             self.lock().not_measured.push(format!("{what}: the time was up"));

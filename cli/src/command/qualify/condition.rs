@@ -19,7 +19,7 @@ use xpu_wire::{frame::Throttle, id::DeviceUuid};
 /// Interval of reading the sensors.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// GB/s of one `PCIe` lane by generation, from the first on, without encoding.
+/// GB/s of one `PCIe` lane, without the overhead of its encoding, from generation 1 on.
 const LANE: [f64; 6] = [0.25, 0.5, 0.985, 1.969, 3.938, 7.563];
 
 pub(super) fn device(nvml: &Nvml, uuid: Option<DeviceUuid>) -> Option<Device<'_>> {
@@ -125,7 +125,7 @@ impl Look {
         to.power_w = self.power.map(|power| to.power_w.unwrap_or(0.0).max(power)).or(to.power_w);
         (to.sm_clock_max_mhz, to.power_limit_w) =
             (self.clock_max.or(to.sm_clock_max_mhz), self.limit.or(to.power_limit_w));
-        // Between two sets of matrices, the GPU is idle, and its clock means nothing.
+        // Between two sets of matrices the GPU is idle, so its clock does not count.
         if self.throttle.has(Throttle::IDLE) {
             return;
         }

@@ -78,8 +78,8 @@ fn measure(how: &How) -> (Host, Option<Vec<Gpu>>) {
     (host, gpus)
 }
 
-/// `None` when the time is up. The time limit grows with the number of GPUs, which is known after the first
-/// calls.
+/// Waits for the result; `None` if the time is up. The time limit grows with the number of GPUs, which is
+/// known after the first calls.
 fn wait<T>(board: &Board, ended: &mpsc::Receiver<T>) -> Option<T> {
     /// Time for the last measurement to end after it began.
     const LAST: std::time::Duration = std::time::Duration::from_secs(15);

@@ -1,5 +1,5 @@
-//! The last lines that the program on another host writes to its standard error. They give the reason if it
-//! ends.
+//! The last lines that the program on another host writes to its standard error. If the program ends, they
+//! show why.
 
 use std::{
     collections::VecDeque,

@@ -130,8 +130,8 @@ fn pairs(hosts: &mut [Remote]) -> Vec<HostPair> {
     outcome
 }
 
-/// A round-robin tournament: the first stays, the others move by one each round. With an odd number, one
-/// pauses.
+/// A round-robin tournament: the first stays, the others move by one each round. With an odd number of hosts,
+/// one pauses in each round.
 fn rounds(hosts: usize) -> Vec<Vec<[usize; 2]>> {
     let seats = hosts.next_multiple_of(2);
     let others = seats.saturating_sub(1);
@@ -229,7 +229,7 @@ impl Remote {
         }
     }
 
-    /// The reason why it is silent: its last message, once it has ended.
+    /// Waits until the program has ended, and returns its last message as the reason why it does not answer.
     fn why_silent(&mut self) -> String {
         let _ = self.child.wait();
         self.messages.last().map_or_else(

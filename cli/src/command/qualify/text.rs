@@ -121,7 +121,8 @@ fn row(gpu: &Gpu) -> Vec<String> {
     cells
 }
 
-/// Each figure over all GPUs of a model: the median, and the lowest one with its shares of the references.
+/// Each figure over all GPUs of a model: the median, and the lowest figure relative to the peak, the other
+/// GPUs and past runs.
 fn figures(of: &Qualification, out: &mut String) {
     let gpus = || of.hosts.iter().flat_map(|host| host.gpus.iter().map(move |gpu| (host, gpu)));
     let mut models: Vec<_> = gpus().map(|(_, gpu)| gpu.name.as_deref().unwrap_or("unknown model")).collect();

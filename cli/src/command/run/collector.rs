@@ -24,21 +24,21 @@ use crate::parts::{Part, Parts};
 /// How long training waits for the collector's ready line.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A longer log is emptied first.
+/// Longest log, in bytes, that is continued; a longer one is emptied first.
 const LONGEST_LOG: u64 = 1 << 20;
 
 /// Longest line that is read from a collector.
 const LONGEST_LINE: u64 = 4096;
 
-/// Returns when a collector serves, or with the reason if none does.
+/// Starts a collector if none serves. Returns when one serves, or with the reason if none does.
 pub(super) fn ensure(
     runtime: &RuntimeDir,
     base: BasePort,
     key: &CollectorKey<'_>,
     what_if_every: impl FnOnce() -> Option<WhatIfEvery>,
 ) -> anyhow::Result<()> {
-    // The check uses its socket and not its lock, because a starting collector would find the lock held by
-    // the check.
+    // The check uses the collector's socket and not its lock: a collector that starts now would find the lock
+    // held by the check.
     if endpoint::connect(&runtime.socket(base)?).is_ok() {
         let without =
             fs::read_to_string(runtime.lock(base)).is_ok_and(|said| said == RuntimeDir::WITHOUT_KEY);
@@ -108,8 +108,8 @@ fn adopts_orphans() -> bool {
     std::process::id() == 1 || asked != 0
 }
 
-/// Starts the collector under a process that stays as long as the collector. A program may wait until it has
-/// no children left, but `wait` ignores that process, because it does not end with SIGCHLD (`clone(2)`,
+/// Starts the collector under a keeper process, which lives as long as the collector. The program may wait
+/// until it has no children left, but `wait` ignores the keeper, which does not end with SIGCHLD (`clone(2)`,
 /// `__WCLONE`).
 fn spawn_beside(command: Command) -> anyhow::Result<()> {
     // SAFETY: as fork: no memory is shared, and this process has one thread.
@@ -126,7 +126,7 @@ fn stay_with(command: Command) -> ! {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"xpu-top-keeper".as_ptr());
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
-        // If it fails, the pipe ends without an answer.
+        // If spawning fails, the pipe ends without an answer.
         let _ = spawn(command);
         libc::syscall(libc::SYS_close_range, 0, c_uint::MAX, 0);
         while libc::waitpid(-1, ptr::null_mut(), 0) > 0 {}
@@ -190,7 +190,7 @@ fn close_at_exec() -> io::Result<()> {
     Ok(())
 }
 
-/// `ready`, or the error.
+/// Reads the collector's answer: `ready`, or the error.
 fn read_answer(answer: OwnedFd, runtime: &RuntimeDir) -> anyhow::Result<()> {
     let mut item = libc::pollfd { fd: answer.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd, alive for the length of the call.

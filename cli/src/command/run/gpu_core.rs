@@ -30,11 +30,11 @@ const AT_EXCEPTION: &str = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION";
 const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,\
     skip_constbank_memory";
 
-/// A user who sets one of these configures core dumps, which must stay unchanged.
+/// Variables that configure core dumps of GPUs. If the user has set one, all stay unchanged.
 const OTHERS: [&str; 5] =
     [ENABLE, AT_EXCEPTION, "CUDA_COREDUMP_PIPE", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"];
 
-/// A collector reads a core dump within some seconds of the end of its process.
+/// Age at which a file is old. A collector reads a core dump within some seconds of the end of its process.
 const UNREAD: Duration = Duration::from_mins(1);
 
 /// The variables for the program; an error if core dumps of GPUs are configured already.
@@ -44,7 +44,7 @@ pub(super) fn variables(
 ) -> Result<Vec<(&'static str, OsString)>, String> {
     let folder = runtime.path().join("gpu");
     let pipe = folder.join(format!("{PIPE}%p"));
-    // Under another `xpu-top run --gpu-core`.
+    // An outer `xpu-top run --gpu-core` has set all variables.
     if std::env::var_os("CUDA_COREDUMP_PIPE").is_some_and(|set| set == pipe) {
         return Ok(Vec::new());
     }
@@ -65,7 +65,7 @@ pub(super) fn variables(
     ])
 }
 
-/// The pipes and files of processes that have ended, except recent files that a collector may still read.
+/// Removes the pipes and files of ended processes, except recent files that a collector may still read.
 fn remove_old(folder: &Path, now: SystemTime) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();

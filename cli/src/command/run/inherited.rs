@@ -57,7 +57,8 @@ pub(super) fn hand_on(command: &mut Command) {
     let changed = CHANGED.load(Relaxed);
     let restore = move || -> io::Result<()> {
         for stream in (0..STREAMS).filter(|stream| changed & 1 << stream != 0) {
-            // SAFETY: nothing is written to it any more: the program follows, or an error without a reader.
+            // SAFETY: only the program writes to this stream from now on, or this process an error that has
+            // no reader.
             unsafe { libc::close(stream) };
         }
         if changed & IGNORED != 0 {

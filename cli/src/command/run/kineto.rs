@@ -17,7 +17,7 @@ const CONFIG: &str = "KINETO_CONFIG";
 /// The file that Kineto reads by default.
 const USUAL_CONFIG: &str = "/etc/libkineto.conf";
 
-/// Kineto then asks every second instead of every five, so a trace begins sooner.
+/// The configuration with which Kineto polls every second instead of every five, so a trace begins sooner.
 const ASK_OFTEN: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n";
 
 /// The variables for the program.

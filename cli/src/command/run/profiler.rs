@@ -12,7 +12,7 @@ use xpu_wire::endpoint::variable;
 
 const PLUGIN: &str = "NCCL_PROFILER_PLUGIN";
 
-/// NCCL loads this one if none is named.
+/// The plugin that NCCL loads if none is named.
 const USUAL: &str = "libnccl-profiler.so";
 
 /// The loader's default folders, in addition to its cache.
@@ -29,7 +29,8 @@ const FOLDERS: [&str; 6] = [
 pub(super) fn variable(hook: &Path) -> Option<(&'static str, OsString)> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let is = |name: &str, value: &str| set(name).is_some_and(|found| found == value);
-    // If the hook does not interpose `dlsym`, NCCL may use an unknown version.
+    // If the hook does not interpose `dlsym`, NCCL may find a version of the plugin interface that the hook
+    // does not know.
     let is_off = is(variable::PLUGIN, "0") || is(variable::DISABLE, "1") || is(variable::DLSYM, "0");
     if is_off || env::var_os(PLUGIN).is_some() {
         return None;

@@ -36,7 +36,7 @@ const LONGEST_HOST: usize = 40;
 /// With a filter: its ranks, and its description.
 type Sifted<'a> = (Vec<&'a RankStatus>, String);
 
-/// In lines of at most `width` columns, where a line can be divided.
+/// The status as text, in lines of at most `width` columns where a line can be divided.
 pub(super) fn of(status: &Status, sifted: Option<Sifted<'_>>, width: usize) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.

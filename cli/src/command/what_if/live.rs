@@ -92,7 +92,7 @@ fn estimate(path: &Path) -> Result<Estimate, String> {
     Estimate::of(&WhatIf::of(&job), Moment::now()).ok_or_else(|| "no step was simulated".to_owned())
 }
 
-/// `false` if standard output is closed.
+/// Prints a text. Returns `false` if standard output is closed.
 fn is_written(text: &str) -> io::Result<bool> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -127,8 +127,8 @@ impl End {
         }
     }
 
-    /// The same for a capture. A signal first ends the capture on its ranks; a second Ctrl-C does not wait
-    /// for that.
+    /// The result of a capture; `None` if a signal ended it. A signal first ends the capture on its ranks; a
+    /// second Ctrl-C does not wait for that.
     async fn or_whole<T>(&mut self, work: impl Future<Output = T>, stop: &Stop) -> Option<T> {
         let mut work = pin!(work);
         if let Some(done) = self.or(&mut work).await {

@@ -12,7 +12,7 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
-/// Writers make pages of a megabyte.
+/// Largest page that is read; usual pages have a megabyte.
 const LARGEST_PAGE: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Length for Pages {
 impl ChunkReader for Pages {
     type T = BufReader<File>;
 
-    /// The library reads page headers with this function, each from its begin.
+    /// The library reads page headers with this function, each from its start.
     fn get_read(&self, start: u64) -> Result<Self::T> {
         let mut read = self.file.get_read(start)?;
         match claimed(read.fill_buf()?) {

@@ -29,7 +29,7 @@ pub(super) fn is_one(first: [u8; 4]) -> bool {
     first == *b"PAR1"
 }
 
-/// Errors include the remedy.
+/// Reads the rows of a trace. Errors include the remedy.
 pub(super) fn read(path: &Path) -> Result<Vec<Row>, String> {
     // The library has panicked on damaged files.
     catch_unwind(|| read_rows(path)).unwrap_or_else(|_| Err(damaged(&"the reader gave up")))

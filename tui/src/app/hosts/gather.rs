@@ -59,8 +59,8 @@ pub(super) fn hosts(
     hosts
 }
 
-/// The host that most likely belongs to an endpoint. Until it reports its name, that is the host with the
-/// name by which it was addressed, with or without its domain.
+/// The likely host of an endpoint that has not reported its name: the host with the addressed name, with or
+/// without its domain.
 fn named_alike(endpoint: &Endpoint, known: &HashMap<HostName, usize>) -> HostName {
     let asked = endpoint.host.as_str();
     let short = asked.split('.').next().unwrap_or(asked);

@@ -83,7 +83,8 @@ impl JobView {
             }
         }
         let reported = self.rows.iter().zip(job.ranks()).filter(|(row, (_, view))| !row.is_of(view)).count();
-        // All of them, if there are not too many; otherwise, those after the last one that had its turn.
+        // All ranks that have reported, if there are not too many; otherwise, those after the last one that
+        // was computed.
         let most = reported.min(at_once);
         let (mut left, from) = if reported <= at_once { (reported, 0) } else { (most, self.next) };
         self.next = 0;
@@ -120,7 +121,7 @@ mod tests {
     use crate::{action::Action, app::App, palette::Depth, update::update};
 
     /// If a host no longer reports, a rank is gone, and another is silent, the screen shows the same figures
-    /// as documents, and no others.
+    /// as the JSON status, and no others.
     #[test]
     fn figures_on_the_screen_are_those_of_documents() {
         let simulation = Simulation::new(1, 2, 4);

@@ -15,7 +15,7 @@ use xpu_wire::{
 
 use super::Clock;
 
-/// The order of importance.
+/// How important a rank is in the list; the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// A finding names it.
@@ -39,7 +39,7 @@ pub struct Row {
     pub named: Option<Kind>,
     /// Whether the filter leaves it out.
     pub aside: bool,
-    /// The state of the rank for which its figures were computed.
+    /// The value of [`RankView::changed`] for which the figures were computed.
     of: u64,
 }
 

@@ -100,8 +100,7 @@ fn places(
     stacks::places(app, &of.whereabouts, inner, buffer, hits);
 }
 
-/// In a hung job, arrival skew means nothing. The divergence of the calls is more informative, once they were
-/// read.
+/// Draws the arrival skew, or in a hung job the last calls with their divergence, once they were read.
 fn skew_or_calls(
     app: &App,
     breakpoint: Breakpoint,

@@ -62,8 +62,8 @@ impl Past {
             };
             timemap::Frame::fit(rows, size, columns, width, height, app.palette.has_halves())
         };
-        // The number of ranks per row does not depend on the width. It determines the names, and so their
-        // width.
+        // The number of ranks per row does not depend on the width, but determines the names of the rows and
+        // so the names' width.
         let frame = fit(width);
         let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last };
         let names = (0..frame.height()).map(|line| plan.name(app, line, plan.label).width());
@@ -71,7 +71,7 @@ impl Past {
         let space = width.saturating_sub(label + GAP);
         let frame = fit(space);
         let span = frame.span as u64;
-        // Cells have fixed begins on the time axis, so the map moves only by whole cells.
+        // Cells have fixed starts on the time axis, so the map moves only by whole cells.
         let shown = last / span - (last / span - first / span).min(space.max(1) as u64 - 1);
         Self { frame, label, columns: (shown * span).max(first)..=last }
     }
@@ -175,7 +175,7 @@ impl Past {
         };
         let worst = app.history.worst(members.into_iter(), metric, self.columns.clone());
         let span = self.frame.span;
-        // The first cell is cut at the begin of the past.
+        // The first cell is cut at the start of the past.
         let cut = (span as u64 - self.columns.start() % span as u64) as usize % span;
         let (first, rest) = worst.split_at(cut.min(worst.len()));
         let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));

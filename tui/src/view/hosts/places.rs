@@ -1,5 +1,5 @@
-//! The ranks by host and local rank, so that a fault that several hosts have at the same place is visible. No
-//! part of xpu-top knows rails and switches.
+//! The ranks by host and local rank, so that a fault that several hosts have at the same place is visible.
+//! xpu-top has no data about rails and switches.
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_wire::id::Rank;

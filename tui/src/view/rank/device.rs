@@ -51,7 +51,7 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
     health.iter().map(|health| health.line(app.palette)).chain(load).collect()
 }
 
-/// Why it is unknown.
+/// Why the GPU's data is unknown.
 fn why_no_device(rank: &Inspection) -> &'static str {
     if rank.is_new { "no reports yet" } else { "no driver reports it" }
 }

@@ -37,7 +37,7 @@ struct Part {
     label: &'static str,
     pieces: Vec<(f64, &'static str, Role)>,
     share: Option<f64>,
-    /// The word before the share: `from` if it may be more.
+    /// Whether the share is a lower bound, which `≥` before it shows.
     least: bool,
     means: String,
     /// The meaning in at most `WORDS` columns.
@@ -108,8 +108,8 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
     let waiting = one.waiting.unwrap_or(0.0);
     let transfer = one.collectives.map(|all| (all - waiting, glyph::SOLID, Role::Good));
     let idle = one.waiting.map(|share| (share, glyph::SHADED, Role::Warning));
-    // GEMMs do not run while they are held up. If exposed communication is unknown, the two may overlap: only
-    // this much is certainly neither.
+    // GEMMs do not run during exposed communication, so their shares add up. If exposed communication is
+    // unknown, GEMMs and NCCL may overlap, and the rest is a lower bound.
     let beside = one.exposed.or(one.collectives);
     let rest = one.gemms.zip(beside).map(|(gemms, others)| (1.0 - gemms - others).max(0.0));
     [

@@ -252,7 +252,7 @@ fn sign(change: &ChangePoint) -> (&'static str, Role) {
     if change.by() > 0.0 { (glyph::WARNING, Role::Warning) } else { (glyph::LOW, Role::Good) }
 }
 
-/// `▲ 102.4 → 124.9 ms (+22.0 %) since step 17,960, 4 m ago`
+/// `▲ 102.4 to 124.9 ms (+22.0 %) from step 17,960 on, 4 m ago, 02:14:07 UTC`
 fn change_line(app: &App, point: &Point, change: &ChangePoint, width: usize) -> Vec<Span<'static>> {
     let (sign, role) = sign(change);
     let text = format!(

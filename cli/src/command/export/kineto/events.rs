@@ -18,7 +18,7 @@ use super::{
     launches::{Launches, is_launch},
 };
 
-/// Kineto's processes are those of the system, and the GPUs by number. A rank uses one GPU, which always gets
+/// In Kineto's traces, a GPU is a process too, with the GPU's number. A rank uses one GPU, which always gets
 /// this number.
 const GPU: u32 = 0;
 
@@ -126,7 +126,8 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// Steps, on the thread with the first launch. A period instead of steps is no step of the profiler.
+    /// Steps, on the thread with the first launch. A captured period is not named like a step of the
+    /// profiler.
     fn steps(&self, put: &mut Put<'_>) -> io::Result<()> {
         let of = self.trace.of;
         let threads = of.operations.iter().map(|single| single.thread);
@@ -199,9 +200,8 @@ impl<'a> Events<'a> {
         self.on_gpu(single, kernel::demangled(name), correlation, args, put)
     }
 
-    /// The number of the call that launched the operation; the call is written before the number is first
-    /// used. The duration of the call is unknown. For a kernel of a library, only the step of the call is
-    /// known.
+    /// The correlation id of the call that launched the operation. The call is written before the id is first
+    /// used. Its duration is unknown, and for a kernel of a library only its step is known.
     fn correlation(&mut self, launch: &Single, put: &mut Put<'_>) -> io::Result<u64> {
         if let Some(&known) = self.known.get(&std::ptr::from_ref(launch)) {
             return Ok(known);
@@ -313,7 +313,7 @@ fn stream_number(stream: u32) -> u32 {
     stream.saturating_add(1)
 }
 
-/// Its name on the GPU, by which readers distinguish communication and copies from compute.
+/// The operation's name on the GPU, by which readers distinguish communication and copies from compute.
 fn device_name(single: &Single) -> String {
     match &*single.label {
         CapturedLabel::Collective { operation, .. } | CapturedLabel::Group { operation, .. } => {

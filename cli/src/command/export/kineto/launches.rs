@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use xpu_analysis::capture::{Kind, Single};
 use xpu_wire::frame::CapturedSpan;
 
-/// Operations by stream, in order of their begin on the GPU.
+/// Operations by stream, in order of their start on the GPU.
 #[derive(Debug, Default)]
 pub(super) struct Launches<'a>(BTreeMap<u32, Vec<(u64, u64, &'a Single)>>);
 

@@ -63,7 +63,7 @@ fn a_rank_is_found_as_hta_looks_for_it_and_times_are_those_of_the_capture() {
         (4, &json!(1_000.0), &json!(10_000.0))
     );
     assert_eq!(kernels[1]["args"]["Seq"], 10);
-    // Each is the end of one arrow, which begins where a call has its number.
+    // Each kernel ends one arrow, which begins at the call with the same correlation id.
     let called: BTreeSet<_> =
         of(&trace, "cuda_runtime").iter().filter_map(|event| event["args"]["correlation"].as_u64()).collect();
     let ran: BTreeSet<_> = kernels.iter().filter_map(|event| event["args"]["correlation"].as_u64()).collect();
