@@ -292,8 +292,8 @@ fn a_wrong_name_costs_no_other_and_bare_ones_are_the_scripts() {
 
 #[test]
 fn a_signals_exceptions_reach_the_program() {
-    // Exceptions are raised every few milliseconds, wherever the main thread is. The hook has much to look
-    // up, so some exceptions arrive while the hook's code runs.
+    // Exceptions are raised every few milliseconds, wherever the main thread is. The hook looks up many
+    // functions, so some exceptions arrive while the hook's code runs.
     let before = "
 import signal
 class Alarm(Exception): pass

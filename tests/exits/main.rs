@@ -167,7 +167,7 @@ outer(grow)";
     assert_eq!(memory["requested_bytes"], 500_u64 << 30, "{memory}");
     // Includes the gibibyte of gpu.py.
     assert_eq!(memory["held_bytes"], 4_u64 << 30, "{memory}");
-    // Of an H200's memory, every process also takes half a gibibyte.
+    // Every process also takes half a gibibyte of an H200's memory.
     assert_eq!(memory["free_bytes"], 150_754_820_096 - (9_u64 << 29), "{memory}");
     let site = &memory["sites"][0];
     assert!(site["place"].as_str().unwrap().ends_with(" allocate"), "{memory}");

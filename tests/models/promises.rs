@@ -66,7 +66,7 @@ pub(crate) fn a_pair_is_one_threads_at_a_time() {
     });
 }
 
-/// Three threads want the lane, and one that had it has ended.
+/// Three threads request the lane. The first returns it.
 pub(crate) fn a_lane_is_one_threads_at_a_time() {
     struct Lane {
         tenant: Tenant,
@@ -175,7 +175,7 @@ pub(crate) fn a_line_shows_one_communicator() {
     });
 }
 
-/// Two communicators are made at the same time, or two threads want a line, and one line is free.
+/// Two communicators are made at the same time, or two threads request a line, and one line is free.
 pub(crate) fn a_free_line_goes_to_one() {
     fn race<T: Default + Sync + Send + 'static>(take: fn(&T, u64) -> bool) {
         model(move || {
@@ -192,8 +192,8 @@ pub(crate) fn a_free_line_goes_to_one() {
     race(|line: &ThreadLine, thread| line.claim(thread as u32));
 }
 
-/// A thread is late, such as the hook's own when it learns that a collective is done: the communicator no
-/// longer exists, and its line belongs to another.
+/// A thread counts for a communicator that no longer exists, and whose line belongs to another one. The
+/// hook's own thread can do this, when it learns late that a collective is complete.
 pub(crate) fn nobody_counts_for_the_next() {
     const GONE: CommunicatorId = CommunicatorId(7);
     let late = |count: fn(&CommunicatorLine)| {

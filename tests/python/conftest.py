@@ -42,7 +42,7 @@ def with_torch(program):
     return found
 
 
-# Below the ports that the kernel gives to connections, so that no connection takes a port between choice and use.
+# Below the ports that the kernel gives to connections: no connection takes a port between choice and use.
 PORTS = range(10_000, 19_000)
 tried = itertools.count(os.getpid() * 37)
 
@@ -58,7 +58,7 @@ def free_port(together=1):
 
 def is_free(port):
     with socket.socket() as found:
-        # As servers do: ended connections do not count.
+        # Ignores ended connections, as servers do.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind(("", port))
