@@ -164,8 +164,8 @@ wheel: wheel-parts
 packages: wheel
 	deploy/package.sh dist/*.whl
 
-# Builds an image with the first of these programs that works here. Only docker finds the ignore file by
-# itself.
+# Builds an image with the first of docker, buildah and podman that works here. Only docker finds the ignore
+# file by itself.
 image:
 	@works() { "$$1" info > /dev/null 2>&1; }; \
 	listed="--ignorefile deploy/docker/Dockerfile.dockerignore"; \

@@ -211,7 +211,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
         let mut command = demo.place.command(built::artifact("xpu-top"));
         run(command.arg("export").arg(&file).args(line.split_whitespace()).current_dir(demo.place.path("")))
     };
-    // A name ending in `.gz` is compressed. The export has only the kinds asked for, and lists ranks by name
+    // A name ending in `.gz` is compressed. The export has only the requested kinds, and lists ranks by name
     // in the order of their groups.
     let done = export("--chrome x.json.gz --csv tables --kind gemm --groups tp2-dp4");
     assert_eq!(done.status.code(), Some(0), "{done:?}");

@@ -188,7 +188,7 @@ fn collections_and_batches_are_counted_all_the_time_if_asked() {
             (count(&all, "garbage_collections")? >= so_far + 30).then_some(all)
         });
         let more = |name| count(&last, name).expect("a count") - count(&first, name).expect("a count");
-        // A step collects garbage once and asks for a batch three times.
+        // A step collects garbage once and fetches a batch three times.
         assert!((more("batches") - 3 * more("garbage_collections")).abs() <= 6, "{first} {last}");
         assert!(last["garbage_collection_s"].as_f64() > Some(0.0), "{last}");
         assert!(last["batch_wait_s"].as_f64() > Some(0.0), "{last}");

@@ -1,5 +1,5 @@
-//! A viewer of a collector that has run for hours sees what a viewer from the start would see, also after the
-//! collector was killed or crashed.
+//! A viewer that connects to a collector after hours shows the same as a viewer from the start, even after
+//! the collector was killed or crashed.
 
 use std::{
     fs,

@@ -1,8 +1,7 @@
 //! A misbehaving collector at the hook's socket: `rude_collector SOCKET MANNER`. It runs until its input ends
 //! or it is killed.
 //!
-//! Each message that it receives is a line on its standard output, or each connection if it does not speak
-//! ZeroMQ.
+//! Prints a line for each message that it receives, or for each connection if it does not speak ZeroMQ.
 
 use std::{
     fs,
@@ -122,8 +121,8 @@ fn be_a_peer(path: &str, manner: &str) {
     }
 }
 
-/// Messages by which a collector could harm a rank: they switch the hook off, begin a capture, or have
-/// megabytes.
+/// Messages by which a collector could harm a rank: they switch the hook off, begin a capture, or are
+/// megabytes long.
 fn harm(number: u64) -> Vec<u8> {
     let command = match number % 4 {
         0 => Command::Enable(false),

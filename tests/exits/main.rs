@@ -146,7 +146,7 @@ fn an_error_of_cuda_is_reported_with_the_function() {
     assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
 }
 
-/// Like PyTorch's allocator, the script asks for memory, frees its cache, asks again, and raises.
+/// Like PyTorch's allocator, the script requests memory, frees its cache, requests again, and raises.
 #[test]
 fn memory_that_a_gpu_had_no_more_is_reported_with_sizes() {
     let script = "

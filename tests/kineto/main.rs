@@ -1,5 +1,5 @@
-//! `xpu-top kineto` on a real collector and real hooks, with a stand-in for the profiler in PyTorch: its
-//! orders, the fetched traces, and the messages of failures.
+//! `xpu-top kineto` on a real collector and real hooks, with a stand-in for the profiler in PyTorch: the
+//! requests, the fetched traces, and the messages of failures.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

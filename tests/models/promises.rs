@@ -9,8 +9,8 @@ use crate::{collective::Operation, id::CommunicatorId, ledger::{self, Call}, uni
 
 /// Tries all orders with at most two switches away from a thread that could continue.
 ///
-/// The writer is the first thread. loom tries other orders where a load follows a store, and a thread that
-/// only writes its own counters loads them first.
+/// In each model the writer is the first thread. The reason: loom tries other orders only at a load that
+/// follows a store, and a thread that only writes its own counters loads them first.
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);
@@ -66,7 +66,7 @@ pub(crate) fn a_pair_is_one_threads_at_a_time() {
     });
 }
 
-/// Three threads request the lane. The first returns it.
+/// Three threads request the lane. The first thread returns it.
 pub(crate) fn a_lane_is_one_threads_at_a_time() {
     struct Lane {
         tenant: Tenant,

@@ -21,7 +21,8 @@ BEYOND_CI = ("docker", "PyTorch", "Prometheus", "Chromium")
 
 
 def skip(why, beyond_ci=None):
-    """Notes the reason for the end of `make test`. Under CI=true it fails, except for one of BEYOND_CI."""
+    """Skips the test, and notes the reason for the end of `make test`. Under CI=true the test fails instead, unless
+    `beyond_ci` names what CI may lack."""
     assert beyond_ci is None or beyond_ci in BEYOND_CI, beyond_ci
     if beyond_ci:
         why = f"{why} ({beyond_ci}, which CI may lack)"

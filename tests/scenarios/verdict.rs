@@ -33,7 +33,7 @@ pub(crate) struct Verdict {
     /// How long it took until the expected findings were reported: in seconds, and in steps of the usual
     /// length.
     pub named: Option<(f64, f64)>,
-    /// Whether this is within the budget.
+    /// Whether `named` is within the budget.
     pub in_time: bool,
     /// Wrong findings: when each was reported, and its evidence.
     pub wrong: Vec<(f64, String)>,

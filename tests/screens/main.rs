@@ -44,7 +44,7 @@ fn golden(name: &str, screen: &Screen) {
 const SMALL: (u16, u16) = (80, 24);
 const USUAL: (u16, u16) = (132, 40);
 
-/// The sizes at which the layouts differ: the smallest, and a wide one besides.
+/// The sizes at which the layouts differ: the smallest, the two above, and a wide one.
 const SIZES: [(u16, u16); 4] = [(60, 20), SMALL, USUAL, (200, 60)];
 
 #[track_caller]

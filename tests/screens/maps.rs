@@ -96,7 +96,7 @@ fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
     golden("past-no-color", &screen);
 }
 
-/// Before monitoring began there is no history. A hang is not such a gap.
+/// There is no history from before monitoring began. A hang leaves no gap in the history.
 #[test]
 fn the_past_begins_with_the_watching() {
     let mut lab = Lab::at_rest(Simulation::new(7, 8, 8), Depth::True);
