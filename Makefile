@@ -15,8 +15,8 @@ PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
 
-# Skipped tests write their reason here. Under CI=true a skipped test fails, unless no CI can have what it
-# needs.
+# Skipped tests write their reason here. Under CI=true a skipped test fails, unless it needs something that no
+# CI can have.
 SKIPPED := $(TARGET_DIR)/skipped.txt
 
 .PHONY: help build demo test test-programs browser torch lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages image screenshots clean
@@ -43,7 +43,7 @@ help:
 build:
 	$(CARGO) build --release --workspace $(TARGETS)
 
-# Only what the demo runs, unoptimized: a third of the time of `make build`.
+# Builds only what the demo runs, unoptimized: a third of the time of `make build`.
 demo:
 	$(CARGO) build --profile demo -p xpu-top -p xpu-collector -p xpu-hook -p xpu-python -p 'simgpu-*'
 	$(TARGET_DIR)/demo/xpu-top demo
@@ -70,8 +70,8 @@ test-programs:
 	libjemalloc2 libgoogle-perftools4 openmpi-bin; } \
 	|| echo "SKIPPED: no Slurm, sshd, Open MPI or allocators could be installed; the end of make test names the tests that do without"
 
-# The pinned package contains the browser itself, so nothing else is downloaded. Without it, one test is
-# skipped.
+# The pinned package contains the browser itself, so nothing else is downloaded. Without the package one test
+# is skipped.
 browser: tests/browser/unpacked/chromium $(BIN)/playwright
 
 tests/browser/unpacked/chromium: tests/browser/package-lock.json tests/browser/unpack.mjs
@@ -82,7 +82,7 @@ $(BIN)/playwright: $(BIN)/python tests/browser/requirements.txt
 	@{ $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/browser/requirements.txt && touch $@; } \
 	|| echo "SKIPPED: Playwright could not be installed; the end of make test names the test that does without"
 
-# Not in CI, where it would take nearly all of the 50 minutes. It takes 5 GB, and the builds in it 20 GB.
+# Not in CI, where it would take nearly all of the 50 minutes. It takes 5 GB of disk, and its builds 20 GB.
 torch: $(TORCH)/installed
 
 $(TORCH)/installed: tests/python/requirements-torch.txt
@@ -102,8 +102,8 @@ lint: $(BIN)/ruff
 	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 
 # cargo-deny is built without optimization, which takes a third of the time; it runs for three seconds. The
-# check for known vulnerabilities (RustSec) needs the network. Without it, make prints that, and checks the
-# rest.
+# check for known vulnerabilities (RustSec) needs the network. Without network, make prints this and checks
+# the rest.
 deny:
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked --debug
 	$(CARGO) deny check --hide-inclusion-graph bans licenses sources
@@ -164,8 +164,8 @@ wheel: wheel-parts
 packages: wheel
 	deploy/package.sh dist/*.whl
 
-# Builds an image with the first of these programs that works here. Only docker finds the ignore file by
-# itself.
+# Builds an image with the first of docker, buildah and podman that works here. Only docker finds the ignore
+# file by itself.
 image:
 	@works() { "$$1" info > /dev/null 2>&1; }; \
 	listed="--ignorefile deploy/docker/Dockerfile.dockerignore"; \

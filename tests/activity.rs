@@ -25,7 +25,7 @@ def work():
 
 const ENDLESS: &str = "\nwhile True: work()";
 
-/// A second client of CUPTI, as PyTorch's profiler is one. `came` counts the records that it gets.
+/// A second client of CUPTI, like PyTorch's profiler. `came` counts the records that it gets.
 const ANOTHER: &str = "
 ctypes.CDLL('libcupti.so.13', mode=ctypes.RTLD_GLOBAL)
 cupti = ctypes.CDLL('libcupti.so.13')

@@ -1,5 +1,5 @@
-"""Which crate may use which: compares the table and the picture of docs/architecture.md with `cargo metadata`. Also, no
-crate may include another crate's files, except that tests may include pages of docs.
+"""Which crate may use which: compares the table and the picture of docs/architecture.md with `cargo metadata`. Also
+checks that no crate includes another crate's files, except that tests may include pages of docs.
 
 python3 tests/arrows.py           prints what is wrong
 python3 tests/arrows.py --draw    draws the picture again

@@ -346,7 +346,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     assert_eq!((&first["rank"], &first["ended"]), (&json!(0), &json!("TimeUp")), "{report:#}");
     assert!(report["hang"].as_str().is_some_and(|why| why.starts_with("rank 1 ")), "{report:#}");
     assert_eq!(first["steps"].as_array().map(Vec::len), Some(5), "{report:#}");
-    // The file also contains the lead-up: at its beginning nothing is wrong.
+    // The file also contains the time before the hang: at its beginning nothing is wrong.
     let early = run(job.host.xpu_top("status --json --at 0% --replay").arg(job.file()));
     assert!(early.stdout.contains("\"step_ms_mean\"") && !early.stdout.contains("\"hang\""), "{early:?}");
     let stacks = run(job.host.xpu_top("status --json --replay").arg(job.file()));

@@ -130,7 +130,7 @@ fn a_program_without_steps_is_captured_by_time() {
 fn two_times_are_compared_by_the_second_and_not_with_steps() {
     let job = Job::new(TRAINS);
     until("steps", || (job.host.status()["steps"]["min"].as_u64()? >= 3).then_some(()));
-    // A capture that is twice as long does not mean that the job changed.
+    // A longer capture is not reported as a changed job.
     for (name, length) in [("short.bin", "250ms"), ("long.bin", "500ms")] {
         let done = job.capture(name, &format!("--light --for {length}"));
         assert_eq!(done.status.code(), Some(0), "{done:?}");

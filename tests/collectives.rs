@@ -109,8 +109,8 @@ fn one_call_too_many_of_eight_ranks() {
 #[test]
 fn a_kernel_without_end_before_a_collective() {
     let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
-    // The GPU's position is known from an event before the collective or, for a timed collective, from its
-    // pair of events. After the 35th timed collective an empty pair follows, and is reported first.
+    // The GPU's position is known from the event before the collective, or, if the collective is timed, from
+    // its pair of events. After the 35th timed collective an empty pair follows, which is reported first.
     let after_34 = script.replace("(1, 12)", "(1, 17)");
     let cases = [
         (2, "collective=1024", &script),

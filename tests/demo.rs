@@ -211,7 +211,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
         let mut command = demo.place.command(built::artifact("xpu-top"));
         run(command.arg("export").arg(&file).args(line.split_whitespace()).current_dir(demo.place.path("")))
     };
-    // A name ending in `.gz` is compressed. The export has only the kinds asked for, and lists ranks by name
+    // A name ending in `.gz` is compressed. The export has only the requested kinds, and lists ranks by name
     // in the order of their groups.
     let done = export("--chrome x.json.gz --csv tables --kind gemm --groups tp2-dp4");
     assert_eq!(done.status.code(), Some(0), "{done:?}");
@@ -305,8 +305,8 @@ fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
     );
     let text = demo.ask_of_file(&format!("report {}", file.display())).stdout;
     assert!(text.contains("not recorded completely") && !text.contains("   0.00   0.00"), "{text}");
-    // The job has hung since then: a second request, which sets no first step, gets the step in which it
-    // hangs.
+    // The job has hung since then. This second request sets no first step, so it captures the step in which
+    // the job hangs.
     let again = demo.place.path("again.bin");
     let done = demo.ask(&format!("capture --steps 3 -o {} --wait 600", again.display()));
     assert_eq!(done.status.code(), Some(1), "{done:?}");
@@ -346,8 +346,8 @@ fn a_late_viewer_has_the_findings_and_their_begin_at_once_also_after_a_restart()
     assert!((cost(&again) / cost(&finding) - 1.0).abs() < 0.5, "{finding:#} {again:#}");
 }
 
-/// A clock is a little lower: every place shows the same rank, cause and cost. A recording is compared,
-/// because time stands still in it.
+/// One GPU's clock is a little lower: every place shows the same rank, cause and cost. The test compares
+/// views of a recording, because its figures no longer change.
 #[test]
 fn the_cost_of_a_lower_clock_is_the_same_on_all_pages_in_the_report_and_in_the_document() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --throttle 5:1800");
@@ -368,7 +368,7 @@ fn the_cost_of_a_lower_clock_is_the_same_on_all_pages_in_the_report_and_in_the_d
     let evidence = found["evidence"].as_str().expect("a sentence");
     let ms = found["cost_ms_per_step"].as_f64().expect("a cost");
     let cost = format!("{ms:.1} ms a step");
-    // From 10 ms on, a headline has no tenths.
+    // Costs of 10 ms or more have no decimal in a headline.
     let headline = if ms >= 10.0 { format!("costs {ms:.0} ms a step") } else { format!("costs {cost}") };
     let text = demo.ask_of_file(&format!("status --replay {}", file.display())).stdout;
     let flat = |screen: &str| screen.replace('\n', " ").split_whitespace().collect::<Vec<_>>().join(" ");

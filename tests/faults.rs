@@ -65,7 +65,7 @@ while True:
         self
     }
 
-    /// The only finding names the last rank; returned once it satisfies `is_right`.
+    /// Waits until the only finding names the last rank and satisfies `is_right`. Returns the finding.
     fn named(&self, is_right: impl Fn(&Value) -> bool) -> Value {
         let last = self.ranks.len() as u64 - 1;
         until("the last rank to be named", || {
@@ -153,10 +153,10 @@ fn of_two_who_collects_garbage_is_named() {
     assert_eq!(found["main_thread"]["function"], "load", "{found:#}");
 }
 
-/// It is compared with its own past.
+/// The rank is compared with its own past.
 #[test]
 fn of_one_that_loads_its_data_slowly_the_longer_steps_are_reported() {
-    // Its past must be known first.
+    // Enough steps for a baseline.
     let from = 1200;
     let job = Job::start_with(1, from, "time.sleep(0.06)");
     job.runs_for(from + FROM);

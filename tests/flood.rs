@@ -87,8 +87,8 @@ fn a_flood_costs_a_program_no_memory_and_ends_it_no_other_way() {
     }
 }
 
-/// Runs each collector in turn. The step time means something only on an idle machine, so it is only printed.
-/// The CPU time of the other threads means something on any machine.
+/// Runs each collector in turn. The step time is only printed, because it is meaningful only on an idle
+/// machine. The CPU time of the other threads is meaningful on any machine.
 #[test]
 #[ignore = "a measurement: it takes two minutes"]
 fn ten_seconds_of_flood_leave_the_step_as_it_is() {

@@ -188,7 +188,7 @@ fn collections_and_batches_are_counted_all_the_time_if_asked() {
             (count(&all, "garbage_collections")? >= so_far + 30).then_some(all)
         });
         let more = |name| count(&last, name).expect("a count") - count(&first, name).expect("a count");
-        // A step collects garbage once and asks for a batch three times.
+        // A step collects garbage once and fetches a batch three times.
         assert!((more("batches") - 3 * more("garbage_collections")).abs() <= 6, "{first} {last}");
         assert!(last["garbage_collection_s"].as_f64() > Some(0.0), "{last}");
         assert!(last["batch_wait_s"].as_f64() > Some(0.0), "{last}");
@@ -292,8 +292,8 @@ fn a_wrong_name_costs_no_other_and_bare_ones_are_the_scripts() {
 
 #[test]
 fn a_signals_exceptions_reach_the_program() {
-    // Exceptions are raised every few milliseconds, wherever the main thread is. The hook has much to look
-    // up, so some exceptions arrive while the hook's code runs.
+    // Exceptions are raised every few milliseconds, wherever the main thread is. The hook looks up many
+    // functions, so some exceptions arrive while the hook's code runs.
     let before = "
 import signal
 class Alarm(Exception): pass

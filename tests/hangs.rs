@@ -172,11 +172,11 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     let screen = xpu_top(&host.place, &format!("--replay {}", folder.display()));
     let screen = Terminal::start(screen, 120, 40);
     screen.shows("REPLAY").shows("rank 1 (sim) did not enter");
-    // It opens where the hang was found; on a busy machine the stacks were read later.
+    // The screen opens at the moment the hang was found. On a busy machine the stacks were read later.
     screen.keys("}").keys("4").shows("fault");
     screen.keys("q");
 
-    // A user who asks the next morning is led to the folder, by commands that are not refused.
+    // A user who runs `status` the next morning gets the folder, with commands that are not refused.
     let nobody = host.ask("status");
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
     let again = follow(&host.place, &nobody);
@@ -260,7 +260,7 @@ fn a_rank_that_ends_badly_is_kept_and_reported_once() {
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     let found = &status["findings"][0];
     assert_eq!((&found["kind"], &found["ranks"]), (&"exited".into(), &serde_json::json!([1])), "{status:#}");
-    // The collector would have reported the second rank before it reports the end of another job.
+    // The collector would have reported the second rank before the end of another job.
     let _other = host.alone_under("python3", &[set[0], ("XPU_TOP_JOB", "other")], ENDS);
     at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
     let of_it = format!("exit {}", folder.display());

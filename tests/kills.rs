@@ -1,5 +1,5 @@
-//! Participants in a capture are killed repeatedly. A recorder that runs at the same time loses nothing, and
-//! every file can be opened.
+//! Capturers, ranks and collectors are killed during captures, repeatedly. A recorder that runs at the same
+//! time loses nothing, and every file can be opened.
 
 use std::{fs, path::Path, thread, time::Duration};
 
@@ -67,7 +67,7 @@ fn files_open_whichever_process_is_killed() {
         let file = host.place.path(&format!("{number}.bin"));
         let capturing = command(&host, "capture --steps 30 --wait 6 --no-watch", &file);
         until("the capture to begin", || file.exists().then_some(()));
-        // The kills fall between the time before the ranks agree and the time after the last step.
+        // The kills are spread from before the ranks agree to after the last step.
         thread::sleep(Duration::from_millis(number * 389 % 1_500));
         let victim = [Victim::Capturer, Victim::Worker, Victim::Capturer, Victim::Worker, Victim::Collector]
             [number as usize % 5];

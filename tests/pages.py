@@ -1,5 +1,5 @@
-"""The pages in Markdown: prose ends at 110 columns, each link leads to a file and a heading of this repository, and
-each source file that is named exists.
+"""Checks the pages in Markdown: prose ends at 110 columns, each link leads to a file and a heading of this repository,
+and each source file that is named exists.
 
 `make lint` runs this. Prints each place, and exits with 1 if there is any.
 """

@@ -153,7 +153,8 @@ fn an_nccl_without_json_is_asked_nothing_and_says_why() {
     drop(ranks);
 }
 
-/// The collector asks the port only in a hang. A foreign program on the port does the collector no harm.
+/// The collector queries the RAS port only in a hang. A foreign program on the port does not harm the
+/// collector.
 #[test]
 fn a_healthy_job_is_not_asked_and_a_stranger_at_the_port_harms_nothing() {
     let host = Host::new();

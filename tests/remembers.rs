@@ -1,5 +1,5 @@
-//! A viewer of a collector that has run for hours sees what a viewer from the start would see, also after the
-//! collector was killed or crashed.
+//! A viewer that connects to a collector after hours shows the same as a viewer from the start, even after
+//! the collector was killed or crashed.
 
 use std::{
     fs,
@@ -335,8 +335,8 @@ fn done(host: &Host, steps: std::ops::Range<u64>) {
     until("steps to be done", || steps.contains(&host.status()["steps"]["min"].as_u64()?).then_some(()));
 }
 
-/// The signals imitate crashes of the driver's library. The collector restarts in the same process, but not
-/// without limit.
+/// The signals imitate crashes of the driver's library. The collector restarts in the same process, a limited
+/// number of times.
 #[test]
 fn a_collector_that_crashes_starts_again() {
     let mut host = Host::new();
@@ -389,7 +389,7 @@ fn a_run_is_kept_and_the_next_one_held_against_it() {
     // A truncated file is skipped.
     fs::write(folder.join("train-2-9999999999-sim.json"), "{\"job\": \"tra").expect("a file");
 
-    // Without this, a rank 1 that starts before rank 0 would take the old id for this run's.
+    // Otherwise a rank 1 that starts before rank 0 would read the unique id of the first run.
     fs::remove_file(host.place.path("unique_id")).expect("the unique id of the first run");
     let _ranks = trains(&host, "0.06");
     let past_run = |line: &str| {

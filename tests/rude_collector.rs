@@ -1,8 +1,7 @@
 //! A misbehaving collector at the hook's socket: `rude_collector SOCKET MANNER`. It runs until its input ends
 //! or it is killed.
 //!
-//! Each message that it receives is a line on its standard output, or each connection if it does not speak
-//! ZeroMQ.
+//! Prints a line for each message that it receives, or for each connection if it does not speak ZeroMQ.
 
 use std::{
     fs,
@@ -23,13 +22,13 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// How long one connection is treated in one manner.
+/// How long each connection is treated in one manner.
 const EACH: Duration = Duration::from_millis(400);
 
 /// How long one message may wait for space in the queue.
 const PATIENCE_MS: i32 = 20;
 
-/// Steps from the order to the capture of a flood. By then the answer has come.
+/// Steps from the request of a flood's capture to its first step. By then the hook has answered.
 const SOON: u64 = 50;
 
 /// The number of messages that may wait in the queue. Some have eight megabytes.
@@ -88,7 +87,8 @@ fn be_a_peer(path: &str, manner: &str) {
     socket.bind(&format!("ipc://{path}")).expect("nobody else is there");
     open_to_all(path);
     let mut who = None;
-    // A flood begins with a capture. Orders within the flood wait for seconds and come too late.
+    // A flood begins with a capture. A request for it within the flood would wait for seconds and come too
+    // late.
     let (mut number, mut completed, mut is_agreed) = (0_u64, 0, manner != "floods");
     loop {
         let waits = if who.is_some() && manner != "quiet" && is_agreed { 0 } else { 20 };
@@ -121,8 +121,8 @@ fn be_a_peer(path: &str, manner: &str) {
     }
 }
 
-/// Messages by which a collector could take over a rank: it is switched off, records for others, or receives
-/// megabytes.
+/// Messages by which a collector could harm a rank: they switch the hook off, begin a capture, or are
+/// megabytes long.
 fn harm(number: u64) -> Vec<u8> {
     let command = match number % 4 {
         0 => Command::Enable(false),

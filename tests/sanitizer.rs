@@ -93,7 +93,7 @@ fn a_program_that_has_its_sanitizer_in_itself_is_watched_as_it_is() {
     assert_eq!(gemms, [500]);
 }
 
-/// The runtime asks `dlsym` for functions before it has any.
+/// The sanitizer's runtime calls `dlsym` before it is initialized.
 #[test]
 fn a_program_with_thread_sanitizer_is_watched_as_it_is() {
     let place = Place::new();

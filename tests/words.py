@@ -1,4 +1,4 @@
-"""Private words that must not return: names use the terms of docs/glossary.md.
+"""Finds private words, which must not return: names use the terms of docs/glossary.md.
 
 `make lint` runs this. Prints each place, and exits with 1 if there is any.
 """

@@ -82,7 +82,7 @@ static void record(void) { event_record(&reduced, &side); }
 
 static void wait_for(void) { stream_wait(NULL, &reduced, 0); }
 
-/* As many as in a server that captured a graph for each batch size. */
+/* The number of graphs in a server that captured one for each batch size. */
 static void *executables[EXECUTABLES];
 
 static void graph(void) {
@@ -104,7 +104,7 @@ static void cost(const char *name, void (*call)(void), int batch) {
     for (int i = 0; i < batch; i++) call();
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         usleep(PAUSE_US);
-        /* The pause has made the caches cold; those of a training loop are warm. */
+        /* The caches are cold after the pause; those of a training loop are warm. */
         for (int i = 0; i < batch / 10; i++) call();
         double before = now();
         for (int i = 0; i < batch; i++) call();
@@ -170,8 +170,8 @@ static int show_streams(void) {
     return count("timed");
 }
 
-/* Prints all resident memory, and the part that no other process shares: a library's code is in memory once
- * for all ranks of a host. */
+/* Prints all resident memory, and the part that no other process shares: the ranks of a host share one copy
+ * of a library's code. */
 static void print_memory(void) {
     FILE *status = fopen("/proc/self/status", "r");
     char line[256];

@@ -7,11 +7,11 @@ use xpu_tests::{built, program::run};
 
 use crate::table::{Row, Table};
 
-/// How many calls fit into the hook's ring, or get a pair of events, between two rounds of its thread.
+/// How many calls fit into the hook's ring between two turns of its thread, and how many can be timed.
 const COUNTED: &str = "2000";
 const TIMED: &str = "180";
 
-/// The design's limits for a counted call, and for a timed one.
+/// The design's limits for a counted and for a timed call.
 const NS_COUNTED: f64 = 100.0;
 const NS_TIMED: f64 = 250.0;
 const MIB: f64 = 32.0;

@@ -1,4 +1,4 @@
-//! The budgets of the design, each with its figure on this machine, which must be idle: `make bench`.
+//! The budgets of the design, each with this machine's figure: `make bench`. The machine must be idle.
 
 mod behaviour;
 mod held;

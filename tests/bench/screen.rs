@@ -21,7 +21,7 @@ const SIZES: [(u16, u16); 3] = [(80, 24), (132, 40), (260, 70)];
 /// How many seconds of a job are drawn.
 const DRAWN: u32 = 10;
 
-/// Twenty frames per second. The rest of the core stays free for others.
+/// The time of a frame at twenty frames per second.
 const PICTURE_MS: f64 = 50.0;
 const FIRST_PICTURE_MS: f64 = 2_000.0;
 const MEMORY_MIB: f64 = 512.0;
@@ -36,7 +36,7 @@ pub(crate) const MEMORY: &str = "screen-memory";
 /// The length of the kept history: ten minutes, the maximum number of points.
 const REMEMBERED: u64 = 600;
 
-/// Only counts the bytes written.
+/// Counts the written bytes, and drops them.
 #[derive(Debug, Default)]
 struct Line {
     bytes: usize,
@@ -90,7 +90,7 @@ fn drawn(lab: &mut Lab, ranks: u32, width: u16, height: u16, table: &mut Table) 
     let mut pen = Pen::sized(&mut line, width, height).expect("a line takes all");
     pen.draw(lab.app()).expect("a line takes all");
     drop(pen);
-    // The first frame was drawn completely before these.
+    // The first frame was drawn completely, so its bytes are subtracted.
     let each = all.saturating_sub(line.bytes) as f64 / f64::from(DRAWN);
     pictures.sort_unstable();
     let longest = pictures[pictures.len() - 1];

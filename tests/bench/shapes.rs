@@ -129,7 +129,7 @@ fn details(simulation: &Simulation, second: u64) -> impl Iterator<Item = (Rank, 
     })
 }
 
-/// Receives all of it for twenty seconds with the page of GEMMs open, and prints the memory this takes.
+/// Receives these details for twenty seconds with the page of GEMMs open, and prints the resident memory.
 pub(crate) fn watch() {
     let simulation = Simulation::new(7, 1, RANKS);
     let mut lab = Lab::new(simulation.clone());

@@ -48,7 +48,7 @@ int cublasSgemm_v2(void *h, int ta, int tb, int m, int n, int k, const void *al,
            (void)c, (void)lc, 0;
 }
 
-/* The hook must ask as many questions here as of the real library. A layout is memory that the program has
+/* The hook must make as many calls here as with the real library. A layout is memory that the program has
  * filled. */
 int cublasLtMatmulDescGetAttribute(void *d, int what, int *value, size_t size, size_t *written) {
     return (void)d, *value = what ? 0 : 68, *written = size, 0;

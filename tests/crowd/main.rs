@@ -14,8 +14,8 @@ use xpu_tests::{
 const HOSTS: u32 = 12;
 const RANKS_PER_HOST: u32 = 8;
 
-/// What each view shows of a healthy job. Without the views of a rank, of GEMMs and of steps: those request
-/// details, which are counted here.
+/// What each view shows of a healthy job. The views of a rank, of GEMMs and of steps are not here: they
+/// request details, and the test counts these requests.
 const VIEWS: [(&str, &str); 5] = [
     ("4", "Communicators"),
     ("6", "Where ranks are"),
@@ -76,7 +76,7 @@ fn a_host_that_dies_takes_no_others_traces_with_it() {
         (file.len() == u64::from(TRACE_PARTS) << 20).then_some(())
     };
     until("all ranks to be asked", || tracing.said().contains("64 of 64 ranks will trace").then_some(()));
-    // One thread sends 256 MiB, while other tests run.
+    // One thread sends 256 MiB while other tests run.
     until("the first traces", || whole(3));
     crowd.fall_silent(5..6);
     until("the traces of the last host", || (56..64).all(|rank| whole(rank).is_some()).then_some(()));

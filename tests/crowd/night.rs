@@ -23,13 +23,14 @@ const RANKS_PER_HOST: u32 = 8;
 /// Interval between two lines of the table.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Time between two keys. It does not divide a second, so keys meet everything that happens once a second.
+/// Time between two keys. It does not divide a second, so over time the keys coincide with every event that
+/// recurs each second.
 const BETWEEN: Duration = Duration::from_millis(530);
 
 /// Text that only the help page has.
 const HELP: &str = "╭ Help";
 
-/// A key without an answer by then is never answered.
+/// The longest wait for the answer to a key.
 const LONGEST: Duration = Duration::from_mins(1);
 
 fn main() {

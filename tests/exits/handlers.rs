@@ -11,7 +11,7 @@ use xpu_tests::{
     program::{Program, run, until},
 };
 
-/// A C program has the same output and the same exit status, whatever the hook notes of it.
+/// A C program has the same output and the same exit status, whatever the hook records.
 #[test]
 fn every_way_to_die_is_the_programs_own() {
     let place = Place::new();
@@ -49,8 +49,8 @@ fn a_signal_that_is_survived_is_not_why_it_ended() {
     assert_eq!(status["ranks"][0]["exit"]["class"], "exit_code", "{status}");
 }
 
-/// The program's own handler does not repair its fault. The position is reported, whichever way the handler
-/// ends the process.
+/// The program's own handler does not repair its fault. The report has the position of the fault, however the
+/// handler ends the process.
 #[test]
 fn a_handler_that_ends_the_process_does_not_hide_why() {
     let host = Host::new();

@@ -146,7 +146,7 @@ fn an_error_of_cuda_is_reported_with_the_function() {
     assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
 }
 
-/// Like PyTorch's allocator, the script asks for memory, frees its cache, asks again, and raises.
+/// Like PyTorch's allocator, the script requests memory, frees its cache, requests again, and raises.
 #[test]
 fn memory_that_a_gpu_had_no_more_is_reported_with_sizes() {
     let script = "
@@ -167,7 +167,7 @@ outer(grow)";
     assert_eq!(memory["requested_bytes"], 500_u64 << 30, "{memory}");
     // Includes the gibibyte of gpu.py.
     assert_eq!(memory["held_bytes"], 4_u64 << 30, "{memory}");
-    // Of an H200's memory, every process also takes half a gibibyte.
+    // Every process also takes half a gibibyte of an H200's memory.
     assert_eq!(memory["free_bytes"], 150_754_820_096 - (9_u64 << 29), "{memory}");
     let site = &memory["sites"][0];
     assert!(site["place"].as_str().unwrap().ends_with(" allocate"), "{memory}");

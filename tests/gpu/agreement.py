@@ -3,7 +3,7 @@
     xpu-top run --job agreement -- torchrun --nproc_per_node 2 agreement.py XPU_TOP ddp|fsdp
 
 Trains with a pair of torch events around every call of the widest layer. Then makes explicit all-reduces (fsdp:
-all-gathers). Meanwhile rank 0 asks `XPU_TOP status --json --rank 0` for the hook's figures. Prints one line of JSON
+all-gathers). Meanwhile rank 0 reads the hook's figures by `XPU_TOP status --json --rank 0`. Prints one line of JSON
 per comparison.
 """
 

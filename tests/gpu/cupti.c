@@ -1,4 +1,4 @@
-/* A client of CUPTI that does what the hook does, without the hook: does CUPTI survive it?
+/* A client of CUPTI that does what the hook does, without the hook, to test whether CUPTI survives it.
  *
  * Flags: nokernel, nocopy, noset (not that kind), reverse (the other order), nested (copies first on and last
  * off), gap (20 ms between them), copystay and stay (never off), sub (subscribes for a moment), force

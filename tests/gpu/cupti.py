@@ -1,4 +1,4 @@
-"""Switches CUPTI on and off repeatedly in a job that trains: does the job survive?
+"""Switches CUPTI on and off repeatedly in a job that trains, to test whether the job survives.
 
     cupti.py MODE SECONDS FOLDER [XPU_TOP JOB]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does CUPTI survive being switched on and off? See cupti.py.
+# Tests whether CUPTI survives being switched on and off. See cupti.py.
 #
 #     tests/gpu/cupti.sh PROGRAMS OUT SECONDS RANKS MODE...
 #

@@ -63,7 +63,7 @@ def asked(*arguments):
 
 
 def beside(ask):
-    """Rank 0 asks while all ranks train."""
+    """Runs `ask` on rank 0 while all ranks train."""
     answers = []
     thread = threading.Thread(target=lambda: answers.append(ask()))
     if rank == 0:

@@ -1,4 +1,4 @@
-/* Prints where a thread was that ended the process. */
+/* Prints the signal, the thread and the stack of a fault that ends the process. */
 #define _GNU_SOURCE
 #include <execinfo.h>
 #include <fcntl.h>

@@ -49,7 +49,7 @@ print(f"{sorted(best)[10] * 1e6:.2f} us a launch")
 P
 for round in 1 2 3; do
     for option in "" --gpu-core; do
-        # shellcheck disable=SC2086 # no option is no word
+        # shellcheck disable=SC2086 # an empty option must be no argument
         echo "round $round, ${option:-without}: $(xpu-top run $option --job launch -- python3 "$out/launch.py" 2>>"$out/launch.err")"
     done
 done

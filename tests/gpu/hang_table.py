@@ -1,5 +1,5 @@
-"""The ten hangs on real GPUs: rank 1 of two causes each (hangs.py). Shows what is reported, and after how many
-seconds.
+"""The ten hangs on real GPUs, in jobs of two ranks: rank 1 causes each (hangs.py). Shows what is reported, and after
+how many seconds.
 
     python3 hang_table.py PROGRAMS OUT [--at-once 5] [--rounds 1] [--patience 25] [--base-port PORT] [FAULT...]
 
@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # GPU may be in.
 EXPECTED = {
     "extra": ("mismatch", "log_metrics", ("begun", "still", "launched")),
-    # A small all-reduce may end on the rank that asks for less.
+    # A small all-reduce may complete on the rank with the smaller size.
     "size": ("mismatch", "log_metrics", ("begun", "still", "launched", "done")),
     "dtype": ("mismatch", "log_metrics", ("begun", "still", "launched", "done")),
     "order": ("deadlock", "validate", ("not_called", "begun", "still", "launched")),

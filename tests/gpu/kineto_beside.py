@@ -57,7 +57,7 @@ def counted(trace):
     """The kernels launched between optimizer calls, and their milliseconds: NCCL's, and all others.
 
     The profiler cuts a trace's first step. Kineto started from outside does not wait for the GPU at its end, so
-    the last kernels of the last steps are missing. Only steps all of whose launches have their kernel are whole.
+    the last kernels of the last steps are missing. A step is whole only if each of its launches has its kernel.
     """
     events = json.loads(trace)["traceEvents"]
     ends = sorted(

@@ -46,7 +46,7 @@ def loads():
 
 
 def beside(out):
-    """The output of other programs meanwhile."""
+    """Collects the output of other monitoring programs."""
     for command in (
         ["nvidia-smi", "dmon", "--gpm-metrics", GPM, "-c", "2", "-d", "1"],
         ["dcgmi", "dmon", "-e", DCGM, "-c", "2", "-d", "1000"],

@@ -36,7 +36,7 @@ given = arguments.parse_args()
 device = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(device)
 if given.nccl_example:
-    # The plugin is loaded, but records nothing until it is asked to.
+    # With this mask the plugin is loaded, but records nothing.
     os.environ.update(NCCL_PROFILER_PLUGIN=given.nccl_example, NCCL_PROFILE_EVENT_MASK="0")
 dist.init_process_group("nccl", device_id=torch.device("cuda", device))
 rank = dist.get_rank()

@@ -219,7 +219,7 @@ print(":".join(dict.fromkeys(line.split()[-1].rsplit("/", 1)[0] for line in open
         for _ in $(seq 60); do [ -z "$(nvidia-smi --query-compute-apps=pid --format=csv,noheader)" ] && break; sleep 0.5; done
         for device in 0 1; do
             echo "$kind on GPU $device"
-            # Without named libraries: does it find PyTorch's by itself?
+            # Without named libraries, it must find PyTorch's by itself.
             xpu-top gemm-replay "$out/replay-$kind.bin" --device $device >/dev/null 2>"$out/replay-$kind-found.err"
             echo "without LD_LIBRARY_PATH it ends with $?: $(head -c 300 "$out/replay-$kind-found.err")"
             time LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-} \

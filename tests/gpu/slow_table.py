@@ -2,7 +2,7 @@
 
     python3 slow_table.py PROGRAMS OUT [--at-once N] [--ranks N] [--base-port PORT] [FAULT...]
 
-Status is asked 20 s after the fault began. Own cost: the mean step of rank 1 by its own clock from 4 s after the
+The status is read 20 s after the fault began. Own cost: the mean step of rank 1 by its own clock from 4 s after the
 fault on, minus the mean over the 10 s before it. Ranks share one GPU if there is only one.
 """
 

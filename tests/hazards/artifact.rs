@@ -8,11 +8,12 @@ use std::{
 
 use xpu_tests::{built, program::run};
 
-/// The parts of glibc, which were separate files before 2.34. Not libm, which most programs do without.
+/// Parts of glibc that were separate files before 2.34. libm is not listed, because most programs do not load
+/// it.
 const C_LIBRARY: [&str; 5] =
     ["libc.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"];
 
-/// Prefixes of an allocator's, an unwinder's and C++'s symbols.
+/// Symbol prefixes of an allocator, an unwinder and C++.
 const FOREIGN: [&str; 8] =
     ["_Z", "_Unwind_", "__cxa_throw", "__gxx", "__register_frame", "malloc", "calloc", "free"];
 
@@ -45,8 +46,8 @@ fn no_allocator_unwinder_or_cxx_comes_with_it() {
         for expected in ["cudaLaunchKernel", "dlsym", "cuGetProcAddress_v2", "cuGraphLaunch_ptsz"] {
             assert!(names.lines().any(|name| name == expected), "{expected}: {names}");
         }
-        // The hook may export neither: a caller of `dlvsym` names a version itself, and the other symbol marks the
-        // start of the hook's own table.
+        // The hook may export neither. A caller of `dlvsym` names a version itself. The other symbol marks
+        // the start of the hook's own table.
         for unexpected in ["dlvsym", "__start_xpu_top_symbols"] {
             assert!(!names.lines().any(|name| name == unexpected), "{unexpected}: {names}");
         }
@@ -82,8 +83,8 @@ fn no_frame_around_a_real_call_has_a_personality() {
     });
 }
 
-/// The functions that make the real calls. A stub jumps to one after it has noted its caller. They are found
-/// by this jump, because the packages' build has no names.
+/// The functions that make the real calls. A stub notes its caller, then jumps to one of them. The packages'
+/// build has no symbol names, so the test finds the functions by this jump.
 fn observing(hook: &Path) -> BTreeSet<u64> {
     let code = said("objdump", &["-d", "--no-show-raw-insn"], hook);
     let mut lines = code.lines();

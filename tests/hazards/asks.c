@@ -1,7 +1,7 @@
-/* Asks dlsym for functions in every possible way, and calls what it returns. The answers must be the same
- * with any preload.
+/* Looks up functions by dlsym in every possible way, and calls the results. They must be the same with any
+ * preload.
  *
- * asks UNRELATED: a library that is not CUDA's, but has a function with such a name. Exit code 0. */
+ * asks UNRELATED: a library unrelated to CUDA, with a function of the same name. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <dlfcn.h>

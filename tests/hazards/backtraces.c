@@ -1,5 +1,5 @@
-/* The program takes its own backtraces, as crash reporters and samplers do, in a callback of a launch. They
- * are as deep as without the hook, apart from its one frame. Exit code 0. */
+/* The program takes its own backtraces, as crash reporters and samplers do, in a callback of a launch. The
+ * hook may add only its own frames. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include <execinfo.h>

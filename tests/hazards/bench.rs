@@ -3,10 +3,10 @@
 
 use crate::hazard::Hazard;
 
-/// For a fault that the program repairs.
+/// The limit for a fault that the program repairs.
 const FAULT_NS: i64 = 1000;
 
-/// For a launch in the last of many threads: of 200, and of more than the hook has lanes.
+/// The limit for a launch in the last of many threads: of 200, and of more than the hook has lanes.
 const LAUNCH_NS: i64 = 100;
 
 harmless! {

@@ -1,6 +1,6 @@
-/* A stream capture in global mode, which an unsafe call of any thread would invalidate. GEMMs before it have
- * events that an observer may want to query, GEMMs in it never run, and there is a pause in the middle. Exit
- * code 0. */
+/* A stream capture in global mode, which an unsafe call of any thread would invalidate. GEMMs before the
+ * capture have events that the hook may query, GEMMs in the capture never run, and the program pauses in the
+ * middle of it. Exit code 0. */
 #include "gpu.h"
 #include <unistd.h>
 

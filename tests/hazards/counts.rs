@@ -1,4 +1,4 @@
-//! What the collector learns of programs. The programs behave as without the hook.
+//! The counts that the collector receives of programs, which behave as without the hook.
 
 use xpu_tests::listener::Speaker;
 use xpu_wire::frame::Launches;
@@ -128,7 +128,7 @@ fn threads_that_come_and_go_are_observed_or_counted_as_not() {
     let unobserved =
         heard.iter().filter_map(|speaker| Some(speaker.summaries.last()?.hook.dropped_records)).sum::<u64>();
     let observed = sum(&heard, |launches| launches.gemms + launches.kernels);
-    // Each thread also makes other calls, which may be among those without a lane.
+    // Each thread also makes other calls. Those without a lane are unobserved too.
     assert!(observed <= 20_000 && observed + unobserved >= 20_000, "{observed} and {unobserved}");
 }
 
@@ -192,8 +192,8 @@ fn forked_workers_that_use_the_gpu_each_have_their_own_observer() {
         gemms.sort_unstable();
         gemms
     };
-    // No process waits longer than 250 ms at its end until its last summary is sent. On a busy machine that
-    // may be too short.
+    // At its end a process waits at most 250 ms until its last summary is sent. On a busy machine that may be
+    // too short.
     let all_said = |gemms: &Vec<u64>| gemms.len() >= 4 && gemms.iter().sum::<u64>() >= 250;
     let mut gemms = (0..4).map(|_| run()).find(all_said).expect("every process to be heard to its end");
     // CUDA refused the GEMM of the fourth child.

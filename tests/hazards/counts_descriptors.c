@@ -9,7 +9,7 @@
 
 static const char *const of_signals[] = {"SigIgn", "SigBlk", "SigCgt"};
 
-/* The C library's signals 32 and 33. It handles them once a second thread exists, whoever started it. */
+/* The C library's signals 32 and 33, which it handles as soon as the process has a second thread. */
 static const unsigned long long OF_C_LIBRARY = 3ull << 31;
 
 static void show(void) {

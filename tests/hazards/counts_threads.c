@@ -1,5 +1,5 @@
-/* The program counts its threads, as programs do that fork only while they have one. The hook may add at most
- * one, named after it, and none before the first CUDA call. Exit code 0. */
+/* The program counts its threads, as programs do that fork only while they have a single thread. The hook may
+ * add at most one, with the hook's name, and none before the first CUDA call. Exit code 0. */
 #define _DEFAULT_SOURCE
 #include "calls.h"
 #include "figures.h"

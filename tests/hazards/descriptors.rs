@@ -1,4 +1,4 @@
-//! The program closes, replaces or passes on descriptors, and the hook does not see it.
+//! Programs that close, replace or pass on the hook's descriptors, without a call that the hook intercepts.
 
 use crate::hazard::Hazard;
 

@@ -1,5 +1,5 @@
-/* The program clears its environment before it uses the GPU, as programs do that change their user. No
- * variable shows any path. Exit code 0. */
+/* The program clears its environment before it uses the GPU, as programs do that change their user. The hook
+ * finds no path in any variable. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <dlfcn.h>

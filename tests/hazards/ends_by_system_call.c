@@ -1,4 +1,4 @@
-/* The program's only thread ends by the system call, which the C library does not see. Exit code 5. */
+/* The program's only thread ends by the bare system call exit, without the C library. Exit code 5. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <sys/syscall.h>

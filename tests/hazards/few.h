@@ -1,5 +1,5 @@
-/* Shared by the programs that run short of a resource: one child per amount of it, and how each child ended.
- */
+/* Shared by the programs that run short of a resource: starts one child for each amount of the resource, and
+ * prints how each child ended. */
 #ifndef FEW_H
 #define FEW_H
 
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Continues for longer than the hook's thread takes to notice. */
+/* Multiplies until the hook's thread must have run. */
 static int keep_multiplying(void *blas, int n, void *m[3]) {
     for (int i = 0; i < 40; i++) {
         CHECK(gpu_gemm(blas, n, m[0], m[1], m[2]));

@@ -199,8 +199,8 @@ impl Hazard {
         heard
     }
 
-    /// As [`Self::is_harmless`], and returns every message. A hook waits only 100 ms for its last message to
-    /// be taken. On a busy machine that may be too short, and the program is run again.
+    /// As [`Self::is_harmless`], and returns every message. At its end a program waits at most 250 ms for the
+    /// hook's last message. On a busy machine that may be too short, and the program is run again.
     #[track_caller]
     pub(crate) fn is_harmless_and_heard(&self) -> Vec<Speaker> {
         let mut heard = self.is_harmless();

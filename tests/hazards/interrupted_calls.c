@@ -1,5 +1,5 @@
-/* A signal interrupts system calls, or restarts them, as the program has set it. The hook takes neither the
- * signal nor its time. Exit code 0. */
+/* A signal interrupts a system call or restarts it, as the program has set. The signal must reach the
+ * program's thread, not the hook's. Exit code 0. */
 #include "calls.h"
 #include <errno.h>
 #include <poll.h>

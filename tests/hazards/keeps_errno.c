@@ -4,7 +4,7 @@
 
 static int wrong;
 
-/* From the first call of the process on. */
+/* Checks every call, starting with the first of the process. */
 #define KEEPS(call)                                                                                             \
     do {                                                                                                        \
         errno = 4242;                                                                                           \

@@ -1,5 +1,5 @@
-/* A plugin linked to one CUDA runtime, and to a library (libuser.c) linked to another; for opens.c. The
- * dependencies of the plugin are also the scope of that library.
+/* A plugin linked to one CUDA runtime, and to a library (libuser.c) linked to another; for opens.c. That
+ * library is bound in the scope of the plugin's dependencies.
  *
  * INNER: the library's function. */
 #include "standins/cuda.h"

@@ -1,5 +1,6 @@
-/* A library whose constructor waits for a signal and so holds the loader's lock. The program has a function
- * that the constructor calls once it holds the lock. For exit_beside_loader.c and exit_while_importing.py. */
+/* A library whose constructor never returns, so its thread holds the loader's lock. The constructor first
+ * calls a function of the program, if there is one, which shows that the lock is held. For
+ * exit_beside_loader.c and exit_while_importing.py. */
 #include <poll.h>
 #include <stddef.h>
 

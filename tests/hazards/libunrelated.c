@@ -1,2 +1,2 @@
-/* A library that is not CUDA's, with a function that has the name of NCCL's. */
+/* A library unrelated to CUDA, with a function of the same name as one of NCCL's. */
 int ncclGroupStart(void) { return 4711; }

@@ -2,8 +2,8 @@
  * two_runtimes.c.
  *
  * RUN: the name of its function. BY_POINTER: it gets each function from dlsym, as libraries do for which CUDA
- * is optional. BY_HANDLE: it asks dlsym with the runtime's handle. IN_CONSTRUCTOR, IN_THREAD, IN_DESTRUCTOR:
- * it also makes calls there, its first or its last. */
+ * is optional. BY_HANDLE: it calls dlsym with the runtime's handle. IN_CONSTRUCTOR, IN_THREAD, IN_DESTRUCTOR:
+ * it also makes calls there, as its first or last ones. */
 #define _GNU_SOURCE
 #include "standins/cuda.h"
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* All memory of the process is locked, also what is mapped later, so what another library maps takes real
- * memory. Exit code 0. */
+/* The process locks all its memory, current and future, so the hook's mappings take real memory. Exit code 0.
+ */
 #include "calls.h"
 #include "figures.h"
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* Many threads have launched work and stay; the argument is their number, 200 by default. Then the last
- * thread measures the cost of a launch, as the shortest of many rounds. Exit code 0. */
+/* Many threads launch work and stay alive; the argument is their number, 200 by default. Then the last thread
+ * measures the cost of a launch, as the shortest of many rounds. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include <pthread.h>

@@ -1,5 +1,5 @@
-"""The program's own code makes the text of an uncaught exception. It runs once, when Python prints the text. Ends
-with exit code 1."""
+"""The program's own code makes the text of an uncaught exception. That code must run only once, when Python prints the
+text. Ends with exit code 1."""
 
 import sys
 from pathlib import Path

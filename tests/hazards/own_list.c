@@ -1,5 +1,5 @@
 /* The program has its own dl_iterate_phdr, as programs do that cache the list of objects for fast exceptions.
- * At its first call it asks dlsym for the next one. Built with -rdynamic. Exit code 0. */
+ * At its first call it looks up the next one by dlsym. Built with -rdynamic. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <dlfcn.h>

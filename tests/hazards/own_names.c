@@ -1,5 +1,5 @@
-/* The program's own functions have names that POSIX uses and ISO C leaves to programs. Built with -rdynamic,
- * so that libraries find them too. Exit code 0. */
+/* The program's own functions have names that POSIX uses but ISO C leaves to programs. Built with -rdynamic,
+ * so libraries find them too. Exit code 0. */
 #include "calls.h"
 #include <time.h>
 

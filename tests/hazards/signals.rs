@@ -1,4 +1,4 @@
-//! Signals: their handlers, and the threads that receive them, are the program's.
+//! Signals: the program's handlers are unchanged, and the program's threads receive its signals.
 
 use crate::{hazard::Hazard, unwinding::ABORTED};
 

@@ -1,6 +1,6 @@
-/* A handler of SIGSEGV on an alternate stack with 2,832 bytes beyond the kernel's frame, which suffice for
- * it: 6,464 bytes in all with AVX-512. It repairs faults, jumps out, and at last gives up. Ends by SIGSEGV.
- */
+/* A handler of SIGSEGV on an alternate stack that is just large enough for it: 2,832 bytes beyond the
+ * kernel's frame, or 6,464 bytes in all with AVX-512. The handler repairs faults, jumps out, and at last
+ * gives up. Ends by SIGSEGV. */
 #include "calls.h"
 #include "figures.h"
 #include "painted.h"

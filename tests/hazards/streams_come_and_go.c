@@ -1,5 +1,5 @@
-/* 5,000 streams, a few at a time, each with a little work. Some are destroyed while their work runs. State of
- * a stream must not be kept for ever, nor used for the next stream at the same address. Exit code 0. */
+/* 5,000 streams, a few at a time, each with a little work. Some are destroyed while their work runs. The hook
+ * must not keep a stream's state for ever, or use it for the next stream at the same address. Exit code 0. */
 #include "gpu.h"
 
 enum { STREAMS = 5000, AT_ONCE = 10, N = 256, COUNT = 1 << 10 };

@@ -1,5 +1,5 @@
-/* One thread switches the hook off and on while another is anywhere in its calls, also within a group.
- * Without the hook there is no switch. Exit code 0. */
+/* One thread switches the hook off and on while another is inside any of its calls or groups. Without the
+ * hook there is no switch. Exit code 0. */
 #include "gpu.h"
 #include <pthread.h>
 

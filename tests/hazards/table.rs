@@ -51,7 +51,7 @@ const COUNTED: &[Named] = &[
 const MOST_TIME: Duration = Duration::from_secs(1);
 const MOST_KIB: u64 = 10 << 10;
 
-/// The peak is polled, so it means nothing for a shorter program.
+/// The peak is polled, so it is meaningless for a shorter program.
 const LEAST_TIME: Duration = Duration::from_millis(5);
 
 const COLUMNS: [(&str, Case); 4] = [

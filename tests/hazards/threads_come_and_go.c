@@ -1,5 +1,5 @@
-/* 2,000 threads, each of which makes a few launches and ends. State of a thread must not be kept for ever,
- * and the program continues when the hook has no more space for it. Exit code 0. */
+/* 2,000 threads, each of which makes a few launches and ends. The hook must not keep a thread's state for
+ * ever. The program continues when the hook has no more space for such state. Exit code 0. */
 #include "gpu.h"
 #include <pthread.h>
 

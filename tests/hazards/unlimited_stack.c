@@ -1,5 +1,5 @@
-/* The stack limit is 64 GiB, which is the stack size of every thread that sets no other, and address space is
- * short. Exit code 0. */
+/* The stack limit is 64 GiB. Every thread whose creator sets no size gets a stack of this size, and address
+ * space is short. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include <sys/resource.h>

@@ -255,7 +255,7 @@ hold()",
     job.end();
 }
 
-/// The new communicator may have the same address: handles are soon reused.
+/// Handles are soon reused, so the new communicator may have the same address.
 #[test]
 fn a_communicator_that_comes_after_another_starts_anew() {
     let script = "

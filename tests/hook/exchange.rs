@@ -51,7 +51,8 @@ hold()";
     job.end();
 }
 
-/// The collectives that take a configuration since NCCL 2.31. An error of a refused one reaches the program.
+/// The collectives that take a configuration since NCCL 2.31. If NCCL refuses one, its error reaches the
+/// program.
 #[test]
 fn configured_collectives_are_counted_and_timed_as_those_without_one() {
     let script = "
@@ -128,7 +129,8 @@ hold()";
             ((Operation::AlltoAll, 3 * 2000), (3, 3)),
             ((Operation::AlltoAll, 3 * 1000), (1, 1)),
             ((Operation::SendRecv, 140), (1, 1)),
-            // The larger direction: it sends twice its own size, and receives the sizes of the other two ranks.
+            // The larger direction: the rank sends twice its own size, and receives the sizes of the other
+            // two ranks.
             ((Operation::SendRecv, [2 * 5, 2 * 4, 2 * 6][rank]), (1, 1)),
         ]);
         match rank {

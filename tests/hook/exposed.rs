@@ -1,4 +1,4 @@
-//! How long GEMMs were held up by communication, in scripts for which this time is known.
+//! How long communication held up GEMMs, in scripts for which this time is known.
 
 use xpu_tests::listener::Speaker;
 use xpu_wire::{sampling::Rate, unit::Nanoseconds};

@@ -133,7 +133,7 @@ def config(name=None, blocking=True):
 
 
 def share(name, make):
-    """Gives all ranks what rank 0 makes."""
+    """Returns on all ranks what `make` returns on rank 0."""
     meeting = Path(os.environ.get("RENDEZVOUS", "/nowhere")) / name
     if RANK == 0:
         what = make()
@@ -148,8 +148,8 @@ def share(name, make):
 
 
 def rounds():
-    """Yields numbers until the test writes `over`. All ranks end with the same number if each number has a
-    collective."""
+    """Yields numbers until the test writes `over`. If each number has a collective, all ranks end with the same
+    number."""
     over, last = (Path(os.environ["RENDEZVOUS"], name) for name in ("over", "last"))
     number = 0
     while not last.exists() or number < int(last.read_text()):

@@ -171,8 +171,8 @@ drive(function(b'other'), 3)",
     );
     let said = job.after_step(0, 1);
     assert_eq!(said.launches().kernels, 38);
-    // The first launch of each function is not timed: only after it does the hook know that the name is
-    // wanted.
+    // The first launch of each function is not timed: the hook learns only from it that the user asked for
+    // this name.
     assert_eq!(
         counts(&said),
         [("flash_fwd".to_owned(), 20, 18), ("layer_norm*grad".to_owned(), 6, 5)],
@@ -250,8 +250,8 @@ assert once(b'layer_norm_grad', 2) == first",
     job.end();
 }
 
-/// cuDNN launches through handles that the hook does not see. A user who asks for its attention kernels must
-/// not get a plain zero.
+/// cuDNN launches through handles that the hook does not see. A user who asks for cuDNN's attention kernels
+/// must not get a plain zero.
 #[test]
 fn a_pattern_that_nothing_matches_is_said() {
     let job = job(&[], "launch(registered(b'flash_fwd_kernel'), 2_000)");

@@ -143,7 +143,7 @@ hold()",
     job.end();
 }
 
-/// No collective is timed: a call that waited shows that they are done.
+/// No collective is timed: the return of a waiting call shows that they are complete.
 #[test]
 fn a_call_that_waited_proves_what_is_done() {
     let script = "
@@ -169,7 +169,8 @@ hold()";
         for rank in [0, 1] {
             job.after_step(rank, step);
             let (enqueued, completed) = completed(&job, rank);
-            // In step 2 no call waited for the collectives, but the hook may know in other ways that they are done.
+            // In step 2 no call waited for the collectives, but the hook may find in other ways that they are
+            // complete.
             assert_eq!(enqueued, expected.0, "step {step}");
             assert!(completed == expected.1 || step == 2, "step {step}: {completed}");
         }

@@ -17,7 +17,7 @@ use crate::{Job, command};
 
 const PLAN: Plan = Plan { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 24 };
 
-/// The communicator is one that the preload does not see.
+/// A communicator that the preload does not see.
 const UNSEEN: &str = "
 comm = made(process.pncclCommInitRank, WORLD, share('unique_id', new_id), RANK)
 def reduced(count): return process.pncclAllReduce(memory, memory, c_size_t(count), NCCL_BF16, 0, comm, stream)
@@ -182,7 +182,7 @@ fn heard(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &s
     })
 }
 
-/// The result does not depend on the plugin's version, nor on the events that it asks for.
+/// The result does not depend on the plugin's version, or on the events that it requests.
 #[test]
 fn the_programs_own_plugin_hears_what_it_heard_without_the_hook() {
     for script in [UNSEEN, SEEN] {

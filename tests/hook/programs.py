@@ -166,7 +166,7 @@ def other_lengths(number):
 
 
 def alternates(number):
-    """How many of these repetitions make a step cannot be decided."""
+    """The number of repetitions that make a step cannot be determined."""
     for _ in range(8):
         ok(gemm_ex(512, 512, 512))
         ok(all_reduce(comm, 1 << 20))

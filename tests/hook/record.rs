@@ -68,7 +68,8 @@ hold()";
         [2, 4].iter().all(|&at| calls[at].queued) && !calls[3].queued,
         "the first of a group has the event"
     );
-    // ctypes calls through libffi, which is the same place in every process, wherever libffi is loaded.
+    // ctypes calls through libffi: the caller is the same place in libffi in every process, wherever libffi
+    // is loaded.
     let native =
         |page: &LedgerPage, call: &CallReading| page.ledger().record.native_sites.read(call.returns_to);
     let (here, there) = (native(&page, &calls[0]), native(&other, &made(&other, 12)[0]));

@@ -213,7 +213,7 @@ sys.stdin.read()",
     assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
 }
 
-/// If the hook registered first, it would read Kineto's count before the step is counted.
+/// If the hook registered before Kineto, it would read Kineto's count before Kineto counts the step.
 #[test]
 fn kineto_registers_before_the_hook() {
     let job = Job::of(

@@ -34,8 +34,8 @@ def import_torch():
 
 
 def wait_until_watched():
-    """Returns once the hook has registered. Importing PyTorch takes longer than that; importing this module does
-    not."""
+    """Returns once the hook has registered. Importing the real PyTorch takes longer than this registration; importing
+    this module does not."""
     until = time.monotonic() + 30
     while not any(inspect.isfunction(hook) for hook in registered):
         assert time.monotonic() < until, "the hook has not registered with the optimizers"

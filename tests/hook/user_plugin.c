@@ -1,6 +1,6 @@
-/* A profiler plugin of the program's own. Writes each callback as a line to the file in USER_PLUGIN_LOG.
- * Versions 4 and 5 (-DVERSION=...) differ in the arguments of init and in the width of an event's type. The
- * plugin numbers its handles; parents are written as these numbers. */
+/* The program's own profiler plugin. Writes each callback as a line to the file in USER_PLUGIN_LOG. Versions
+ * 4 and 5 (-DVERSION=...) differ in the arguments of init and in the width of an event's type. The plugin
+ * numbers its handles, and writes parents as these numbers. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -162,7 +162,8 @@ fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
         (reported["state"] != "recording").then_some(reported)
     });
     assert_eq!(done["state"], "done", "{done:#}");
-    // Only a capture of steps watches the job. The text must not name a key, because nobody has a keyboard.
+    // Only a capture of steps watches the job. The text must not name a key, because an HTTP client has no
+    // keyboard.
     let said = done["said"].to_string();
     assert_eq!(said.contains("some seconds longer"), wanted["no_watch"].is_null(), "{said}");
     assert!(!said.contains("Ctrl-C"), "{said}");

@@ -74,7 +74,7 @@ impl Client {
         format!("{request}\r\n{}", body.unwrap_or_default())
     }
 
-    /// Sends these bytes, again while the server answers 429. Returns the whole answer.
+    /// Sends these bytes, and sends them again while the server answers 429. Returns the whole answer.
     pub(crate) fn send(&self, request: &str) -> Answer {
         until("the server to take a request", || {
             Some(self.exchange(request)).filter(|answer| answer.status != 429)

@@ -1,5 +1,5 @@
-//! Programs that read xpu-timer's page can read this one. It has the names, label sets, types and units of
-//! the sample in xpu-timer's documentation (`xpu_timer_sample.txt`, one line of each).
+//! Programs that read xpu-timer's page can also read the collector's. It has the names, label sets, types and
+//! units of the sample in xpu-timer's documentation (`xpu_timer_sample.txt`, one line of each).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,8 +46,8 @@ fn compat(demo: &Demo) -> (Client, String) {
     (client, page)
 }
 
-/// Parses the page as `DLRover`'s agent does: it keeps lines that begin with this, and takes the last integer
-/// of each.
+/// Parses the page as `DLRover`'s agent does: it keeps lines that begin with the metric's name, and takes the
+/// last integer of each.
 fn dlrover_hang(page: &str) -> Vec<i64> {
     let lines = page.lines().filter(|line| line.starts_with("XPU_TIMER_COMMON_HANG"));
     let last = |line: &str| {

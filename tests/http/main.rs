@@ -1,4 +1,4 @@
-//! The real collector over HTTP: the pages of a job that trains, and attacks by strangers.
+//! The real collector over HTTP: the pages of a job that trains, and attacks by unauthorised clients.
 
 mod api;
 mod client;

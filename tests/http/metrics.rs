@@ -69,7 +69,7 @@ fn the_page_says_what_status_says() {
         near("xpu_top_step_median_seconds", 1e-3, &of["step_ms_p50"], 0.5);
         near("xpu_top_step_mean_seconds", 1e-3, &of["step_ms_mean"], 0.5);
         near("xpu_top_bus_bandwidth_bytes_per_second", 1e9, &of["bus_gb_s"], 0.5);
-        // Asked later, when the job has made more steps.
+        // This request comes after the page, and the job has made more steps since.
         assert!(of["step"].as_f64().is_some_and(|step| on_page("xpu_top_steps_total") <= step), "{of:#}");
         assert_eq!(
             value(&page, "xpu_top_rank_state", &[("rank", &rank), ("state", "ok")]),

@@ -189,7 +189,7 @@ fn serve_prints_the_address_of_a_page_for_many_hosts() {
     let mut command = host.xpu_top("serve --job train --base-port");
     let hosts = format!("{},no host", host.address);
     command.args([BASE, "--hosts", &hosts, "--key-file"]).arg(host.key());
-    // These are settings of collectors. The page that `serve` prints does not have them.
+    // These variables are for collectors; `serve` ignores them.
     command.env("XPU_TOP_NO_HTTP", "1").env("XPU_TOP_TOKEN_FILE", "/nonexistent");
     let serve = Program::start(&mut command);
     let client = served(&serve);
@@ -214,8 +214,8 @@ fn served(serve: &Program) -> Client {
     Client { address, token: Some(token.trim().to_owned()) }
 }
 
-/// It shows one moment, however late it is looked at, until it is moved or played, and refuses what only a
-/// running job can do.
+/// The page shows one moment of the recording until it is moved or played, no matter when it is opened. It
+/// refuses actions that need a running job.
 #[test]
 fn serve_shows_a_recording_as_it_was() {
     let host = Host::new();

@@ -1,5 +1,5 @@
-//! A dynolog on the host, simulated by `dynolog.py`. Whichever of the two has the name serves the ranks. The
-//! collector reports which it is, and takes the name when dynolog ends.
+//! A dynolog on the host, simulated by `dynolog.py`. The ranks are served by whichever of dynolog and the
+//! collector owns the socket's name. The collector reports the owner, and takes the name when dynolog ends.
 
 use std::{fs, path::PathBuf};
 

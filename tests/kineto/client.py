@@ -69,7 +69,7 @@ class Kineto:
             reply, sender = self.socket.recvfrom(1 << 16)
         except OSError:
             return
-        # As Kineto does.
+        # Kineto aborts its process in this case.
         if not sender.startswith(os.environ["KINETO_IPC_SOCKET_DIR"] + "/"):
             os.abort()
         (size,) = struct.unpack_from("=Q", reply)

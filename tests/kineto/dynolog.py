@@ -1,8 +1,8 @@
 """dynolog as PyTorch's profiler sees it: `dynolog.py FOLDER`, the daemon of this folder.
 
-It removes an existing file and takes the name, as dynolog does, and ends when its input ends. Each line of input is a
-file: each process that has polled is asked once to write a trace of two steps there, as by `dyno gputrace
---iterations 2 --log-file FILE`. Each process that was asked is a line of output.
+It removes an existing file and takes the name, as dynolog does, and ends when its input ends. Each input line is a file
+name: each process that has polled gets one request to write a trace of two steps there, as by `dyno gputrace
+--iterations 2 --log-file FILE`. Prints a line per request.
 """
 
 import os

@@ -14,8 +14,8 @@ use super::Host;
 /// Datagrams of all kinds that the collector accepts.
 const DATAGRAMS: u64 = 100_000;
 
-/// The memory that they may cost beyond what a trace of the job took before. A leak of 80 bytes per datagram
-/// would exceed it.
+/// The memory that these datagrams may cost, beyond what a trace of the job took before. A leak of 80 bytes
+/// per datagram would exceed it.
 const MOST_KIB: u64 = 8 << 10;
 
 #[test]

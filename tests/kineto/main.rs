@@ -1,5 +1,5 @@
-//! `xpu-top kineto` on a real collector and real hooks, with a stand-in for the profiler in PyTorch: its
-//! orders, the fetched traces, and the messages of failures.
+//! `xpu-top kineto` on a real collector and real hooks, with a stand-in for the profiler in PyTorch: the
+//! requests, the fetched traces, and the messages of failures.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -282,7 +282,8 @@ fn a_rank_that_gives_none_is_named_with_what_to_do() {
     drop((first, second));
 }
 
-/// Kineto ends its process at an answer from a name that it spells differently, so it gets none.
+/// Kineto aborts its process if the sender's name is not spelled as in its own environment, so the collector
+/// sends this rank no answer.
 #[test]
 fn a_rank_that_spells_the_folder_of_sockets_differently_is_named_with_both_spellings() {
     let host = Host::new();

@@ -24,7 +24,7 @@ pub struct Cause {
     /// The kind of divergence, if the recorded calls show it.
     pub divergence: Option<&'static str>,
     pub site: Site,
-    /// How far rank 1's GPU may have got in the operation that the finding is about.
+    /// The possible states of rank 1's GPU in the operation of the finding.
     pub gpu: &'static [&'static str],
 }
 

@@ -111,7 +111,7 @@ impl Crowd {
         (0..self.hosts).step_by(BLOCK as usize).map(block).collect::<Vec<_>>().join(",")
     }
 
-    /// Returns once these hosts answer connections.
+    /// Starts these hosts. Returns once they answer connections.
     pub fn speak(&self, hosts: std::ops::Range<u32>) {
         self.order(hosts, true);
     }

@@ -84,7 +84,7 @@ impl Film {
         for (at, (_, written, _)) in self.times().iter().zip(&self.frames) {
             let _ = writeln!(cast, "[{:.1}, \"o\", {}]", at.as_secs_f64(), json(written));
         }
-        // The last frame is shown for its time.
+        // An empty event at the end keeps the last frame on the screen for its time.
         let _ = writeln!(cast, "[{:.1}, \"o\", \"\"]", self.length().as_secs_f64());
         cast
     }

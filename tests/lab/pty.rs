@@ -347,7 +347,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Questions of a program to the terminal: its type, and the colour of its background.
+/// A program's requests to the terminal: its type, and the colour of its background.
 const WHAT: &[u8] = b"\x1b[c";
 const GROUND: &[u8] = b"\x1b]11;?";
 

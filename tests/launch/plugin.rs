@@ -1,5 +1,5 @@
-//! NCCL's profiler plugin under `xpu-top run`: the hook, or the user's plugin if there is one, which then
-//! gets all events behind the hook. In both cases each operation counts once.
+//! NCCL's profiler plugin under `xpu-top run`. NCCL loads the hook, or the user's plugin if there is one,
+//! which still gets all events. In both cases each operation counts once.
 
 use std::fs;
 

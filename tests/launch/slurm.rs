@@ -102,7 +102,7 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         let _ = self.command("scancel").args(["--user", "root", "--signal=KILL"]).status();
-        // Steps are children of a process that slurmd starts. It ends after them.
+        // Job steps run under a process of slurmd, which ends after them.
         for _ in 0..100 {
             let left = run(self.command("squeue").arg("-h"));
             if left.stdout.trim().is_empty() {

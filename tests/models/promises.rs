@@ -9,8 +9,8 @@ use crate::{collective::Operation, id::CommunicatorId, ledger::{self, Call}, uni
 
 /// Tries all orders with at most two switches away from a thread that could continue.
 ///
-/// The writer is the first thread. loom tries other orders where a load follows a store, and a thread that
-/// only writes its own counters loads them first.
+/// In each model the writer is the first thread. The reason: loom tries other orders only at a load that
+/// follows a store, and a thread that only writes its own counters loads them first.
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);
@@ -66,7 +66,7 @@ pub(crate) fn a_pair_is_one_threads_at_a_time() {
     });
 }
 
-/// Three threads want the lane, and one that had it has ended.
+/// Three threads request the lane. The first thread returns it.
 pub(crate) fn a_lane_is_one_threads_at_a_time() {
     struct Lane {
         tenant: Tenant,
@@ -175,7 +175,7 @@ pub(crate) fn a_line_shows_one_communicator() {
     });
 }
 
-/// Two communicators are made at the same time, or two threads want a line, and one line is free.
+/// Two communicators are made at the same time, or two threads request a line, and one line is free.
 pub(crate) fn a_free_line_goes_to_one() {
     fn race<T: Default + Sync + Send + 'static>(take: fn(&T, u64) -> bool) {
         model(move || {
@@ -192,8 +192,8 @@ pub(crate) fn a_free_line_goes_to_one() {
     race(|line: &ThreadLine, thread| line.claim(thread as u32));
 }
 
-/// A thread is late, such as the hook's own when it learns that a collective is done: the communicator no
-/// longer exists, and its line belongs to another.
+/// A thread counts for a communicator that no longer exists, and whose line belongs to another one. The
+/// hook's own thread can do this, when it learns late that a collective is complete.
 pub(crate) fn nobody_counts_for_the_next() {
     const GONE: CommunicatorId = CommunicatorId(7);
     let late = |count: fn(&CommunicatorLine)| {

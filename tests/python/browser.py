@@ -93,7 +93,7 @@ class Visit:
         )
 
     def is_clean(self):
-        """Checks that the console has no message, and that the page asked no other host."""
+        """Checks that the console has no message, and that the page sent no request to another host."""
         assert not self.said, self.said
         own = urlsplit(self.address).netloc
         others = [url for url in self.asked if urlsplit(url).netloc != own and not url.startswith("blob:")]

@@ -21,7 +21,8 @@ BEYOND_CI = ("docker", "PyTorch", "Prometheus", "Chromium")
 
 
 def skip(why, beyond_ci=None):
-    """Notes the reason for the end of `make test`. Under CI=true it fails, except for one of BEYOND_CI."""
+    """Skips the test, and notes the reason for the end of `make test`. Under CI=true the test fails instead, unless
+    `beyond_ci` names what CI may lack."""
     assert beyond_ci is None or beyond_ci in BEYOND_CI, beyond_ci
     if beyond_ci:
         why = f"{why} ({beyond_ci}, which CI may lack)"
@@ -42,7 +43,7 @@ def with_torch(program):
     return found
 
 
-# Below the ports that the kernel gives to connections, so that no connection takes a port between choice and use.
+# Below the ports that the kernel gives to connections: no connection takes a port between choice and use.
 PORTS = range(10_000, 19_000)
 tried = itertools.count(os.getpid() * 37)
 
@@ -58,7 +59,7 @@ def free_port(together=1):
 
 def is_free(port):
     with socket.socket() as found:
-        # As servers do: ended connections do not count.
+        # Ignores ended connections, as servers do.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind(("", port))

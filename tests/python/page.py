@@ -1,5 +1,4 @@
-"""A client made from docs/wire-format.md: it reads the page's table of kinds and its list of types, and knows nothing
-else.
+"""A client made from docs/wire-format.md: it reads only the page's table of kinds and its list of types.
 
 A struct becomes a dict, an enum a pair of the variant's name and its content, a tuple a list.
 """

@@ -1,5 +1,5 @@
-"""Prints Holistic Trace Analysis's figures of a folder of traces, as JSON. Needs the Python of an environment with
-it."""
+"""Prints the figures of Holistic Trace Analysis (HTA) for a folder of traces, as JSON. Needs the Python of an
+environment with HTA."""
 
 import json
 import sys

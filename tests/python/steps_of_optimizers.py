@@ -1,5 +1,5 @@
-"""Optimizers in usual loops, on a CPU, with the hook's own source attached: how often it was called, and how many
-steps were made.
+"""Runs optimizers in usual loops, on a CPU, with the hook's own source attached. Counts the calls of the hook's
+function, and the steps.
 
 Prints a JSON object with both for each name.
 """

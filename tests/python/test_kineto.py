@@ -50,7 +50,7 @@ def test_all_ranks_trace_the_same_steps(job, tmp_path):
     traces = [trace(tmp_path / "steps", rank) for rank in range(RANKS)]
     starts = [optimizer_steps(found) for found in traces]
     assert [len(steps) for steps in starts] == [3] * RANKS
-    # No rank begins a step before all have ended the step before, because each step has an all-reduce.
+    # Each step has an all-reduce, so no rank begins a step before all ranks have ended the previous one.
     for number in range(2):
         assert max(steps[number] for steps in starts) < min(steps[number + 1] for steps in starts), starts
     assert {found["trace_id"] for found in traces} == {manifest["trace_id"]}

@@ -13,7 +13,7 @@ PATIENCE_MS = 20_000
 
 @pytest.fixture
 def bound(tmp_path):
-    """Binds a socket of a kind to a path, and gives both."""
+    """Yields a function that binds a socket of a kind, and returns the socket and its path."""
     path = tmp_path / "line"
     with zmq.Context() as context, contextlib.ExitStack() as open_sockets:
 

@@ -121,8 +121,8 @@ fn story() -> (Vec<(Moment, Vec<String>)>, Vec<u8>) {
     (screens, lab.recording())
 }
 
-/// Compares the screens, except the keys for capture and record in the last line: a recording has no job to
-/// ask.
+/// Compares the screens, except the keys for capture and record in the last line, which a recording does not
+/// have.
 #[track_caller]
 fn same(shown: &[String], live: &[String], what: &str) {
     for (line, (shown, live)) in shown.iter().zip(live).enumerate().take(live.len() - 1) {
@@ -136,7 +136,7 @@ fn same(shown: &[String], live: &[String], what: &str) {
     let (shown, live) = (keys(shown), keys(live));
     let asks = |key: &&String| ["c capture", "r record"].contains(&key.as_str());
     assert!(!shown.iter().any(|key| asks(&key)), "{what}: {shown:?}");
-    // Other keys may have taken the space.
+    // Other keys may have taken their space.
     assert!(
         live.iter().filter(|key| !asks(key)).all(|key| shown.contains(key)),
         "{what}: {live:?}, {shown:?}"
@@ -153,7 +153,7 @@ fn a_replay_shows_what_was_live_forwards_and_after_any_jump() {
     // Jumps back and forth.
     for index in [3, 20, 0, 12, 25, 11, 24, 1] {
         let (at, live) = &screens[index];
-        // The hang shows its page by itself, as it did live; `1` returns to the overview.
+        // The hang page opens by itself, as it did live; `1` returns to the overview.
         shown.keys("1");
         same(&shown.seek(*at).lines(), live, &format!("jumped to {at:?}"));
     }
@@ -293,14 +293,14 @@ fn ends_alike(mut lab: Lab, finds: &str) {
             same(&past, &live, &format!("page {page}, {finds}"));
             assert!(reported(&live), "{finds}: {}", live.join("\n"));
         } else {
-            // The page of a recording is about its own time, and lists all incidents of the file.
+            // The page of a recording covers the recording's own time, and lists all incidents of the file.
             assert_eq!(reported(&past), reported(&live), "{finds}: {}\n{}", past.join("\n"), live.join("\n"));
         }
     }
 }
 
-/// The past of a live job is shown while the viewer continues to follow the job, and a return to the present
-/// shows the present.
+/// The past of a live job is shown while the viewer continues to follow the job. After the return, the screen
+/// shows the current state.
 #[test]
 fn a_live_job_can_be_looked_back_at() {
     let mut lab = Lab::recorded(Simulation::new(7, 2, 8)).run(30);

@@ -17,7 +17,7 @@ use xpu_tests::{
 };
 use xpu_wire::{codec, frame::Body, unit::Moment};
 
-/// Two ranks do the same until one is ordered to stop.
+/// Two ranks run the same steps until, in some tests, rank 1 stops at step 200.
 const STEPS: &str = "
 comm = communicator()
 for n in range(1000000):

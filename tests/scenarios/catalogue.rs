@@ -77,8 +77,8 @@ pub(crate) const NAMES: [&str; 64] = [
     "hang: in the first steps",
 ];
 
-/// Scenarios with a finding near the reporting threshold: reporting it is right, and omitting it is right.
-/// Any other finding is wrong.
+/// Scenarios with a finding near the reporting threshold: it is right to report it, and right to omit it. Any
+/// other finding is wrong.
 const MAY_BE_LEFT: [&str; 2] = ["a slightly slower GPU", "an expert with more to do"];
 
 /// Scenarios that are also played with two and three ranks.
@@ -543,7 +543,8 @@ fn fill(
         }
         "hang: done on all but one" => {
             stall(setting, Stall::Partial);
-            // While its end is not known, every rank that waits is reported.
+            // While it is not known that the collective has ended on the other ranks, every waiting rank is
+            // reported.
             let classes = vec![Class::Partial, Class::InKernel, Class::NotEntered];
             Some(Expected { kind: Kind::Hang, classes, ranks: Named::Among(rank) })
         }

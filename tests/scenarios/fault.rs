@@ -179,7 +179,7 @@ impl Trouble {
     }
 
     /// Seconds lost before a step. The step has this number, takes `step` seconds, and begins at `at`. The
-    /// step before began at `before`. Both times count from the begin of the fault.
+    /// previous step began at `before`. Both times count from the start of the fault.
     pub(crate) fn lost(&self, rank: u32, (number, step): (u64, f64), before: f64, at: f64) -> f64 {
         let falls = |every: f64, phase: f64| {
             at >= 0.0 && ((at + phase) / every).floor() > ((before.max(0.0) + phase) / every).floor()

@@ -294,7 +294,7 @@ impl<'a> Flow<'a> {
         self.push(rank, self.at[rank], What::Computed { seconds });
     }
 
-    /// How much an expert has to do: some always have a little more, and the tokens of a step change it.
+    /// The load of an expert: it differs a little between experts, and varies with the tokens of a step.
     fn load(&self, rank: usize, chance: Chance) -> f64 {
         if self.setting.layout != Layout::Experts {
             return 1.0;

@@ -17,14 +17,15 @@ const STEPS: f64 = 20.0;
 const SECONDS: f64 = 30.0;
 const HANG_SECONDS: f64 = 15.0;
 
-/// How long after the last frame of a second was sent a viewer has all frames.
+/// The time from the last frame of a second until a viewer has all frames.
 const ARRIVES: f64 = 0.1;
 
-/// How long a named rank is watched, to see whether it stays, whether a wrong finding joins it, and its cost.
+/// How long a finding is watched after it named the rank: whether it stays, whether a wrong one joins it, and
+/// what it costs.
 const SETTLES: f64 = 8.0;
 const COSTS: f64 = 20.0;
 
-/// How long after the end of a fault no finding of it may remain.
+/// The time after the end of a fault within which its finding must disappear.
 const GOES: f64 = 45.0;
 
 #[derive(Clone, Debug, Default)]
@@ -32,7 +33,7 @@ pub(crate) struct Verdict {
     /// How long it took until the expected findings were reported: in seconds, and in steps of the usual
     /// length.
     pub named: Option<(f64, f64)>,
-    /// Whether that is within the budget.
+    /// Whether `named` is within the budget.
     pub in_time: bool,
     /// Wrong findings: when each was reported, and its evidence.
     pub wrong: Vec<(f64, String)>,
@@ -77,8 +78,8 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
             let text =
                 format!("{:?} {:?} {:?}: {}", finding.kind, finding.class, finding.ranks, finding.evidence);
             let mut expected = scenario.expected.iter();
-            // The finding is right if it names the expected rank, or one of several, or gives no cause for
-            // it. It is also right that steps became longer.
+            // A finding is right if it names the expected rank, or one of several, or gives no cause for it.
+            // A finding that steps became longer is right too.
             let is_right = |one: &Expected| {
                 one.is(finding)
                     || one.is_in_part(finding)

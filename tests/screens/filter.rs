@@ -110,7 +110,8 @@ fn communicators_are_those_of_the_ranks_that_are_meant() {
     lab.keys("<Esc>").screen(132, 40).shows("3 communicators");
 }
 
-/// The quantity of the maps by its name: the share of the GPU's peak at its clock that GEMMs reach.
+/// The filter has the quantity of the maps under the name `peak`: the share of the GPU's peak at its clock
+/// that GEMMs reach.
 #[test]
 fn the_share_of_the_peak_can_be_asked_for() {
     let mut lab = one_slow();

@@ -119,7 +119,7 @@ fn the_report_says_how_old_is_what_is_not_of_now() {
     );
 }
 
-/// A moment has the same word when it is replayed as when it is live.
+/// The hang has the same name in a replay as live.
 #[test]
 fn a_hang_that_is_replayed_is_a_hang() {
     let mut lab = hung();
@@ -144,7 +144,7 @@ fn a_hang_does_not_change_the_page_of_a_user_who_looks_elsewhere() {
     lab.screen(80, 24).hides("Where ranks are").shows("✖ HANG ").shows("s shows every rank's stack");
 }
 
-/// The past has the hang too, but the way back is no new one.
+/// The past shows the hang too. The return to the present does not open it as a new hang.
 #[test]
 fn a_hang_that_was_seen_does_not_open_again_after_a_look_at_the_past() {
     let mut lab = hung();
@@ -190,7 +190,7 @@ fn a_hang_shows_no_arrival_skew_of_before() {
     lab.keys("mg<Enter>").screen(132, 40).shows("last GEMM").shows("last NCCL bus");
 }
 
-/// The ends of branches matter most, so the frames in the middle give way.
+/// The ends of branches matter most, so frames in the middle are omitted.
 #[test]
 fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
     let mut lab = hung();

@@ -1,4 +1,4 @@
-//! The same screens for other needs and other terminals.
+//! The same screens in other themes, with few colours, in ASCII, and with wide letters.
 
 use ratatui::buffer::Cell;
 use xpu_tests::{Lab, Screen};

@@ -40,11 +40,11 @@ fn golden(name: &str, screen: &Screen) {
     expect_file![path].assert_eq(&screen.svg());
 }
 
-/// A small terminal, on which texts are cut, and a usual one.
+/// A small terminal, on which texts are cut, and one of a usual size.
 const SMALL: (u16, u16) = (80, 24);
 const USUAL: (u16, u16) = (132, 40);
 
-/// The sizes at which the layouts differ: the smallest, and a wide one besides.
+/// The sizes at which the layouts differ: the smallest, the two above, and a wide one.
 const SIZES: [(u16, u16); 4] = [(60, 20), SMALL, USUAL, (200, 60)];
 
 #[track_caller]
@@ -52,7 +52,7 @@ fn golden_at(name: &str, (width, height): (u16, u16), lab: &mut Lab) {
     golden(&format!("{name}-{width}x{height}"), &lab.screen(width, height));
 }
 
-/// For views whose layout differs between the two.
+/// Compares a view whose layout differs between the two sizes.
 #[track_caller]
 fn golden_at_both(name: &str, lab: &mut Lab) {
     golden_at(name, SMALL, lab);
@@ -278,7 +278,7 @@ fn selecting_and_sorting_move_what_they_should() {
     lab.keys("jjj<PgDn>").screen(80, 24).shows("▌   12");
     lab.keys("G").screen(80, 24).shows("▌   63").shows("of 64");
     lab.keys("g<Up>").screen(80, 24).shows("▌   37");
-    // Explicit sorting wins.
+    // An explicit sort order takes precedence.
     lab.keys("or<Enter>g").screen(80, 24).shows("▌    0").shows("rank↑");
     // By TFLOPS, worst first.
     lab.keys("ot<Enter>g").screen(80, 24).shows("▌   37").shows("TFLOPS↑");
@@ -301,7 +301,7 @@ fn a_rank_that_a_finding_names_is_in_sight() {
     let lines = screen.text();
     let place = |host: &str| lines.rfind(&format!("{host} ×8")).expect(host);
     assert!(place("gpu-005") < place("gpu-001"), "{lines}");
-    // Explicit sorting wins.
+    // An explicit sort order takes precedence.
     lab.keys("FFF").screen(132, 40).shows("   37  gpu-005");
     lab.keys(":sort rank<Enter>").screen(132, 40).hides("   37  gpu-005").shows("rank↑");
     lab.keys(":sort findings<Enter>").screen(132, 40).shows("   37  gpu-005");

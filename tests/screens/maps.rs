@@ -18,7 +18,7 @@ fn arrival_skew_and_step_time_can_be_chosen() {
     lab.keys("mm<Enter>").screen(132, 40).shows("GPU %").shows("memory GiB");
 }
 
-/// Ranks that wait for a slow rank have more of it, and the slow rank has less.
+/// Ranks that wait for a slow rank have more exposed communication, and the slow rank has less.
 #[test]
 fn communication_that_gemms_wait_for_is_the_last_of_them() {
     let mut lab = one_slow();
@@ -96,7 +96,7 @@ fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
     golden("past-no-color", &screen);
 }
 
-/// Monitoring begins without history, and a hung job is no gap in it.
+/// There is no history from before monitoring began. A hang leaves no gap in the history.
 #[test]
 fn the_past_begins_with_the_watching() {
     let mut lab = Lab::at_rest(Simulation::new(7, 8, 8), Depth::True);

@@ -140,7 +140,7 @@ fn peers_and_communicators_of_a_rank_are_clicked() {
     let mut lab = one_slow();
     lab.keys("2j").screen(132, 40).shows("Rank 0");
     for size in [SMALL, WIDE] {
-        // The worst rank by a figure. On that rank's page no other is worse.
+        // The page names the rank with the worst figure. On that rank's own page no other is worse.
         lab.click(size, "490.2 rank 37", 0).screen(132, 40).shows("Rank 37 gpu-005");
         lab.click(size, "9ca792c9", 0);
         assert_eq!(lab.app().scope(), Scope::Page(Page::Collectives), "{size:?}");

@@ -24,7 +24,7 @@ fn name(page: Page) -> String {
 #[test]
 fn views_have_their_picture_at_every_size() {
     for (number, page) in Page::ALL.into_iter().enumerate() {
-        // The test of the findings draws this very job.
+        // The test of the findings draws the same job.
         if REQUESTING.contains(&page) || page == Page::Findings {
             continue;
         }

@@ -1,5 +1,4 @@
-//! Two users of one host: nothing that one user creates, offers or asks for reaches or changes the other
-//! user's job.
+//! Two users of one host: nothing that one user creates, offers or requests affects the other user's job.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -27,7 +27,7 @@ fn every_view_is_a_key_away() {
     assert!(terminal.end().success());
 }
 
-/// The terminal's answer about its background is not taken for keys, and the theme follows it.
+/// The terminal's report of its background colour sets the theme, and is not read as keys.
 #[test]
 fn the_theme_is_that_of_the_background() {
     let fixture = Fixture::new();

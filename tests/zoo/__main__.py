@@ -3,9 +3,9 @@
     python3 tests/zoo PROGRAMS OUT [--at-once N] [--seconds S] [--capture] [--count] [NAME...]
 
 PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so. Each program counts its own steps and logs when each was done;
-`status --json` is asked while it trains. The step number is right if it is within one of the program's own at the
+`status --json` is read while it trains. The step number is right if it is within one of the program's own at the
 moment that status gives for it. The time is right if it is within 2 % of the program's own mean over the same steps.
-For a program that trains nothing, showing no step is right. stdout gets one row per program, and OUT/zoo.json
+For a program that trains nothing, it is right to show no step. stdout gets one row per program, and OUT/zoo.json
 everything. With --count, the hook's GEMMs and collectives are compared with those of tests/gpu/count.c, which is
 preloaded, and the FLOPs per step with those of PyTorch's counter; "-" where a program has no such counter (JAX,
 CuPy). Ranks share a GPU if there are too few. Without a GPU, programs that need one are left out, and sizes are
@@ -98,7 +98,7 @@ WITHOUT_FLOPS = {
     "DDP by hand in a CUDA graph", "FSDP2, compiled, checkpoints", "torch.func, compiled update",
     "two models on two threads",
 }  # fmt: skip
-# What these programs count are no steps, so showing none is right.
+# These programs count something else than steps, so it is right to show none.
 NO_STEPS = {"inference server"}
 TOLERANCE = 0.02
 

@@ -99,7 +99,7 @@ macro_rules! entries {
             k: *const $int, _alpha: Pointer, _a: Pointer, lda: *const $int, _b: Pointer, ldb: *const $int,
             _beta: Pointer, _c: Pointer, ldc: *const $int, count: $int, sizes: *const $int,
         ) -> c_int {
-            // SAFETY: cuBLAS asks its callers for arrays of `count` elements.
+            // SAFETY: cuBLAS requires arrays of `count` elements.
             let group = |i| unsafe { Sides::at(i, [transa, transb], [m, n, k], [lda, ldb, ldc], sizes) };
             grouped(handle, $kind, count, group)
         }

@@ -34,7 +34,7 @@ impl Handle {
     }
 }
 
-/// Writes a result where the C caller wants it.
+/// Writes a result to the C caller's pointer.
 ///
 /// # Safety
 /// `to` must be NULL or writable.
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn cublasCreate_v2(handle: *mut usize) -> c_int {
         if handle.is_null() {
             return Err(Status::InvalidValue);
         }
-        // SAFETY: cuBLAS asks its callers for a writable pointer.
+        // SAFETY: cuBLAS requires a writable pointer.
         unsafe { put(handle, HANDLES.add(Arc::default())) }
     })
 }
@@ -75,7 +75,7 @@ pub(crate) extern "C" fn cublasSetStream_v2(handle: usize, stream: usize) -> c_i
 pub(crate) unsafe extern "C" fn cublasGetStream_v2(handle: usize, stream: *mut usize) -> c_int {
     call(|_| {
         let current = Handle::of(handle)?.stream();
-        // SAFETY: cuBLAS asks its callers for a writable pointer.
+        // SAFETY: cuBLAS requires a writable pointer.
         unsafe { put(stream, current) }
     })
 }
@@ -92,7 +92,7 @@ pub(crate) extern "C" fn cublasSetMathMode(handle: usize, mode: c_uint) -> c_int
 pub(crate) unsafe extern "C" fn cublasGetMathMode(handle: usize, mode: *mut c_uint) -> c_int {
     call(|_| {
         let current = Handle::of(handle)?.math_mode.load(Ordering::Relaxed);
-        // SAFETY: cuBLAS asks its callers for a writable pointer.
+        // SAFETY: cuBLAS requires a writable pointer.
         unsafe { put(mode, current) }
     })
 }
@@ -108,6 +108,6 @@ pub(crate) extern "C" fn cublasSetWorkspace_v2(
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cublasGetVersion_v2(_handle: usize, version: *mut c_int) -> c_int {
-    // SAFETY: cuBLAS asks its callers for a writable pointer.
+    // SAFETY: cuBLAS requires a writable pointer.
     call(|_| unsafe { put(version, VERSION) })
 }

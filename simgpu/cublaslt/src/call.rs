@@ -21,7 +21,7 @@ pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
     outcome.err().map_or(0, |status| status as c_int)
 }
 
-/// Writes a result where the C caller wants it.
+/// Writes a result to the C caller's pointer.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

@@ -39,9 +39,9 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
             return Err(Status::InvalidValue);
         }
         let result = HeuristicResult { algo: [1; 8], waves: 1.0, ..HeuristicResult::default() };
-        // SAFETY: cublasLt asks its callers for space for at least one result.
+        // SAFETY: cublasLt requires space for at least one result.
         unsafe { put(results, result) }?;
-        // SAFETY: and for a writable count.
+        // SAFETY: and a writable count.
         unsafe { put(count, 1) }
     })
 }

@@ -71,7 +71,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutCreate(
         // SAFETY: a leaked box that nothing else uses.
         unsafe { (place as *mut Layout).write(fresh) };
         places.live.push(place);
-        // SAFETY: cublasLt asks its callers for a writable pointer.
+        // SAFETY: cublasLt requires a writable pointer.
         unsafe { put(layout, place) }
     })
 }
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
     call(|_| {
         with(layout, |layout| match place_of(name, layout) {
             Some((place, size)) if size == bytes && !from.is_null() => {
-                // SAFETY: within the layout; cublasLt asks its callers for `bytes` that can be read.
+                // SAFETY: within the layout; cublasLt requires `bytes` readable bytes.
                 unsafe { place.copy_from_nonoverlapping(from.cast(), size) };
                 Ok(())
             }
@@ -121,10 +121,10 @@ pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutGetAttribute(
                 if to.is_null() || free < size {
                     return Err(Status::InvalidValue);
                 }
-                // SAFETY: within the layout; cublasLt asks its callers for `free` bytes that can be written.
+                // SAFETY: within the layout; cublasLt requires `free` writable bytes.
                 unsafe { to.cast::<u8>().copy_from_nonoverlapping(place, size) };
             }
-            // SAFETY: cublasLt asks its callers for NULL or a writable pointer.
+            // SAFETY: cublasLt requires NULL or a writable pointer.
             if written.is_null() { Ok(()) } else { unsafe { put(written, size) } }
         })?
     })

@@ -35,7 +35,7 @@ pub(crate) fn call_without_context(body: impl FnOnce(&'static Gpu) -> Result<(),
     error.0
 }
 
-/// Writes a result where the C caller wants it.
+/// Writes a result to the C caller's pointer.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

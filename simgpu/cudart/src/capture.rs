@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut 
                 into
             }),
         });
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(graph, handle.unwrap_or(0)) }?;
         handle.map(drop).ok_or(Error::CAPTURE_INVALIDATED)
     })
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut 
 pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(stream: usize, status: *mut c_int) -> c_int {
     call(|gpu| {
         let (now, _) = state(gpu, stream)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(status, now) }
     })
 }
@@ -102,7 +102,7 @@ pub(crate) unsafe extern "C" fn cudaStreamGetCaptureInfo(
 ) -> c_int {
     call(|gpu| {
         let (now, capture) = state(gpu, stream)?;
-        // SAFETY: CUDA asks its callers for a writable status, and for others that are NULL or writable.
+        // SAFETY: CUDA requires a writable status, and other pointers that are NULL or writable.
         unsafe {
             put(status, now)?;
             if let Some(id) = id.as_mut().filter(|_| now == STATUS_ACTIVE) {
@@ -138,9 +138,9 @@ pub(crate) unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c
         if mode.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: CUDA asks its callers for a readable pointer.
+        // SAFETY: CUDA requires a readable pointer.
         let wanted = Mode::from_code(unsafe { mode.read() }).ok_or(Error::INVALID_VALUE)?;
-        // SAFETY: and for a writable one.
+        // SAFETY: and a writable one.
         unsafe { put(mode, Gpu::exchange_capture_mode(wanted).code()) }
     })
 }

@@ -15,7 +15,7 @@ const VERSION: c_int = 13000;
 pub(crate) unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> c_int {
     call_without_context(|gpu| {
         let current = gpu.device()?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(device, current) }
     })
 }
@@ -28,7 +28,7 @@ pub(crate) extern "C" fn cudaSetDevice(device: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
     call_without_context(|gpu| {
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(count, gpu.devices) }?;
         gpu.device().map(drop)
     })
@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
         if text.is_null() || usize::try_from(length).is_ok_and(|length| length < id.len()) || length < 0 {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: CUDA asks its callers for `length` writable bytes, and `id` with its NUL is no longer.
+        // SAFETY: CUDA requires `length` writable bytes, and `id` with its NUL fits.
         unsafe { text.copy_from_nonoverlapping(id.as_ptr().cast(), id.len()) };
         Ok(())
     })
@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetP2PAttribute(
             2 => 1,
             _ => return Err(Error::INVALID_VALUE),
         };
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(value, answer) }
     })
 }
@@ -113,7 +113,7 @@ impl Gpu {
 pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
     call(|gpu| {
         let device = gpu.device()?;
-        // SAFETY: CUDA asks its callers for two writable pointers.
+        // SAFETY: CUDA requires two writable pointers.
         unsafe {
             put(free, gpu.free_memory(device) as usize)?;
             put(total, gauge::MEMORY as usize)
@@ -123,12 +123,12 @@ pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usi
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: CUDA asks its callers for a writable pointer.
+    // SAFETY: CUDA requires a writable pointer.
     call_without_context(|_| unsafe { put(version, VERSION) })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: CUDA asks its callers for a writable pointer.
+    // SAFETY: CUDA requires a writable pointer.
     call_without_context(|_| unsafe { put(version, VERSION) })
 }

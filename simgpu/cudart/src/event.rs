@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn cudaEventElapsedTime(ms: *mut c_float, start: us
     call(|gpu| {
         let start = reached(&*gpu.event(start)?)?;
         let end = reached(&*gpu.event(end)?)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(ms, milliseconds(start, end)) }
     })
 }

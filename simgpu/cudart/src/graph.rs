@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn cudaGraphCreate(graph: *mut usize, _flags: c_uin
         if graph.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(graph, gpu.graphs.add(Arc::default())) }
     })
 }
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn cudaGraphInstantiate(
         if executable.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(executable, gpu.executables.add(graph.copy())) }
     })
 }
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn cudaGraphInstantiateWithParams(
     graph: usize,
     params: *mut InstantiateParams,
 ) -> c_int {
-    // SAFETY: CUDA asks its callers for NULL or valid parameters.
+    // SAFETY: CUDA requires NULL or valid parameters.
     let Some(params) = (unsafe { params.as_mut() }) else { return call(|_| Err(Error::INVALID_VALUE)) };
     // SAFETY: passed on unchanged.
     let code = unsafe { cudaGraphInstantiate(executable, graph, params.flags) };
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn cudaGraphExecUpdate(
         let executable = gpu.executables.get(executable).ok_or(Error::INVALID_VALUE)?;
         let graph = gpu.graphs.get(graph).ok_or(Error::INVALID_VALUE)?;
         *lock(&executable.0) = graph.nodes();
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(info, UpdateResult { result: 0, error_node: 0, error_from_node: 0 }) }
     })
 }
@@ -126,7 +126,7 @@ pub(crate) unsafe extern "C" fn cudaGraphClone(clone: *mut usize, graph: usize) 
         if clone.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(clone, gpu.graphs.add(graph.copy())) }
     })
 }
@@ -142,7 +142,7 @@ pub(crate) unsafe extern "C" fn cudaGraphAddChildGraphNode(
     call(|gpu| {
         let graph = gpu.graphs.get(graph).ok_or(Error::INVALID_VALUE)?;
         graph.add(&gpu.graphs.get(child).ok_or(Error::INVALID_VALUE)?.nodes());
-        // SAFETY: CUDA asks its callers for a writable pointer. No call uses a node.
+        // SAFETY: CUDA requires a writable pointer. No call uses a node.
         unsafe { put(node, child) }
     })
 }

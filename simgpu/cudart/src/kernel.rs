@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
 pub(crate) unsafe extern "C" fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void) -> c_int {
     call(|gpu| {
         let kernel = gpu.kernels.at(function.addr()).ok_or(Error::INVALID_FUNCTION)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(name, gpu.kernels.name(kernel).unwrap_or(ptr::null())) }
     })
 }
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn cudaFuncGetName(name: *mut *const c_char, functi
 pub(crate) unsafe extern "C" fn cudaGetKernel(kernel: *mut usize, function: *const c_void) -> c_int {
     call(|gpu| {
         let handle = gpu.kernels.at(function.addr()).ok_or(Error::INVALID_FUNCTION)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(kernel, handle) }
     })
 }

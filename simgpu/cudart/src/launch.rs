@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn cudaLaunchKernelExC(
     function: *const c_void,
     _arguments: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: CUDA asks its callers for NULL or a valid configuration.
+    // SAFETY: CUDA requires NULL or a valid configuration.
     match unsafe { config.as_ref() } {
         Some(config) => launch(430, function, config.grid, config.block, config.stream),
         None => call(|_| Err(Error::INVALID_VALUE)),

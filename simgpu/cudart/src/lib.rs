@@ -1,7 +1,7 @@
 //! The stand-in `libcudart.so.13`: the CUDA runtime's C interface over the simulated timeline.
 //!
-//! The library does not know whether it is observed: programs and interposers reach it through the dynamic
-//! linker. Each file has one group of calls. [`gpu`] has the objects that they work on, and [`call`] the
+//! Programs and interposers reach the library through the dynamic linker; nothing in it depends on an
+//! observer. Each file has one group of calls. [`gpu`] has the objects that they work on, and [`call`] the
 //! entry of every call.
 //!
 //! Differences from CUDA: the legacy stream does not synchronise with others, streams do not slow each other

@@ -89,7 +89,7 @@ impl Memory {
         Ok(())
     }
 
-    /// A library allocates memory on a device, or frees it.
+    /// Counts memory that a library allocates on a device, or frees if `bytes` is negative.
     pub(crate) fn hold(&self, device: c_int, bytes: i64) {
         let mut book = lock(&self.0);
         let held = book.held.entry(device).or_default();
@@ -131,7 +131,7 @@ fn waiting(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> c_int {
-    // SAFETY: CUDA asks its callers for a writable pointer.
+    // SAFETY: CUDA requires a writable pointer.
     waiting(|gpu| unsafe { gpu.memory.give(address, bytes, Some(gpu.device()?)) })
 }
 
@@ -144,7 +144,7 @@ pub(crate) unsafe extern "C" fn cudaMallocManaged(
     if !(1..=2).contains(&flags) {
         return call(|_| Err(Error::INVALID_VALUE));
     }
-    // SAFETY: CUDA asks its callers for a writable pointer.
+    // SAFETY: CUDA requires a writable pointer.
     waiting(|gpu| unsafe { gpu.memory.give(address, bytes, Some(gpu.device()?)) })
 }
 
@@ -158,7 +158,7 @@ pub(crate) unsafe extern "C" fn cudaMallocPitch(
     waiting(|gpu| {
         let row = width.next_multiple_of(PITCH);
         let bytes = row.checked_mul(height).ok_or(Error::OUT_OF_MEMORY)?;
-        // SAFETY: CUDA asks its callers for two writable pointers.
+        // SAFETY: CUDA requires two writable pointers.
         unsafe {
             put(pitch, row)?;
             gpu.memory.give(address, bytes, Some(gpu.device()?))
@@ -166,7 +166,7 @@ pub(crate) unsafe extern "C" fn cudaMallocPitch(
     })
 }
 
-/// In stream order, as far as that can be observed.
+/// Allocates at once. A program cannot distinguish this from an allocation in stream order.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaMallocAsync(
     address: *mut *mut c_void,
@@ -175,7 +175,7 @@ pub(crate) unsafe extern "C" fn cudaMallocAsync(
 ) -> c_int {
     call(|gpu| {
         gpu.admit(&*gpu.stream(stream)?)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { gpu.memory.give(address, bytes, Some(gpu.device()?)) }
     })
 }
@@ -214,7 +214,7 @@ pub(crate) unsafe extern "C" fn cudaHostAlloc(
     if flags > 7 {
         return call(|_| Err(Error::INVALID_VALUE));
     }
-    // SAFETY: CUDA asks its callers for a writable pointer.
+    // SAFETY: CUDA requires a writable pointer.
     waiting(|gpu| unsafe { gpu.host_memory.give(address, bytes, None) })
 }
 

@@ -121,7 +121,7 @@ pub(crate) extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags
 pub(crate) unsafe extern "C" fn cudaStreamGetId(stream: usize, id: *mut c_ulonglong) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(id, stream.id) }
     })
 }

@@ -222,7 +222,7 @@ pub(crate) unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
     _stream: u32,
     dropped: *mut usize,
 ) -> c_int {
-    // SAFETY: CUPTI asks its callers for a writable pointer.
+    // SAFETY: CUPTI requires a writable pointer.
     call(|| unsafe { put(dropped, std::mem::take(&mut lock(&STATE).dropped)) })
 }
 

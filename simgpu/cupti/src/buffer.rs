@@ -28,7 +28,7 @@ struct Buffer {
 }
 
 /// Records that a forced flush gave out before the work had ended. Each is written to its place once the work
-/// has ended, whoever uses that buffer by then.
+/// has ended, even if the client has reused the buffer.
 static LATE: Mutex<Vec<(usize, usize, Event)>> = Mutex::new(Vec::new());
 
 pub(crate) fn write_late(now: u64) {

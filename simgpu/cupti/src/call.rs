@@ -62,7 +62,7 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> c_int {
     outcome.err().map_or(0, |error| error.0)
 }
 
-/// Writes a result where the C caller wants it.
+/// Writes a result to the C caller's pointer.
 ///
 /// # Safety
 /// `to` must be NULL or writable.
@@ -87,7 +87,7 @@ pub(crate) fn timestamp(moment: u64) -> u64 {
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuptiGetVersion(to: *mut u32) -> c_int {
-    // SAFETY: CUPTI asks its callers for a writable pointer.
+    // SAFETY: CUPTI requires a writable pointer.
     call(|| unsafe { put(to, version()) })
 }
 

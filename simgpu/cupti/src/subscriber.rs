@@ -21,7 +21,7 @@ pub(crate) unsafe extern "C" fn cuptiSubscribe(
         if fault() == Fault::Held || TAKEN.swap(true, Ordering::AcqRel) {
             return Err(Error::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
         }
-        // SAFETY: CUPTI asks its callers for a writable pointer.
+        // SAFETY: CUPTI requires a writable pointer.
         unsafe { put(subscriber, ptr::without_provenance_mut(HANDLE)) }
     })
 }

@@ -25,7 +25,7 @@ fn found(name: &CStr, version: c_int) -> Option<*mut c_void> {
         "cuMemcpyHtoDAsync" => work::cuMemcpyHtoDAsync_v2 as *const (),
         "cuGetProcAddress" if version >= NEWER => cuGetProcAddress_v2 as *const (),
         "cuGetProcAddress" => cuGetProcAddress as *const (),
-        // In this lookup the name has another signature than the export: since CUDA 12 the one with flags.
+        // Since CUDA 12 this lookup returns the function with flags. The export of this name has none.
         "cuGraphInstantiate" if version >= NEWER => work::cuGraphInstantiateWithFlags as *const (),
         _ => return None,
     };
@@ -37,9 +37,9 @@ unsafe fn answer(name: *const c_char, place: Place, version: c_int) -> c_int {
         if name.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: CUDA asks its callers for a C string.
+        // SAFETY: CUDA requires a C string.
         let found = found(unsafe { CStr::from_ptr(name) }, version);
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(place, found.unwrap_or(std::ptr::null_mut())) }?;
         if found.is_some() { Ok(()) } else { Err(Error::NOT_FOUND) }
     })

@@ -41,7 +41,7 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> c_int {
     outcome.err().map_or(0, |error| error.0)
 }
 
-/// Writes a result where the C caller wants it.
+/// Writes a result to the C caller's pointer.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

@@ -23,7 +23,7 @@ fn of_machine(device: c_int) -> Result<u32, Error> {
 pub(crate) unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
     call(|| {
         of_machine(ordinal)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(device, ordinal) }
     })
 }
@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int
         let free = free.filter(|_| !text.is_null()).ok_or(Error::INVALID_VALUE)?;
         let name = std::env::var(NAME).unwrap_or_else(|_| DEFAULT.to_owned());
         let name = &name.as_bytes()[..name.len().min(free)];
-        // SAFETY: CUDA asks its callers for `length` writable bytes, and this with its NUL is no longer.
+        // SAFETY: CUDA requires `length` writable bytes, and the name with its NUL fits.
         unsafe {
             text.copy_from_nonoverlapping(name.as_ptr().cast(), name.len());
             text.add(name.len()).write(0);
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int
 pub(crate) unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> c_int {
     call(|| {
         let device = of_machine(device)?;
-        // SAFETY: CUDA asks its callers for a writable `CUuuid`, which is this many bytes.
+        // SAFETY: CUDA requires a writable `CUuuid`, which is this many bytes.
         unsafe { put(uuid, machine::uuid(device)) }
     })
 }
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut us
         if left == u64::MAX {
             return Err(Error::INVALID_CONTEXT);
         }
-        // SAFETY: CUDA asks its callers for two writable pointers.
+        // SAFETY: CUDA requires two writable pointers.
         unsafe {
             put(free, left as usize)?;
             put(total, gauge::MEMORY as usize)

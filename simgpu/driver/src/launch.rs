@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn cuLaunchKernelEx(
     _arguments: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: CUDA asks its callers for NULL or a valid configuration.
+    // SAFETY: CUDA requires NULL or a valid configuration.
     match unsafe { config.as_ref() } {
         Some(config) => launch(function, config.grid, config.block, config.stream),
         None => call(|| Err(Error::INVALID_VALUE)),

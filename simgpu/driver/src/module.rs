@@ -29,7 +29,7 @@ pub(crate) unsafe extern "C" fn cuModuleLoadData(module: *mut usize, image: *con
         if image.is_null() || module.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(module, MODULES.add(Arc::default())) }
     })
 }
@@ -57,14 +57,14 @@ pub(crate) unsafe extern "C" fn cuModuleGetFunction(
         if function.is_null() || name.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: CUDA asks its callers for a C string.
+        // SAFETY: CUDA requires a C string.
         let name = unsafe { CStr::from_ptr(name) };
         if name.is_empty() {
             return Err(Error::NOT_FOUND);
         }
         let made = FUNCTIONS.add(Arc::new(name.to_owned()));
         lock(&module.0).push(made);
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(function, made) }
     })
 }
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn cuModuleGetFunction(
 pub(crate) unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: usize) -> c_int {
     call(|| {
         let known = FUNCTIONS.get(function).ok_or(Error::INVALID_HANDLE)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(name, known.as_ptr()) }
     })
 }
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn cuKernelGetName(name: *mut *const c_char, kernel
         if known.is_null() {
             return Err(Error::INVALID_HANDLE);
         }
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: CUDA requires a writable pointer.
         unsafe { put(name, known) }
     })
 }

@@ -1,7 +1,7 @@
-//! Handles that a C program has, and the objects that they mean.
+//! The handles of a C program, and their objects.
 //!
 //! A handle is not an address, so a stale or invented one is refused and never dereferenced. As in CUDA, the
-//! value of a freed handle is soon reused, so whoever keeps handles must notice their end.
+//! value of a freed handle is soon reused, so an observer that keeps handles must notice when they are freed.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

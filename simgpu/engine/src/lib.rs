@@ -5,7 +5,7 @@
 //! which a host observes the GPU (query, synchronize) wait until the wall clock has caught up. Therefore
 //! durations read through events are exact on a loaded machine too, and the GPU still paces its host.
 //!
-//! The engine is separate from the C interfaces because four libraries share it. The timeline itself is only
+//! The engine is separate from the C interfaces because all libraries share it. The timeline itself is only
 //! in `libcudart`; the others reach it through [`driver`].
 
 pub mod capture;

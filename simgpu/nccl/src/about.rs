@@ -16,7 +16,7 @@ pub(crate) fn version() -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: NCCL asks its callers for a writable pointer.
+    // SAFETY: NCCL requires a writable pointer.
     call(|_| unsafe { put(version, self::version()) })
 }
 
@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn ncclCommCuDevice(comm: usize, device: *mut c_int
 pub(crate) unsafe extern "C" fn ncclCommGetAsyncError(comm: usize, error: *mut c_int) -> c_int {
     call(|_| {
         let state = Member::of(comm)?.state();
-        // SAFETY: NCCL asks its callers for a writable pointer.
+        // SAFETY: NCCL requires a writable pointer.
         unsafe { put(error, state.err().map_or(0, |failure| failure as c_int)) }
     })
 }

@@ -1,5 +1,5 @@
-//! What a program asks a communicator to do: collectives, with the bytes that each moves over the bus, and
-//! transfers.
+//! The operations that a program requests of a communicator: collectives, with the bytes that each moves over
+//! the bus, and transfers.
 
 use std::ffi::{CStr, c_int};
 
@@ -74,7 +74,7 @@ impl Action {
         }
     }
 
-    /// Equal for two ranks that ask for the same operation.
+    /// Equal for two ranks that request the same operation.
     pub(crate) fn purpose(&self, seed: u64) -> u64 {
         match self {
             Self::Collective { kind, bytes, root } => {

@@ -24,7 +24,7 @@ pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Failure>) -> c_int {
     outcome.err().map_or(0, |failure| failure as c_int)
 }
 
-/// Writes a result where the C caller wants it.
+/// Writes a result to the C caller's pointer.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn ncclCommSplit(
             let (key, greeting) = (parent.key.split(ordinal, color), parent.greeting.split(ordinal, color));
             Ok(Some((Seat { key, greeting, rank, device: parent.device }, ranks)))
         };
-        // SAFETY: NCCL asks its callers for a pointer that is writable until the communicator is made.
+        // SAFETY: NCCL requires a pointer that is writable until the communicator is made.
         group::run(vec![unsafe { Job::child(member, Place(new_comm), non_blocking, seat) }])
     })
 }
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn ncclCommShrink(
         if new_comm.is_null() || excluded.is_null() || excluded_count < 1 {
             return Err(Failure::InvalidArgument);
         }
-        // SAFETY: NCCL asks its callers for as many ranks as they say, and sorts them.
+        // SAFETY: NCCL requires as many ranks as the caller states, and sorts them.
         let list =
             unsafe { slice::from_raw_parts_mut(excluded, usize::try_from(excluded_count).unwrap_or(0)) };
         list.sort_unstable();
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn ncclCommShrink(
             let (key, greeting) = (parent.key.shrunk(ordinal, &without), parent.greeting.split(0, 0));
             Ok(Some((Seat { key, greeting, rank, device: parent.device }, ranks)))
         };
-        // SAFETY: NCCL asks its callers for a pointer that is writable until the communicator is made.
+        // SAFETY: NCCL requires a pointer that is writable until the communicator is made.
         group::run(vec![unsafe { Job::child(member, Place(new_comm), non_blocking, seat) }])
     })
 }
@@ -99,7 +99,7 @@ pub(crate) unsafe extern "C" fn ncclCommShrink(
 pub(crate) unsafe extern "C" fn ncclCommGetUniqueId(comm: usize, id: *mut UniqueId) -> c_int {
     call(|_| {
         let parent = Communicator::of(comm)?;
-        // SAFETY: NCCL asks its callers for a writable pointer.
+        // SAFETY: NCCL requires a writable pointer.
         unsafe { put(id, UniqueId::with_magic(parent.greeting.heir(parent.coming_child()))) }
     })
 }
@@ -122,8 +122,7 @@ pub(crate) unsafe extern "C" fn ncclCommGrow(
             if id.is_null() {
                 return Err(Failure::InvalidArgument);
             }
-            // SAFETY: NCCL asks its callers for an id. The other function was found by `Driver::find`, and
-            // takes nothing.
+            // SAFETY: NCCL requires an id. The other function was found by `Driver::find`, and takes nothing.
             unsafe { ((*id).magic(), rank, (driver.current_device)(), false) }
         } else {
             let member = Member::of(comm)?;
@@ -136,7 +135,7 @@ pub(crate) unsafe extern "C" fn ncclCommGrow(
         let (key, greeting) = (Key::grown(magic, ranks), Greeting::grown(magic, ranks));
         // SAFETY: passed on unchanged.
         let non_blocking = unsafe { config::is_non_blocking(config, inherited) }?;
-        // SAFETY: NCCL asks its callers for a writable pointer.
+        // SAFETY: NCCL requires a writable pointer.
         let job =
             unsafe { Job::init(Seat { key, greeting, rank, device }, ranks, Place(new_comm), non_blocking) };
         group::run(vec![job?])

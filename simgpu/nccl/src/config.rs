@@ -15,7 +15,8 @@ struct Front {
 
 const MAGIC: u32 = 0xcafe_beef;
 
-/// Whether its calls return before their work is done; `inherited` if the configuration does not say.
+/// Whether the communicator's calls return before their work is done; `inherited` if the configuration does
+/// not say.
 ///
 /// # Safety
 /// `config` must be NULL or a configuration, as NCCL requires of its callers.

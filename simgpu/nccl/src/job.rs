@@ -10,7 +10,7 @@ use crate::communicator::{COMMUNICATORS, Communicator, Member, Seat};
 use crate::ras;
 use crate::rendezvous::{Entry, MAX_RANKS};
 
-/// Where a program wants a handle. NCCL requires that it is writable until the work is done.
+/// The variable in which a program gets a handle. NCCL requires that it is writable until the work is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place(pub *mut usize);
 

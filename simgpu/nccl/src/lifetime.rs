@@ -19,7 +19,7 @@ pub(crate) unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
     call(|_| {
         file::sweep();
         let new = UniqueId::new().ok_or(Failure::System)?;
-        // SAFETY: NCCL asks its callers for a writable pointer.
+        // SAFETY: NCCL requires a writable pointer.
         unsafe { put(id, new) }
     })
 }
@@ -87,14 +87,14 @@ pub(crate) unsafe extern "C" fn ncclCommInitAll(
         let list: Vec<c_int> = if devices.is_null() {
             (0..count).collect()
         } else {
-            // SAFETY: NCCL asks its callers for as many devices as they say.
+            // SAFETY: NCCL requires as many devices as the caller states.
             unsafe { slice::from_raw_parts(devices, ranks as usize) }.to_vec()
         };
         let id = UniqueId::new().ok_or(Failure::System)?;
         let (key, greeting) = (Key::of(&id), id.greeting());
         let jobs = (0..ranks).zip(list).map(|(rank, device)| {
             let seat = Seat { key, greeting, rank, device };
-            // SAFETY: NCCL asks its callers for as many places as devices.
+            // SAFETY: NCCL requires as many places as devices.
             unsafe { Job::init(seat, ranks, Place(comms.add(rank as usize)), false) }
         });
         group::run(jobs.collect::<Result<_, _>>()?)

@@ -2,7 +2,6 @@
 //! `init`, the events of calls from version 5 on, and the events of launches in all versions. As in NCCL, an
 //! outermost group is one event, whose end is reported before the group launches. Launches are reported on
 //! the launching thread.
-//! are reported on the thread that launches.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

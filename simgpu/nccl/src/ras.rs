@@ -1,8 +1,8 @@
-//! RAS, as far as it counts collectives: a thread that answers `STATUS` in JSON, if `NCCL_RAS_ADDR` is set.
-//! As in NCCL, it answers while the program waits, and the processes of a host share the port. A
-//! communicator's counts are in the memory that its ranks share, so each process answers for all ranks of its
-//! communicators. Unlike NCCL's RAS, it does not know communicators of other processes only, reports no
-//! missing rank, and counts collectives in CUDA graphs.
+//! NCCL's RAS, with its counts of collectives only: a thread that answers `STATUS` in JSON, if
+//! `NCCL_RAS_ADDR` is set. As in NCCL, it answers while the program waits, and the processes of a host share
+//! the port. A communicator's counts are in the memory that its ranks share, so each process answers for all
+//! ranks of its communicators. Unlike NCCL's RAS, it omits communicators that only other processes have,
+//! reports no missing rank, and counts collectives in CUDA graphs.
 
 use std::ffi::c_int;
 use std::fmt::Write as _;

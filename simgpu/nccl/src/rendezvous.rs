@@ -25,7 +25,7 @@ const GATHERING_PATIENCE: Duration = Duration::from_millis(5);
 struct Header {
     /// The number of ranks that have the rendezvous mapped.
     present: AtomicU32,
-    /// 1 once all ranks have. A futex word.
+    /// 1 once all ranks have it mapped. A futex word.
     complete: AtomicU32,
     barrier_arrived: AtomicU32,
     /// Rounds of the barrier. A futex word.

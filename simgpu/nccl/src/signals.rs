@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn ncclWaitSignal(
             return Err(Failure::InvalidArgument);
         }
         for index in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: NCCL asks its callers for as many as they say.
+            // SAFETY: NCCL requires as many elements as the caller states.
             let one = unsafe { &*awaited.add(index) };
             comm.member(one.peer)?;
             if (one.signal, one.context) != (0, 0) || one.count < 1 {

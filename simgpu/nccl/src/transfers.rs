@@ -22,7 +22,7 @@ pub(crate) struct Transfer {
     pub purpose: u64,
 }
 
-/// How far one transfer of an exchange has got.
+/// The progress of one transfer of an exchange.
 struct Progress<'rendezvous> {
     slot: &'rendezvous Slot,
     visit: Visit,

@@ -74,7 +74,7 @@ pub(crate) fn on(handle: Handle, body: impl FnOnce(u32) -> Result<(), Error>) ->
     })
 }
 
-/// Writes a result where the C caller wants it.
+/// Writes a result to the C caller's pointer.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

@@ -40,7 +40,7 @@ pub(crate) unsafe extern "C" fn nvmlEventSetCreate(set: *mut usize) -> c_int {
     call(|| {
         let mut sets = lock(&SETS);
         sets.push(Some(Vec::new()));
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(set, sets.len()) }
     })
 }
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn nvmlEventSetWait_v2(
         let (device, data) = found.ok_or(Error::TIMEOUT)?;
         let (gpu_instance, compute_instance) = (NO_INSTANCE, NO_INSTANCE);
         let event = EventData { device: Handle::of(device), kind: XID, data, gpu_instance, compute_instance };
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(to, event) }
     })
 }

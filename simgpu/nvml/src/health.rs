@@ -82,7 +82,7 @@ fn look(device: u32) -> (Option<Look>, u32) {
     (Some(look), if look.waits { 100 } else { seen.percent })
 }
 
-/// The time in which its process did any work so far; zero if no process uses the device.
+/// The time in which the device's process did any work so far; zero if no process uses the device.
 pub(crate) fn busy_ns(device: u32) -> u64 {
     look(device).0.map_or(0, |look| look.busy_ns)
 }
@@ -105,7 +105,7 @@ fn is_held(look: Look) -> bool {
 pub(crate) unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, to: *mut Utilization) -> c_int {
     on(handle, |device| {
         let (_, gpu) = look(device);
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(to, Utilization { gpu, memory: gpu / 3 }) }
     })
 }
@@ -122,7 +122,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetClockInfo(
             CLOCK_OF_MEMORY => MEMORY_MHZ,
             _ => return Err(Error::NOT_SUPPORTED),
         };
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(mhz, now) }
     })
 }
@@ -139,7 +139,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(
             CLOCK_OF_MEMORY => MEMORY_MHZ,
             _ => return Err(Error::NOT_SUPPORTED),
         };
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(mhz, most) }
     })
 }
@@ -155,7 +155,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
             Some(look) if is_held(look) => POWER_CAP,
             Some(_) => 0,
         };
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(reasons, why) }
     })
 }
@@ -165,7 +165,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetPowerUsage(handle: Handle, milliwat
     on(handle, |device| {
         let (look, percent) = look(device);
         let draws = look.map_or(REST_MW, |look| REST_MW + (busy_mw(look.mhz) - REST_MW) / 100 * percent);
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(milliwatts, draws) }
     })
 }
@@ -175,7 +175,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(
     handle: Handle,
     milliwatts: *mut c_uint,
 ) -> c_int {
-    // SAFETY: NVML asks its callers for a writable pointer.
+    // SAFETY: NVML requires a writable pointer.
     on(handle, |device| unsafe { put(milliwatts, limit_mw(look(device).0)) })
 }
 
@@ -189,7 +189,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetTemperature(
         if sensor != 0 {
             return Err(Error::INVALID_ARGUMENT);
         }
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(degrees, AMBIENT_C + BUSY_C * look(device).1 / 100) }
     })
 }
@@ -197,7 +197,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetTemperature(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, info: *mut MemoryInfo) -> c_int {
     on(handle, |device| {
-        // SAFETY: NVML asks its callers for a struct whose version they have written.
+        // SAFETY: NVML requires a struct with its version.
         let version = unsafe { info.as_ref() }.ok_or(Error::INVALID_ARGUMENT)?.version;
         let used = look(device).0.map_or(0, |look| look.memory.min(MEMORY));
         let said = MemoryInfo { version, total: MEMORY, reserved: 0, free: MEMORY - used, used };
@@ -214,7 +214,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     _counter: c_uint,
     count: *mut c_ulonglong,
 ) -> c_int {
-    // SAFETY: NVML asks its callers for a writable pointer.
+    // SAFETY: NVML requires a writable pointer.
     on(handle, |_| unsafe { put(count, 0) })
 }
 

@@ -26,19 +26,19 @@ pub(crate) struct ProcessInfo {
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlDeviceGetMemoryBusWidth(handle: Handle, bits: *mut c_uint) -> c_int {
-    // SAFETY: NVML asks its callers for a writable pointer.
+    // SAFETY: NVML requires a writable pointer.
     on(handle, |_| unsafe { put(bits, MEMORY_BUS) })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(handle: Handle, to: *mut c_uint) -> c_int {
-    // SAFETY: NVML asks its callers for a writable pointer.
+    // SAFETY: NVML requires a writable pointer.
     on(handle, |_| unsafe { put(to, PCIE_GENERATION) })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
-    // SAFETY: NVML asks its callers for a writable pointer.
+    // SAFETY: NVML requires a writable pointer.
     on(handle, |_| unsafe { put(to, PCIE_LANES) })
 }
 
@@ -50,10 +50,10 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     processes: *mut ProcessInfo,
 ) -> c_int {
     on(handle, |device| {
-        // SAFETY: NVML asks its callers for a readable count.
+        // SAFETY: NVML requires a readable count.
         let free = unsafe { count.as_ref() }.copied().ok_or(Error::INVALID_ARGUMENT)?;
         let look = gauge::open(device).and_then(|page| page.look(Moment::now()));
-        // SAFETY: and for a writable one.
+        // SAFETY: and a writable one.
         unsafe { put(count, c_uint::from(look.is_some())) }?;
         let Some(look) = look else { return Ok(()) };
         if free == 0 {
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
             instance: u32::MAX,
             compute_instance: u32::MAX,
         };
-        // SAFETY: NVML asks its callers for as many as they say.
+        // SAFETY: NVML requires as many elements as the caller states.
         unsafe { put(processes, info) }
     })
 }

@@ -15,7 +15,7 @@ pub(crate) unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, le
         if text.is_null() || (length as usize) < version.len() {
             return Err(Error::INVALID_ARGUMENT);
         }
-        // SAFETY: NVML asks its callers for `length` writable bytes, and this is no longer.
+        // SAFETY: NVML requires `length` writable bytes, and the text fits.
         unsafe { text.copy_from_nonoverlapping(version.as_ptr().cast(), version.len()) };
         Ok(())
     })
@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, le
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> c_int {
-    // SAFETY: NVML asks its callers for a writable pointer.
+    // SAFETY: NVML requires a writable pointer.
     call(|| unsafe { put(count, machine::devices()) })
 }
 
@@ -33,10 +33,10 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, d
         if uuid.is_null() {
             return Err(Error::INVALID_ARGUMENT);
         }
-        // SAFETY: NVML asks its callers for a NUL-terminated text.
+        // SAFETY: NVML requires a NUL-terminated text.
         let wanted = unsafe { CStr::from_ptr(uuid) }.to_bytes();
         let found = (0..machine::devices()).find(|&device| text(machine::uuid(device)).as_bytes() == wanted);
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(device, Handle::of(found.ok_or(Error::NOT_FOUND)?)) }
     })
 }

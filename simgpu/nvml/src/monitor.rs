@@ -66,7 +66,7 @@ const MOST: c_uint = 98;
 pub(crate) unsafe extern "C" fn nvmlGpmQueryDeviceSupport(handle: Handle, to: *mut Support) -> c_int {
     on(handle, |device| {
         let is_supported = c_uint::from(!fault::is_old(device));
-        // SAFETY: NVML asks its callers for a writable struct.
+        // SAFETY: NVML requires a writable struct.
         unsafe { put(to, Support { version: 1, is_supported }) }
     })
 }
@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmQueryDeviceSupport(handle: Handle, to: *m
 pub(crate) unsafe extern "C" fn nvmlGpmSampleAlloc(to: *mut *mut Sample) -> c_int {
     call(|| {
         let sample = Box::into_raw(Box::<Sample>::default());
-        // SAFETY: NVML asks its callers for a writable pointer.
+        // SAFETY: NVML requires a writable pointer.
         unsafe { put(to, sample) }
     })
 }
@@ -86,7 +86,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut Sample) -> c_int 
         if sample.is_null() {
             return Err(Error::INVALID_ARGUMENT);
         }
-        // SAFETY: NVML asks its callers for a pointer from `nvmlGpmSampleAlloc`, once.
+        // SAFETY: NVML requires a pointer from `nvmlGpmSampleAlloc`, passed once.
         drop(unsafe { Box::from_raw(sample) });
         Ok(())
     })
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmSampleGet(handle: Handle, sample: *mut Sa
         if fault::is_old(device) {
             return Err(Error::NOT_SUPPORTED);
         }
-        // SAFETY: NVML asks its callers for a pointer from `nvmlGpmSampleAlloc`.
+        // SAFETY: NVML requires a pointer from `nvmlGpmSampleAlloc`.
         unsafe { put(sample, Sample { at: Moment::now(), busy_ns: health::busy_ns(device) }) }
     })
 }
@@ -106,7 +106,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmSampleGet(handle: Handle, sample: *mut Sa
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut Metrics) -> c_int {
     call(|| {
-        // SAFETY: NVML asks its callers for a struct with two of their samples.
+        // SAFETY: NVML requires a struct with two samples of the caller.
         let (count, earlier, later) = unsafe {
             let asked = request.as_ref().ok_or(Error::INVALID_ARGUMENT)?;
             (asked.count, asked.earlier.as_ref(), asked.later.as_ref())
@@ -115,7 +115,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut Metrics) -> c_in
         let passed = later.at.since(earlier.at).as_nanos() as f64;
         let share = (later.busy_ns.saturating_sub(earlier.busy_ns) as f64 / passed.max(1.0)).min(1.0);
         for place in 0..count as usize {
-            // SAFETY: NVML asks its callers for a list of this length.
+            // SAFETY: NVML requires a list of this length.
             let metric = unsafe { &mut *(&raw mut (*request).list).cast::<Metric>().add(place) };
             let (value, unit): (f64, &CStr) = match metric.id {
                 2 => (100.0 * share, c"%"),
@@ -168,7 +168,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetFieldValues(
         }
         let seconds = health::busy_ns(device) as f64 / 1e9;
         for place in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: NVML asks its callers for as many as they say.
+            // SAFETY: NVML requires as many elements as the caller states.
             let field = unsafe { &mut *fields.add(place) };
             let rate = match field.id {
                 SENT => PCIE[1],
