@@ -4,8 +4,8 @@ use tokio::sync::mpsc;
 pub use xpu_wire::{endpoint::Endpoint, link::Link};
 use xpu_wire::{frame::Frame, id::HostName};
 
-/// Largest number of arrivals that wait for the screen. If the queue is full, the source drops them and
-/// counts.
+/// Largest number of arrivals queued for the screen. If the queue is full, the source drops further arrivals
+/// and counts them.
 pub const QUEUE: usize = 4096;
 
 /// source --Arrival--> watch, status, demo

@@ -1,5 +1,5 @@
-//! Takes a capture. All ranks get the same step, or begin of a period, in the future, and each answers
-//! whether it can record from there. No rank waits for another. If a rank is already past it, all ranks get a
+//! Takes a capture. All ranks get the same start in the future, a step or a moment, and each answers whether
+//! it can record from there. No rank waits for another. If a rank is already past the start, all ranks get a
 //! later one, once.
 
 mod appointment;
@@ -54,22 +54,23 @@ use crate::{
 
 const FOLLOWER_ENDED: &str = "the connection to the collectors ended";
 
-/// How long ranks may take to answer, and the interval at which silent ranks are asked again.
+/// How long ranks may take to answer, and the interval at which the client asks silent ranks again.
 const ANSWER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Ranks begin to send what they have this long before the time limit, because sending takes a moment.
 const SENDING: Duration = Duration::from_secs(3);
 
-/// How long sampled stacks may take to arrive after everything else: native frames get their names last.
+/// How long sampled stacks may take to arrive after everything else. Native frames get their names last.
 const SAMPLES: Duration = Duration::from_secs(10);
 
-/// How long the order to end a capture may take to leave.
+/// Time to send the order that ends a capture.
 const FAREWELL: Duration = Duration::from_millis(300);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Interval of checks whether the job hangs: then the file gets the job's stacks, and no step is awaited.
+/// Interval of checks whether the job hangs. If so, the file gets the job's stacks, and the capture awaits no
+/// more steps.
 const EXAMINE: Duration = Duration::from_secs(1);
 
 /// Time for the ranks of a hung job to send their data.
@@ -109,7 +110,7 @@ pub struct Taking<'a> {
     examined: Instant,
     /// Why the job hangs.
     stall: Option<String>,
-    /// Whether steps are no longer awaited.
+    /// Whether the capture no longer awaits steps.
     hurried: bool,
 }
 
@@ -175,7 +176,7 @@ impl<'a> Taking<'a> {
     pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
         let outcome = self.run(arrivals).await;
         if let Err(error) = outcome {
-            // Earlier frames may also be read.
+            // A file with earlier frames can still be replayed.
             if !self.has_content() {
                 self.recording.discard();
             }
@@ -220,7 +221,7 @@ impl<'a> Taking<'a> {
         self.watch(arrivals).await
     }
 
-    /// `None` while no step is known of any rank.
+    /// `None` while no rank's steps are known.
     fn appoint(&self, again: bool, known: Option<u64>) -> Option<Appointment> {
         match (self.plan.what, self.plan.begin) {
             (Wanted::Steps(steps), Begin::Step(first)) if !again => {
@@ -244,7 +245,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// The requested ranks that have been heard.
+    /// The requested ranks that have reported.
     fn views(&self) -> Vec<&RankView> {
         let job = self.following.jobs().get(self.tally.job());
         let ranks = job.into_iter().flat_map(Job::ranks).filter(|(rank, _)| self.tally.wants(*rank));
@@ -371,8 +372,8 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// If the job hangs, the file also gets its stacks. No rank will reach the last step, so the data so far
-    /// is requested now.
+    /// Checks whether the job hangs. If so, requests the stacks, and the data so far: no rank will reach the
+    /// last step.
     fn examine(&mut self) {
         if self.examined.elapsed() < EXAMINE {
             return;
@@ -391,7 +392,7 @@ impl<'a> Taking<'a> {
             (self.report)(News::Word("the job hangs: capturing what the ranks still have".to_owned()));
             self.stall = Some(evidence);
         }
-        // A job that hangs after the last step has sent everything. A period ends by itself, except for
+        // If the job hangs after the last step, all data has arrived. A period ends by itself, except for
         // unfinished GPU work.
         if self.stall.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
             self.hurry();

@@ -1,7 +1,7 @@
 //! Selects ranks by an expression that people write: `rank<64 & tflops<0.9*median & host~gpu1`.
 //!
 //! The language is the same on the screen (`/`) and on the command line (`--filter`). A condition on an
-//! unknown figure is neither true nor false: such a rank is hidden, and counted.
+//! unknown figure is neither true nor false. A rank with such a condition is hidden, and counted.
 #![forbid(unsafe_code)]
 
 mod completion;
@@ -31,7 +31,7 @@ pub struct Filter {
     expression: Expression,
 }
 
-/// A rank that is judged.
+/// A rank to filter.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub status: &'a RankStatus,
@@ -55,7 +55,7 @@ impl Filter {
         &self.text
     }
 
-    /// Whether it is only a part of a host's name, as a half-typed field name also is.
+    /// Whether the filter is only a part of a host's name. A half-typed field name also looks like one.
     pub fn is_word(&self) -> bool {
         matches!(self.expression, Expression::Word { .. }) && !self.text.contains(['=', '~', ':'])
     }
@@ -66,12 +66,12 @@ impl Filter {
         format!("{unknown} {ranks} no figure that `{self}` needs, and {out} left out")
     }
 
-    /// The filter with the figures of the job's ranks, for `0.9*median` and the like.
+    /// The filter, with the figures of the job's ranks that `0.9*median` and the like need.
     pub fn judge<'s>(&self, ranks: impl Iterator<Item = Subject<'s>> + Clone) -> Judge<'_> {
         Judge::new(&self.expression, ranks)
     }
 
-    /// The selected ranks of a status, and how many others lack a figure.
+    /// The selected ranks of a status, and the number of ranks that lack a figure.
     pub fn among<'s>(&self, ranks: &'s [RankStatus], job: &JobName) -> (Vec<&'s RankStatus>, usize) {
         let ended = ranks.iter().all(|rank| rank.state == RankState::Exited);
         let counts = |rank: &&RankStatus| ended || rank.state != RankState::Exited;

@@ -1,4 +1,4 @@
-//! Arrivals without a screen: the resulting state, and whether every host and rank has been heard.
+//! Follows a job without a screen: the state from all arrivals, and whether every host and rank has reported.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,8 +33,8 @@ pub struct Following {
     named: Option<JobName>,
     jobs: Jobs,
     links: BTreeMap<Endpoint, Link>,
-    /// Hosts behind relays, and their names. A relay says that a host is reachable before the host has
-    /// reported.
+    /// Hosts behind relays, and their names. A relay may report a host as reachable before the host itself
+    /// reports.
     behind: BTreeMap<Endpoint, Option<HostName>>,
     reported: BTreeSet<HostName>,
     /// Living ranks without a digest so far.
@@ -44,7 +44,7 @@ pub struct Following {
     clock: Clock,
     /// The frames of the last minute, if enabled.
     lately: Option<(Packer, Ring)>,
-    /// The ended findings of a job, if enabled.
+    /// The findings of a job, with those that ended, if enabled.
     chronicle: Option<Box<(JobName, Chronicle)>>,
     /// Past runs that the job is compared with.
     runs: Option<Arc<Runs>>,
@@ -101,7 +101,7 @@ impl Following {
         self.lately = Some((Packer::default(), ring));
     }
 
-    /// Returns the kept minute, and keeps no more.
+    /// Returns the kept minute, and stops keeping frames.
     pub fn recall(&mut self) -> io::Result<Vec<SealedBlock>> {
         let Some((mut packer, mut ring)) = self.lately.take() else { return Ok(Vec::new()) };
         packer.rest()?.into_iter().for_each(|block| ring.push(block));
@@ -115,7 +115,7 @@ impl Following {
             due.extend(packer.push(now, frame)?);
             Ok(due)
         });
-        // A frame that is too large to keep is not needed for findings.
+        // Findings do not need a frame that is too large to keep.
         blocks.into_iter().flatten().for_each(|block| ring.push(block));
     }
 
@@ -180,7 +180,7 @@ impl Following {
         }
     }
 
-    /// Whether every host answered, or is known to be out of reach.
+    /// Whether every host has answered, or is known to be unreachable.
     pub fn has_answered(&self) -> bool {
         self.endpoints.iter().all(|endpoint| match self.links.get(endpoint) {
             Some(Link::Up) => self.has_reported(endpoint),
@@ -195,7 +195,7 @@ impl Following {
         called.is_none_or(|called| called.as_ref().is_some_and(|called| self.reported.contains(called)))
     }
 
-    /// Whether, in addition, every living rank was heard.
+    /// Whether every host has answered, and every living rank has reported.
     pub fn is_complete(&self) -> bool {
         self.awaited.is_empty() && self.has_answered()
     }
@@ -209,12 +209,12 @@ impl Following {
             .all(|digests| digests >= finding::WATCHED)
     }
 
-    /// Whether, in addition, every host is up and there is a job.
+    /// Whether every host is up, every living rank has reported, and there is a job.
     pub fn is_whole(&self) -> bool {
         self.is_complete() && self.down().next().is_none() && self.job().is_some()
     }
 
-    /// Hosts out of reach, and why.
+    /// Unreachable hosts, and why.
     pub fn down(&self) -> impl Iterator<Item = (&Endpoint, &str)> {
         self.links.iter().filter_map(|(endpoint, link)| match link {
             Link::Down { why } => Some((endpoint, why.as_str())),
@@ -249,7 +249,7 @@ impl Following {
         &self.jobs
     }
 
-    /// Whether a rank of the job was seen closely.
+    /// Whether the details of a rank of the job have arrived.
     pub fn has_detail(&self, rank: Rank) -> bool {
         self.job().and_then(|job| job.rank(rank)).is_some_and(|view| view.summary().is_some())
     }

@@ -15,7 +15,7 @@ const AGAIN: Duration = Duration::from_secs(6);
 
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// Asks once for each hang, and again for ranks whose answer did not come.
+/// Requests the stacks once for each hang, and again for ranks that did not answer.
 #[derive(Debug, Default)]
 pub struct Inquiry {
     asked: Option<Asked>,
@@ -29,7 +29,7 @@ struct Asked {
 }
 
 impl Inquiry {
-    /// The ranks to ask for now, with [`crate::live::Live::kept_stacks`]: mostly none.
+    /// The ranks to ask now, with [`crate::live::Live::kept_stacks`]. Usually there are none.
     pub fn due(&mut self, job: &Job, findings: &[Finding], now: Moment) -> Vec<Rank> {
         if !findings.iter().any(Finding::stops_the_job) {
             self.asked = None;

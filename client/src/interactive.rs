@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
-/// The words about a key that ends something. Empty without a keyboard, as in a script or over HTTP.
+/// The words about a key that ends something. Empty without a terminal, as in a script or over HTTP.
 pub fn key_that_ends(words: &'static str) -> &'static str {
     if io::stdin().is_terminal() { words } else { "" }
 }

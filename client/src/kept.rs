@@ -1,5 +1,5 @@
-//! The folder that a collector keeps of a hang, as one recording: merged with the folders of the job's other
-//! hosts in the same place.
+//! Opens the folder that a collector keeps of a hang, as one recording, merged with the folders of the job's
+//! other hosts in the same place.
 
 use std::{
     cmp::Reverse,
@@ -12,7 +12,7 @@ use xpu_model::hangs::{self, RECORDING};
 use xpu_recording::{Header, Kind, Media, Recording, RecordingError, SealedBlock, Writer};
 use xpu_wire::{id::JobName, unit::Moment};
 
-/// Folders of one job that were made within this time of each other belong to the same hang.
+/// Folders of one job made within this time of each other belong to the same hang.
 const ONE: Duration = Duration::from_mins(2);
 
 /// Size limit of all folders together, in bytes.
@@ -71,7 +71,7 @@ fn together(named: Kept, others: Vec<Kept>) -> Result<Recording, RecordingError>
     header.hosts.extend(others.iter().flat_map(|other| other.recording.header().hosts.clone()));
     let mut writer = Writer::begin(Vec::new(), &header)?;
     for Kept { path, recording } in [named].into_iter().chain(others) {
-        // A file that disappeared meanwhile is ignored.
+        // Ignores a file that has disappeared since.
         let Ok(bytes) = fs::read(&path) else { continue };
         if writer.totals().bytes + bytes.len() as u64 > MOST_BYTES {
             break;

@@ -1,4 +1,4 @@
-//! Traces by PyTorch's own profiler of the same steps of all ranks, in a folder.
+//! Takes traces of the same steps of all ranks by PyTorch's own profiler, into a folder.
 //!
 //! First, all ranks are asked for the state of their Kineto. Then all get one order, early enough for each to
 //! poll before the trace begins. Then their traces are fetched, part by part.
@@ -53,7 +53,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Interval of checks whether something is due.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long the last message to the collectors may take to leave.
+/// Time to send the last message to the collectors.
 const FAREWELL: Duration = Duration::from_millis(300);
 
 /// Time in addition to the steps: Kineto writes slowly, and the trace must be fetched.
@@ -64,7 +64,7 @@ const WRITING: Duration = Duration::from_mins(2);
 pub struct Wanted {
     pub steps: Option<u32>,
     pub duration: Option<Duration>,
-    /// The earliest begin.
+    /// Least time until the trace begins.
     pub start_in: Option<Duration>,
     /// Time limit. By default, the time of the trace and some minutes for writing.
     pub wait: Option<Duration>,
@@ -74,12 +74,12 @@ pub struct Wanted {
 /// Called with messages while the traces are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Which steps, or which period.
+    /// The steps, or the period, of the traces.
     Planned(KinetoWindow),
     Line(String),
 }
 
-/// Its result.
+/// The result of taking traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub folder: PathBuf,
@@ -91,7 +91,7 @@ pub struct Outcome {
     pub is_whole: bool,
 }
 
-/// File names for the traces of these ranks.
+/// The files of the folder: the manifest, and the traces of these ranks.
 pub fn files(folder: &Path, ranks: &[Rank]) -> Vec<PathBuf> {
     let traces = ranks.iter().map(|&rank| fetch::path(folder, rank));
     [Manifest::path(folder)].into_iter().chain(traces).collect()
@@ -208,7 +208,7 @@ impl Tracing<'_> {
         self.wanted.wait.unwrap_or_else(|| plan.takes() + WRITING)
     }
 
-    /// Gives the order, and fetches the traces.
+    /// Sends the order, and fetches the traces.
     async fn trace(&mut self, order: &KinetoOrder, lead: Duration) -> anyhow::Result<()> {
         let limit = Duration::from_nanos(order.limit.0);
         let deadline = Instant::now() + limit + Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Shared by the screen and the commands: following a job live or in a recording, selecting its ranks and
-//! capturing its steps. Nothing here draws.
+//! Code shared by the screen and the commands: follows a job live or in a recording, selects its ranks, and
+//! captures its steps. Nothing here draws.
 
 pub mod arrival;
 mod background;

@@ -1,4 +1,4 @@
-//! A live job: one thread is connected to every host's collector and passes on their frames.
+//! A live job: one thread is connected to every host's collector and passes its frames on.
 //!
 //! One SUB socket receives from all hosts. One DEALER socket per host requests snapshots, whose arrival also
 //! shows that the host is up. Frames wait in a bounded queue. If it is full, frames are dropped, and later
@@ -23,14 +23,14 @@ use crate::{
     follow::LATELY,
 };
 
-/// The thread's handle: it ends when this and the arrivals are dropped.
+/// The handle of the thread, which ends when this handle and the arrivals are dropped.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// viewer --Order--> the thread
     orders: mpsc::Sender<Order>,
 }
 
-/// Ranks of one job whose full summaries are asked for.
+/// Ranks of one job whose full summaries the viewer requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchedRanks {
     pub job: JobName,
@@ -55,7 +55,7 @@ pub enum Order {
 impl Live {
     /// Asks for the full summaries of these ranks only.
     pub fn watch_ranks(&self, ranks: Option<WatchedRanks>) {
-        // The thread ends only if there are no receivers, and then the order is not needed.
+        // The send fails only if there are no receivers, and then the order is not needed.
         let _ = self.orders.send(Order::WatchRanks(ranks));
     }
 
@@ -64,7 +64,7 @@ impl Live {
         let _ = self.orders.send(Order::WatchAll(on));
     }
 
-    /// Asks every host with ranks of the job to switch its hooks. The digests show the result.
+    /// Asks every host with ranks of the job to pause or resume its hooks. The digests show the result.
     pub fn switch(&self, job: JobName, on: bool) {
         let _ = self.orders.send(Order::Switch { job, on });
     }
@@ -77,8 +77,8 @@ impl Live {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: false, natively });
     }
 
-    /// Like [`Self::stacks`] with native frames, for a hung job, and the kernels on its GPUs. **This ends the
-    /// job**.
+    /// Like [`Self::stacks`] with native frames, for a hung job, and also reads the kernels on its GPUs.
+    /// **This ends the job**.
     pub fn gpu_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::GpuStacks { job, ranks });
     }
@@ -122,8 +122,8 @@ impl Live {
         let _ = self.orders.send(Order::EndCapture { job, number });
     }
 
-    /// The same for a hung or ended job, with native frames: stacks read since it last moved are not read
-    /// again.
+    /// Like [`Self::stacks`] with native frames, for a hung or ended job. Stacks read since the rank last
+    /// moved are not read again.
     pub fn kept_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: true, natively: true });
     }
@@ -138,13 +138,13 @@ impl Live {
     }
 }
 
-/// Connects to every endpoint, and retries silent ones. History comes first.
+/// Connects to every endpoint, and retries silent ones. History arrives first.
 pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>) -> (Live, Arrivals) {
     let past = recall::length(endpoints.len());
     connect_with(endpoints, key, job, past)
 }
 
-/// The same for a capture: requests only as much history as is needed to detect stragglers.
+/// Like [`connect`], for a capture: requests only as much history as is needed to detect stragglers.
 pub fn connect_to_capture(
     endpoints: Vec<Endpoint>,
     key: Option<Key>,
@@ -172,7 +172,7 @@ fn connect_with(
     (Live { orders }, receiver)
 }
 
-/// Without sockets, no requests are possible.
+/// Reports that there are no sockets, and so no requests.
 fn report_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
     let endpoint = Endpoint { host: "this host".to_owned(), base: BasePort::DEFAULT, ssh: None };
     let why = format!("libzmq: {error}; too many open files? raise `ulimit -n`");

@@ -1,7 +1,7 @@
 //! Suggests the name that the user probably meant.
 #![forbid(unsafe_code)]
 
-/// Least similarity of a suggested name: 1 is equal.
+/// Least similarity of a suggested name; 1 means equal.
 const ALIKE: f64 = 0.7;
 
 /// The known name most similar to `word`, if any.

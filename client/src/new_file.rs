@@ -1,4 +1,4 @@
-//! Output files. They never replace a file or follow a link, and no half-written file is left behind.
+//! Creates output files. They never replace a file or follow a link, and no half-written file is left behind.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -16,7 +16,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Writes all of it.
+/// Writes the whole content to a new file.
 ///
 /// # Errors
 /// Fails if the file exists already, or cannot be written completely.
@@ -35,7 +35,7 @@ pub fn write(
     })
 }
 
-/// Why it could not be created, in words for the user who named it.
+/// Why a file could not be created, in words for the user who named it.
 pub fn why_not(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AlreadyExists => "it exists: choose another name, or remove it".to_owned(),

@@ -1,17 +1,17 @@
-//! The ranks whose details are requested, if the details of all ranks would be too much.
+//! Chooses the ranks whose details are requested, if the details of all ranks would be too much.
 
 use std::collections::BTreeSet;
 
 use xpu_model::{finding::Finding, job::Job};
 use xpu_wire::id::Rank;
 
-/// Largest number of ranks whose details a comparing page holds: each takes half a megabyte.
+/// Largest number of ranks whose details a page that compares ranks holds: each takes half a megabyte.
 pub const MOST: usize = 64;
 
-/// Ranks that represent a larger job.
+/// Number of ranks that represent a larger job.
 const SAMPLE: usize = 32;
 
-/// Number of them that findings may name; the others are spread evenly.
+/// Number of them that findings may name. The others are spread evenly.
 const NAMED: usize = 16;
 
 /// All ranks of a small job. In a large job: the selected rank, ranks in findings, and others spread evenly.

@@ -21,7 +21,7 @@ use crate::{
     recording_writer::header,
 };
 
-/// Steps that a key captures, and earlier steps that were seen.
+/// Steps that a key captures, and earlier steps that the file includes.
 pub const STEPS: u32 = 3;
 pub const STEPS_BEFORE: u32 = 20;
 
@@ -69,7 +69,7 @@ impl Capturer {
         &self.targets
     }
 
-    /// Whether one is under way.
+    /// Whether a capture is under way.
     pub fn is_capturing(&self) -> bool {
         self.work.is_running()
     }
@@ -141,14 +141,14 @@ fn take(
     })
 }
 
-/// The living ranks, once all hosts have answered or had time to.
+/// The living ranks, once all hosts have answered or the time for that is over.
 pub(crate) async fn living(following: &mut Following, arrivals: &mut Arrivals, job: &JobName) -> Vec<Rank> {
     hear_all(following, arrivals).await;
     let ranks = following.jobs().get(job).into_iter().flat_map(xpu_model::job::Job::processes);
     ranks.filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect()
 }
 
-/// Waits until all hosts have answered or had time to.
+/// Waits until all hosts have answered or the time for that is over.
 pub(crate) async fn hear_all(following: &mut Following, arrivals: &mut Arrivals) {
     let deadline = Instant::now() + LOOK;
     while !following.is_complete() {

@@ -1,5 +1,4 @@
-//! Captures of a few steps, taken repeatedly for an analysis. They are taken only while all ranks of the job
-//! train.
+//! Captures of a few steps, taken repeatedly for an analysis, and only while all ranks of the job train.
 
 use std::{path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Times of a recording as people write them.
+//! Parses and shows the times of a recording as people write them.
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ pub fn span(length: Duration) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The message of every place that parses a moment.
+/// The message about a moment that cannot be parsed.
 pub const FORMS: &str =
     "write 02:14:07 (time of day, UTC), +10m (after the begin), -30s (before the end) or 50%";
 
-/// The same for the command line: a moment outside the recording is refused, with the recording's range.
+/// The moment that an argument names. An error if it is outside the recording; the error states the
+/// recording's range.
 pub fn moment_within(text: &str, span: Span) -> Result<Moment, String> {
     let Span { first, last } = span;
     let meant = moment(text, span).ok_or_else(|| format!("--at {text}: {FORMS}"))?;
-    // A named second includes its whole length.
+    // The last second counts in full.
     if meant < first || meant >= last.after(Duration::from_secs(1)) {
         return Err(format!(
             "--at {text}: the recording is from {} to {} UTC, {} long; {FORMS}",
@@ -57,7 +58,7 @@ pub fn moment(text: &str, Span { first, last }: Span) -> Option<Moment> {
     let of_day = (hours * 3600 + minutes * 60 + seconds) * SECOND;
     let day = first.0 - first.0 % (DAY * SECOND);
     let today = Moment(day.saturating_add(of_day));
-    // A named second includes its whole length: the screen shows the state at its end.
+    // A named second means its end, because the screen shows the state there.
     let meant = if today.0 + SECOND <= first.0 { Moment(today.0 + DAY * SECOND) } else { today };
     Some(meant.after(Duration::from_nanos(SECOND - 1)))
 }

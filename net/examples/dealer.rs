@@ -1,6 +1,6 @@
-//! A DEALER without libzmq, for tests in other languages. It connects to the Unix socket at a path, sends
-//! each line of its input as a message, and prints each received message as a line. It ends when the peer
-//! closes the connection.
+//! A DEALER without libzmq, for tests in other languages. The program connects to the Unix socket at a path,
+//! sends each line of its input as a message, and prints each received message as a line. It ends when the
+//! peer closes the connection.
 //!
 //!     dealer PATH
 

@@ -47,7 +47,7 @@ struct Open {
     control: Socket,
     data: String,
     asked: Option<Instant>,
-    /// When it last answered, or was opened.
+    /// When the host last answered, or the connection was opened.
     heard: Instant,
 }
 
@@ -60,11 +60,11 @@ pub struct Connection {
     called: Option<HostName>,
     /// The hosts behind a relay, by its last report.
     behind: Vec<RelayedHost>,
-    /// The jobs of each host, by its last snapshot, and whether a rank of the job lives there.
+    /// The jobs in each host's last snapshot, each with whether a rank of it lives there.
     jobs: HashMap<HostName, Vec<(JobName, bool)>>,
     /// Whether the host accepted a connection and then sent nothing.
     mute: bool,
-    /// Whether [`Connection::relayed_hosts`] has changed since the last check.
+    /// Whether [`Connection::relayed_hosts`] has changed since the last [`Connection::take_news`].
     news: bool,
     /// The length of history to request once.
     recall: Option<Duration>,
@@ -103,7 +103,7 @@ impl Connection {
         Self { recall: Some(length), ..Self::new(endpoint) }
     }
 
-    /// Whether the host has answered, or cannot be reached, so that there is nothing to wait for.
+    /// Whether the host has answered or cannot be reached, so that a viewer need not wait for it.
     pub fn is_settled(&self) -> bool {
         self.answered || matches!(self.link, Link::Down { .. })
     }
@@ -127,7 +127,8 @@ impl Connection {
         self.news = true;
     }
 
-    /// The host itself, and the hosts behind it. Those have no states while the host cannot be reached.
+    /// The host itself, and the hosts behind it. If the host cannot be reached, all of them count as
+    /// unreachable.
     pub fn relayed_hosts(&self) -> impl Iterator<Item = RelayedHost> {
         let own = RelayedHost {
             endpoint: self.endpoint.clone(),
@@ -191,7 +192,7 @@ impl Connection {
         Some(parts)
     }
 
-    /// Decodes the frame, and notes what it shows about the connection.
+    /// Decodes the frame, and updates the connection's state from it.
     pub fn understand(&mut self, payload: &[u8]) -> Option<Frame> {
         match codec::decode(payload) {
             Ok(frame) => {
@@ -206,7 +207,7 @@ impl Connection {
     }
 
     fn learn(&mut self, frame: &Frame) {
-        // History may arrive before the first snapshot, and says nothing about the connection.
+        // History may arrive before the first snapshot, and does not show the connection's state.
         if matches!(frame.body, Body::History(_)) {
             return;
         }
@@ -222,7 +223,7 @@ impl Connection {
                 let jobs = snapshot.jobs.iter().map(|job| (job.job.clone(), lives(job))).collect();
                 self.jobs.insert(frame.host.clone(), jobs);
             }
-            // A refusal by one of the hosts behind a relay says nothing about the relay.
+            // A refusal by a host behind a relay does not concern the relay.
             Body::Refusal(why) if self.behind.is_empty() => {
                 return self.set(Link::Down { why: format!("{} refuses: {why}", self.endpoint) });
             }
@@ -236,7 +237,7 @@ impl Connection {
         self.set(Link::Up);
     }
 
-    /// Whether the host reported the job, and with `alive`, that a rank of it lives there.
+    /// Whether the host reported the job, and, if `alive`, a living rank of it.
     fn knows(&self, job: &JobName, alive: bool) -> bool {
         self.jobs.values().flatten().any(|(known, lives)| known == job && (*lives || !alive))
     }
@@ -246,28 +247,29 @@ impl Connection {
         self.jobs.contains_key(host)
     }
 
-    /// Sends a request about a job, if the host reported it, or with `alive` that a rank of it lives there.
+    /// Sends a request about a job if the host reported the job, and, if `alive`, a living rank of it.
     pub fn ask(&self, job: &JobName, alive: bool, request: impl Fn() -> Request) {
         if self.knows(job, alive) {
             self.send(&[], &message(request()));
         }
     }
 
-    /// Forwards another viewer's request, whose answer returns along `route`.
+    /// Forwards another viewer's request. The answer returns along `route`.
     pub fn pass_on(&self, of: Option<&JobName>, route: &[Vec<u8>], request: &[u8]) {
         if of.is_none_or(|job| self.knows(job, false)) {
             self.send(route, request);
         }
     }
 
-    /// A full queue means that the host does not answer, which is detected by its silence.
+    /// Sends a message, or drops it if the queue is full: then the host does not answer, and its silence
+    /// shows that.
     fn send(&self, route: &[Vec<u8>], payload: &[u8]) {
         let State::Open(open) = &self.state else { return };
         let parts = route.iter().map(Vec::as_slice).chain([payload]);
         let _ = open.control.send_multipart(parts, DONTWAIT);
     }
 
-    /// Sends requests, gives up, and retries, each when it is due. `true` if the host should be probed.
+    /// Sends requests, gives up, and retries, each when due. `true` if the host should be probed.
     pub fn look_after(&mut self, data: &Socket, now: Instant) -> bool {
         match &mut self.state {
             State::Probing => false,

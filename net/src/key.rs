@@ -89,7 +89,7 @@ impl Key {
         }
         let text = self.to_text().ok_or_else(|| at(io::ErrorKind::InvalidData.into()))?;
         // The key is written to a temporary file and linked into place: all ranks of a job may create it at
-        // the same time in a shared home folder, and none may read another's half-written file.
+        // the same time in a shared home folder, and no rank may read a half-written file of another.
         let aside =
             path.with_extension(format!("{}-{}", xpu_wire::endpoint::host_name(), std::process::id()));
         let _ = fs::remove_file(&aside);

@@ -1,6 +1,6 @@
-//! How collector and screen reach each other over ZeroMQ: [`socket`] sets the sockets up, [`key`] encrypts
-//! them, [`connection`] connects to one host, [`recall`] merges the histories of many. It is separate from
-//! `xpu-wire`, which the hook links, so libzmq never enters a training process.
+//! Connects collector and screen over ZeroMQ: [`socket`] configures the sockets, [`key`] encrypts them,
+//! [`connection`] connects to one host, [`recall`] merges the histories of many. This crate is separate from
+//! `xpu-wire`, which the hook links, so that libzmq never enters a training process.
 
 pub mod connection;
 pub mod key;

@@ -10,21 +10,22 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Longest wait for hosts.
+/// Longest wait for the hosts' histories.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Behind a relay, the last host cannot be recognised, so the answers count as complete after this silence.
+/// Silence after which answers through a relay count as complete: behind a relay, the last host cannot be
+/// recognised.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Bytes of waiting history; a host whose history does not fit contributes none.
+/// Largest history in memory, in bytes. A host whose history does not fit contributes none.
 const MOST_BYTES: usize = 128 << 20;
 
-/// Largest forwarded frame, because it may be recorded.
+/// Largest frame to forward, because it may be recorded.
 const PART: usize = 2 << 20;
 
 /// The length of history to request from this number of hosts: as much as a viewer reads in a second or two.
-/// Collectors send older history more coarsely, and of a shorter history they send fewer single seconds: a
-/// rank has about 2,600 digests of a day, 1,300 of twelve hours, 650 of six hours and 200 of one hour.
+/// Collectors thin older history, and thin a shorter history less: a rank has about 2,600 digests of a day,
+/// 1,300 of twelve hours, 650 of six hours and 200 of one hour.
 pub fn length(hosts: usize) -> Duration {
     match hosts {
         ..=4 => Duration::from_hours(24),
@@ -40,10 +41,10 @@ pub fn length(hosts: usize) -> Duration {
 pub struct Recall {
     since: Instant,
     heard: Instant,
-    /// The frames, each with its age at the time when it was sent, by its host's clock.
+    /// The frames, each with its age when it was sent, by its host's clock.
     frames: Vec<(Duration, Vec<u8>)>,
     bytes: usize,
-    /// Other frames that arrived meanwhile, with their topics; an answer has none.
+    /// Other frames that arrived meanwhile, with their topics. An answer's topic is empty.
     held: Vec<(Vec<u8>, Frame)>,
     /// Whether the state of a host, or of a relay, has arrived.
     is_answered: bool,
@@ -64,7 +65,7 @@ impl Recall {
         }
     }
 
-    /// Takes a frame while history is awaited. An answer has no topic.
+    /// Takes a frame before the history is complete. An answer's topic is empty.
     pub fn take(&mut self, topic: Vec<u8>, frame: Frame, now: Instant) {
         if topic.is_empty() {
             self.heard = now;
@@ -90,7 +91,7 @@ impl Recall {
         self.is_answered
     }
 
-    /// Whether waiting can end.
+    /// Whether to stop waiting.
     pub fn is_over(&self, all_settled: bool, now: Instant) -> bool {
         let is_quiet = !self.is_relayed || now.duration_since(self.heard) >= QUIET;
         (all_settled && is_quiet) || now.duration_since(self.since) >= PATIENCE

@@ -9,16 +9,17 @@ use zmq::{Context, Socket, SocketType};
 use crate::key::Key;
 
 /// Number of messages that a worker queues for its collector, and a collector for each of its workers, before
-/// they are dropped: a minute at the usual rate. Captured data waits in the worker.
+/// messages are dropped: a minute at the usual rate. Captured data waits in the worker instead.
 const WORKER_QUEUE: i32 = 64;
 
-/// Messages queued for a slow viewer before they are dropped (which shows as a gap in frame numbers).
+/// Messages queued for a slow viewer before further messages are dropped. A drop shows as a gap in frame
+/// numbers.
 const PUBLISH_QUEUE: i32 = 10_000;
 
 /// Requests and replies queued for one peer.
 const CONTROL_QUEUE: i32 = 1_000;
 
-/// A peer that is silent for this long counts as gone, and is reconnected.
+/// Interval of heartbeats. A peer that is silent for three intervals counts as gone, and is reconnected.
 const HEARTBEAT_MS: i32 = 2_000;
 
 /// A peer that has not completed its handshake after this time is disconnected, so that silent connections do
@@ -77,7 +78,7 @@ pub fn workers(context: &Context) -> zmq::Result<Socket> {
     Ok(socket)
 }
 
-/// Lets processes of this user connect to a Unix socket; after the first call, only users named by such a
+/// Lets processes of this user connect to a Unix socket. After the first call, only users named by such a
 /// call can connect (`ZMQ_IPC_FILTER_UID`, which the zmq crate leaves out).
 fn admit(socket: &mut Socket, user: u32) -> zmq::Result<()> {
     const IPC_FILTER_UID: c_int = 59;
@@ -94,8 +95,8 @@ fn admit(socket: &mut Socket, user: u32) -> zmq::Result<()> {
     if rc == 0 { Ok(()) } else { Err(zmq::Error::from_raw(unsafe { zmq_sys::zmq_errno() })) }
 }
 
-/// The collector's data socket: an XPUB, so that the collector need not publish topics without subscribers.
-/// The caller binds it.
+/// The collector's data socket: an XPUB, which shows the subscriptions, so that the collector publishes only
+/// topics with subscribers. The caller binds it.
 pub fn publisher(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
     let socket = over_tcp(context, zmq::XPUB, PUBLISH_QUEUE)?;
     serve_with(&socket, key)?;
@@ -130,7 +131,7 @@ pub fn control_client(context: &Context, key: Option<&Key>) -> zmq::Result<Socke
     Ok(socket)
 }
 
-/// Raises this process's descriptor limit to `needed`, as far as allowed: the usual soft limit is 1024.
+/// Raises this process's descriptor limit to `needed`, or as far as allowed. The usual soft limit is 1024.
 pub fn raise_descriptor_limit(needed: usize) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let needed = needed as libc::rlim_t;

@@ -95,7 +95,7 @@ impl Line {
     }
 }
 
-/// Accepts errors of a working connection: the socket's buffer was full, or empty.
+/// Treats errors of a working connection as success: the socket's buffer was full, or empty.
 fn moved(error: &io::Error) -> Result<(), End> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Ok(()),
@@ -246,7 +246,7 @@ fn heartbeats_are_answered() {
     let mut line = Line::connect(&place.path).ready();
     let begun = Instant::now();
     let mut answers = 0;
-    // For longer than the collector's heartbeat timeout.
+    // Longer than the collector's heartbeat timeout.
     until("answers", || {
         answers += usize::from(!line.dealer.unsent().is_empty());
         line.turn().expect("a peer");
@@ -302,7 +302,7 @@ fn peers_of_no_use_are_refused_by_name() {
     encrypted.set_curve_server(true).expect("an option");
     encrypted.set_curve_secretkey(&zmq::CurveKeyPair::new().expect("a key").secret_key).expect("a key");
     encrypted.bind(&place.endpoint()).expect("a path");
-    // libzmq closes as soon as it has read the other greeting, often before its own is sent.
+    // libzmq closes as soon as it has read the other greeting, often before it sends its own.
     let end = Line::connect(&place.path).end();
     assert!([End::Closed, End::Broken(Error::Mechanism("CURVE".to_owned()))].contains(&end), "{end:?}");
 }

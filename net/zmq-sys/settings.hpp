@@ -1,5 +1,6 @@
-//  libzmq's compile-time settings, in place of its config.hpp: as they are there (4.3.4), but for the first.
-//  It comes before each file of libzmq: where one compiler takes C and C++ alike (zig), also before its C.
+//  libzmq's compile-time settings, in place of its config.hpp. Only the first differs from libzmq 4.3.4. This
+//  file is included before each file of libzmq, and also before its C files if one compiler takes C and C++
+//  alike (zig).
 #ifdef __cplusplus
 
 #define __ZMQ_CONFIG_HPP_INCLUDED__
@@ -8,8 +9,8 @@ namespace zmq
 {
 enum
 {
-    //  Messages a queue grows by, 64 bytes each. A viewer has five such pieces for each host: with the 256 of libzmq, 82 KB,
-    //  which is 100 MB for 1,250 hosts that say something once a second.
+    //  Messages a queue grows by, 64 bytes each. A viewer has five such pieces for each host. With libzmq's
+    //  256, they take 82 KB, which is 100 MB for 1,250 hosts that send once a second.
     message_pipe_granularity = 16,
 
     command_pipe_granularity = 16,

@@ -13,13 +13,13 @@ const NEWS: Duration = Duration::from_millis(2500);
 pub(super) const NO_STEPS: &str =
     "no step of it is known; capture a time instead: `xpu-top capture --for 500ms`";
 
-/// How soon a period begins: once every rank has the order and times its work. The second try allows for a
-/// slower order.
+/// Time until a period begins: enough for every rank to receive the order and begin to time its work. The
+/// second try allows for a slower order.
 pub(super) fn lead(again: bool) -> Duration {
     if again { 2 * FRESH_NEWS } else { FRESH_NEWS }
 }
 
-/// On the second try the ranks' steps are known.
+/// Like [`NEWS`], on the second try: the ranks' steps are known by then.
 const FRESH_NEWS: Duration = Duration::from_millis(1500);
 
 /// Extra steps of margin, because some steps are shorter than others.
@@ -37,15 +37,14 @@ pub(super) fn is_rate_known(views: &[&RankView]) -> bool {
     short.all(|view| view.step_time().is_some())
 }
 
-/// `None` while no rank's steps are known.
+/// The first step to record. `None` while no rank's steps are known.
 pub(super) fn first_step(views: &[&RankView], again: Option<Again>) -> Option<Step> {
     let completed = completed(views);
     let pace = views.iter().filter_map(|view| pace(view)).map(|pace| pace.0).min().filter(|&pace| pace > 0);
     let within = |news: Duration| (news.as_nanos() as u64).div_ceil(pace.unwrap_or(1_000_000_000));
     let (completed, ahead) = match again {
         None => (completed?, within(NEWS)),
-        // A burst was larger than any known one, or steps became shorter. The same number of steps may come
-        // again.
+        // A burst was larger than any seen before, or steps became shorter. The next burst may be as large.
         Some(Again { known, furthest }) => {
             let completed = completed.max(furthest)?;
             (completed, within(FRESH_NEWS).max(completed.saturating_sub(known.unwrap_or(completed))))
@@ -57,7 +56,7 @@ pub(super) fn first_step(views: &[&RankView], again: Option<Again>) -> Option<St
 /// A second try, because a rank was past the first chosen step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Again {
-    /// The completed steps that were known then, and those that the furthest rank had really completed.
+    /// The known completed steps at the first try, and the steps that the furthest rank had really completed.
     pub(super) known: Option<u64>,
     pub(super) furthest: Option<u64>,
 }
@@ -71,8 +70,8 @@ fn usual(view: &RankView) -> Option<Nanoseconds> {
     view.step_time().or_else(|| view.pace())
 }
 
-/// Mean time until its next step. If steps are short and none completed during the measurement, the rank is
-/// between bursts. If steps became longer some seconds ago, the latest ones count.
+/// Mean time until the rank's next step. If steps are short and none completed during the measurement, the
+/// rank is between bursts. If steps became longer some seconds ago, the latest steps count.
 fn pace(view: &RankView) -> Option<Nanoseconds> {
     let usual = usual(view)?;
     let between = || Nanoseconds::from(view.listened().max(LISTEN));
@@ -125,7 +124,7 @@ mod tests {
         assert_eq!(first, Some(Step(5_100 + 100 + STEPS_MORE)));
     }
 
-    /// Otherwise the first step would be a hundred of the longer ones away.
+    /// With the rate of the short steps, the first step would be a hundred long steps away.
     #[test]
     fn steps_that_became_longer_are_not_waited_for_as_if_they_were_short() {
         let slower = jobs_with(|second| if second < 107 { 100 } else { 5 });
@@ -133,7 +132,7 @@ mod tests {
         assert_eq!(first, Some(Step(5_000 + 13 + STEPS_MORE)));
     }
 
-    /// This does not depend on the number of steps during the measurement.
+    /// The number of steps during the measurement does not matter.
     #[test]
     fn long_steps_take_what_they_usually_take() {
         let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 1));

@@ -17,8 +17,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress of the ranks: the number that agreed until all have, then the number whose data arrived. A
-    /// full bar without data would look like the end.
+    /// Progress of the ranks: first the number that agreed, and once all have, the number whose data arrived.
+    /// A full bar without data would look like the end.
     pub fn far(&self) -> (usize, &'static str) {
         if self.whole > 0 || self.agreed >= self.ranks {
             (self.whole, "here")
@@ -48,7 +48,7 @@ pub enum News {
     Word(String),
 }
 
-/// Its result.
+/// The result of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub path: PathBuf,
@@ -56,9 +56,9 @@ pub struct Outcome {
     pub complaints: Vec<String>,
     /// `steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped`
     pub summary: String,
-    /// Bytes of the file; `None` if no rank sent anything and there is no file.
+    /// Bytes of the file; 0 if no rank sent anything and there is no file.
     pub bytes: u64,
-    /// Ranks whose recorded data is complete, and those of them that reached the last step.
+    /// Ranks whose recorded data is complete, and the ranks among them that reached the last step.
     pub whole: usize,
     pub done: usize,
     pub ranks: usize,

@@ -30,13 +30,13 @@ pub fn window_length(text: &str) -> Result<Duration, String> {
     length.ok_or_else(|| "write a time like 500ms, 2s or 1m, ten minutes at most".to_owned())
 }
 
-/// When it begins.
+/// When the capture begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Begin {
     /// Begins as soon as all ranks can agree.
     #[default]
     Soon,
-    /// Begins with a step, or at a moment, on which another request has agreed.
+    /// Begins with the step, or at the moment, that another request has chosen.
     Step(Step),
     At(Moment),
 }
@@ -51,7 +51,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Default rates: 100 with native frames.
+    /// Default rates, without and with native frames.
     pub const RATE: u32 = 500;
     pub const NATIVE_RATE: u32 = 100;
 }

@@ -25,7 +25,7 @@ use crate::follow::Following;
 /// How long data may be on its way after its rank ended or its host became unreachable.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
-/// A host that is silent for this long is gone: it sends every second.
+/// A host that is silent for this long is gone: hosts send every second.
 const SILENCE: Duration = Duration::from_secs(6);
 
 /// Why a rank that was asked for a period sends nothing.
@@ -41,7 +41,7 @@ pub(super) struct Tally {
     ranks: BTreeMap<Rank, State>,
     /// Steps completed by the furthest rank.
     furthest: Option<u64>,
-    /// When each host was heard last.
+    /// When each host last reported.
     heard: BTreeMap<HostName, Instant>,
 }
 
@@ -55,7 +55,7 @@ struct State {
     parts: BTreeSet<u32>,
     expected: Option<u32>,
     account: Option<CaptureAccount>,
-    /// When it was lost.
+    /// When the rank was lost, and why.
     gone: Option<(Instant, String)>,
 }
 
@@ -217,7 +217,7 @@ impl Tally {
         })
     }
 
-    /// Detects ranks that are gone.
+    /// Finds ranks that are gone.
     pub(super) fn look(&mut self, following: &Following, now: Instant) {
         if self.window.is_some() && self.is_past(Moment::now()) {
             // A rank that has not received the order by now has no data.
@@ -246,7 +246,7 @@ impl Tally {
         }
     }
 
-    /// Ends the wait: ranks without complete data are missing.
+    /// Ends the wait: ranks without complete data count as missing.
     pub(super) fn give_up(&mut self) {
         for state in self.ranks.values_mut() {
             if state.is_whole() || state.refused.is_some() {
@@ -302,7 +302,7 @@ impl Tally {
         }
     }
 
-    /// Those of them that reached the last step.
+    /// Ranks with complete data that reached the last step.
     pub(super) fn done(&self) -> usize {
         self.accounts().filter(|(_, account)| account.ended == CaptureEnd::Done).count()
     }

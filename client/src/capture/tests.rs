@@ -73,8 +73,8 @@ fn followed() -> (Following, JobName) {
 }
 
 fn fresh_path() -> PathBuf {
-    // Under nextest, two processes may each have a thread with the same number; under cargo, two threads are
-    // in one process.
+    // Under nextest, two processes may each have a thread with the same number. Under cargo, two threads may
+    // share one process.
     let (process, thread) = (std::process::id(), std::thread::current().id());
     let path = std::env::temp_dir().join(format!("xpu-top-taking-{process}-{thread:?}"));
     let _ = std::fs::remove_file(&path);

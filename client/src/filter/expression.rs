@@ -8,7 +8,7 @@ use super::{
     glob,
 };
 
-/// Three-valued: `None` if it needs an unknown figure.
+/// A condition on a rank. Three-valued: the result is `None` if it needs an unknown figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expression {
     Number { field: FieldRef, test: NumberTest },
@@ -84,7 +84,7 @@ impl Statistic {
             Self::P99 => 0.99,
             Self::Max => 1.0,
         };
-        // The smallest value such that this share of the values does not exceed it.
+        // The smallest value that this share of the values does not exceed.
         let place = (values.len() as f64 * share).ceil() as usize;
         values.get(place.saturating_sub(1)).copied()
     }
@@ -136,7 +136,7 @@ impl FieldRef {
     }
 }
 
-/// Figures are compared as they are shown, to a tenth: what reads 512.3 equals 512.3.
+/// Figures are compared to a tenth, as they are shown: what reads 512.3 equals 512.3.
 const HALF_A_TENTH: f64 = 0.05;
 
 impl Expression {
@@ -169,7 +169,7 @@ impl Expression {
     }
 }
 
-/// One deciding part is enough. Without a deciding part, an unknown part makes the result unknown.
+/// One deciding part is enough. If no part decides, an unknown part makes the result unknown.
 fn decided(all: impl Iterator<Item = Option<bool>>, decides: bool) -> Option<bool> {
     let mut unknown = false;
     for verdict in all {

@@ -119,7 +119,7 @@ impl Field {
     }
 }
 
-/// Old readings of the driver are not compared.
+/// The GPU's readings; `None` if they are old, so that the filter does not compare them.
 fn device(of: Subject<'_>) -> Option<&DeviceStatus> {
     of.status.device.as_ref().filter(|device| !device.is_stale())
 }

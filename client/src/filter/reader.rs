@@ -98,11 +98,11 @@ impl<'t> Reader<'t> {
         there
     }
 
-    /// Takes `&`, `&&` or `and`, or the three forms of another operator.
+    /// Takes an operator in any of its three forms: `&`, `&&` or `and`.
     fn takes_joint(&mut self, sign: &str, word: &str) -> bool {
         self.skip_blanks();
         if self.take(sign) {
-            // Doubled, as in most languages.
+            // The sign may be doubled, as in most languages.
             let _ = self.take(sign);
             return true;
         }

@@ -21,7 +21,7 @@ use crate::new_file;
 /// Ranks whose parts are requested at the same time: at most this many parts are in memory.
 const AT_ONCE: usize = 8;
 
-/// A part that has not come within this time is requested again: it, or the request, may have been lost.
+/// A part that has not come within this time is requested again: the request or the part may have been lost.
 const AGAIN: Duration = Duration::from_secs(3);
 
 /// A rank that is silent for this long no longer delays others.
@@ -30,7 +30,7 @@ const STALLED: Duration = Duration::from_secs(5);
 /// A rank silent for this long is given up.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Where the trace of a rank goes.
+/// The file for a rank's trace.
 pub(super) fn path(folder: &Path, rank: Rank) -> PathBuf {
     folder.join(name(rank))
 }

@@ -1,5 +1,5 @@
-//! The folder's content: the rank, steps and clock of each trace, and the ranks without a trace, with the
-//! reason.
+//! Writes the folder's manifest: the rank, steps and clock of each trace, and the ranks without a trace, with
+//! the reason.
 
 use std::{
     io::Write as _,
@@ -29,10 +29,10 @@ pub(super) struct Manifest {
     trace_id: String,
     window: Window,
     options: KinetoOptions,
-    /// Whether all traces contain as many optimizer calls as requested. `null` for a duration, and if the
-    /// ranks began more than a step apart: then either one runs ahead, or the ranks count differently.
+    /// Whether all traces contain as many optimizer calls as requested. `null` for a period, and if the ranks
+    /// began more than a step apart: then a rank runs ahead, or the ranks count differently.
     same_steps: Option<bool>,
-    /// Time between the first rank's and the last rank's begin of the first step.
+    /// Time from the first rank's to the last rank's begin of the first step.
     apart_ms: Option<f64>,
     /// Duration of a step when the traces were requested.
     step_ms: Option<f64>,
@@ -57,10 +57,10 @@ struct OneRank {
     bytes: u64,
     uncompressed_bytes: u64,
     optimizer_steps: u32,
-    /// Time by the clock of its host.
+    /// Time by the clock of the rank's host.
     first_step_unix_ns: Option<u64>,
     last_step_unix_ns: Option<u64>,
-    /// How far that clock is ahead of the requester's, including the message's travel time.
+    /// Time by which that clock is ahead of the requester's, including the message's travel time.
     clock_offset_ns: Option<i64>,
     asks_every_s: Option<f64>,
 }
@@ -171,7 +171,7 @@ fn same_steps(all: &[OneRank], order: &KinetoOrder, plan: &Plan, apart: Option<i
     apart.zip(each).is_none_or(|(apart, each)| apart < each).then_some(true)
 }
 
-/// Clocks that differ by less count as synchronized; the collectors use the same limit.
+/// Clocks that differ by less than this count as synchronized. The collectors use the same limit.
 const SAME_CLOCK: i64 = 500_000_000;
 
 impl OneRank {

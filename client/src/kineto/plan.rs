@@ -17,7 +17,8 @@ const USUAL: Duration = Duration::from_secs(5);
 /// Margin for the order's travel time, and for a Kineto that polls late.
 const SPARE: Duration = Duration::from_millis(1500);
 
-/// Margin for a trace of a period: Kineto's thread checks once a second, and enables CUPTI a second earlier.
+/// Margin for a trace of a period: Kineto's thread checks once a second, and enables CUPTI a second before
+/// the begin.
 const BEFORE_A_TIME: Duration = Duration::from_secs(3);
 
 /// A rank gets the order at least this long before the step that needs it. A much longer step needs no
@@ -31,10 +32,10 @@ const STEPS_BEFORE: u64 = 2;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub window: KinetoWindow,
-    /// Approximate time until it begins.
+    /// Approximate time until the trace begins.
     pub lead: Duration,
     pub step_time: Option<Duration>,
-    /// Why it is a period, although steps were requested.
+    /// Why the trace is of a period, although steps were requested.
     pub instead_of_steps: Option<&'static str>,
 }
 
@@ -123,9 +124,9 @@ mod tests {
 
     #[test]
     fn steps_begin_when_all_have_had_time_to_ask_and_no_later() {
-        // 65 steps until the last has asked, three to spare, and two before the first.
+        // 65 steps until the last Kineto has polled, three to spare, and two before the first.
         assert_eq!(window(100, 6 * SECOND + SECOND / 2, SECOND / 10), (171, 166));
-        // One step passes until all have asked if steps take a minute each.
+        // If steps take a minute each, one step passes until all have polled.
         assert_eq!(window(100, 7 * SECOND, 60 * SECOND), (104, 102));
     }
 }

@@ -66,7 +66,7 @@ impl Ranks {
         let Some(one) = self.all.get_mut(&reported.rank).filter(|_| reported.number == self.number) else {
             return;
         };
-        // Once the state is final, an earlier answer that arrives late changes nothing.
+        // A final state stays: an earlier answer that arrives after it changes nothing.
         if self.number > 0
             && one
                 .reported
@@ -131,7 +131,7 @@ impl Ranks {
         }
     }
 
-    /// The last step that any rank has completed, and the counts of all.
+    /// The last step that any rank has completed.
     pub(super) fn furthest(&self) -> Option<u64> {
         self.counts().map(|(count, _)| count.step.0).max()
     }
@@ -168,8 +168,8 @@ impl Ranks {
         times.min().map(Nanoseconds::from)
     }
 
-    /// Kineto's calls per step, from the ranks with most steps so far. `None` if that is no whole number:
-    /// then some steps have more calls than others, so equal counts mean different steps.
+    /// Kineto's calls per step, from the rank with most steps so far. `None` if the figure is not a whole
+    /// number: then some steps have more calls than others, and equal counts mean different steps.
     pub(super) fn calls(&self) -> Option<u32> {
         let Some((steps, calls, _)) = self.seen().max_by_key(|(steps, _, _)| *steps) else { return Some(1) };
         let calls = u64::from(calls);
@@ -190,7 +190,7 @@ impl Ranks {
         silent.is_empty()
     }
 
-    /// A rank's state, in a word; and the reason.
+    /// A rank's state in a word, and the reason.
     pub(super) fn word(&self, one: &One) -> (&'static str, Option<String>) {
         match self.standing(one) {
             None => {

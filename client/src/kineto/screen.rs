@@ -50,8 +50,7 @@ impl Tracer {
         self.work.end();
     }
 
-    /// Lets these ranks of a job, or all living ranks, trace into a folder. `heard` gets each message, if a
-    /// listener waits.
+    /// Traces these ranks of a job, or all living ranks, into a folder. `heard` gets each message.
     pub fn begin(
         &mut self,
         job: JobName,

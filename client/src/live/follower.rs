@@ -24,10 +24,10 @@ use zmq::{DONTWAIT, POLLIN, Socket};
 use super::{Order, WatchedRanks, outbox::Outbox};
 use crate::arrival::{Arrival, Endpoint, Link};
 
-/// Interval of the work on connections. Frames of the SUB are passed on at once.
+/// Interval of the work on connections. Frames of the SUB socket are passed on at once.
 const SWEEP: Duration = Duration::from_millis(40);
 
-/// Frames taken from the SUB between two sweeps.
+/// Frames taken from the SUB socket between two sweeps.
 const TURN: usize = 1024;
 
 /// Jobs subscribed to when none was named.
@@ -41,12 +41,12 @@ pub(super) struct Follower {
     reported: HashMap<Endpoint, (Link, Option<HostName>)>,
     prober: Prober,
     outbox: Outbox,
-    /// The history of all hosts while it is awaited.
+    /// The history of all hosts, until it is complete.
     recall: Option<Recall>,
     /// The job to follow, if one was named.
     job: Option<JobName>,
     jobs: BTreeSet<JobName>,
-    /// Topics of the ranks whose details are asked for.
+    /// Topics of the ranks whose details are requested.
     watched: BTreeSet<String>,
     /// Whether the details of all ranks are requested.
     all: bool,
@@ -164,14 +164,14 @@ impl Follower {
         self.connections.iter().for_each(|connection| connection.ask(job, alive, &request));
     }
 
-    /// Takes the replies of one connection, and asks again when due.
+    /// Takes the replies of one connection, and sends its next requests when they are due.
     fn sweep(&mut self, index: usize, now: Instant) {
         while let Some(parts) = self.connections[index].receive(now) {
             let Some(frame) = parts.last().and_then(|payload| self.connections[index].understand(payload))
             else {
                 continue;
             };
-            // If one job is named, the others are known only from their snapshots.
+            // If one job is named, the others are known only from snapshots.
             if let Body::Snapshot(snapshot) = &frame.body
                 && self.job.is_none()
             {
@@ -246,7 +246,8 @@ impl Follower {
                 parts => parts?,
             };
             let [topic, payload] = &parts[..] else { continue };
-            // A frame that does not decode is not passed on; its number is missing in the count of its stream.
+            // A frame that does not decode is dropped: its number is missing in its stream, and so counts as
+            // lost.
             let Ok(frame) = codec::decode(payload) else { continue };
             match &mut self.recall {
                 None => self.outbox.push_published(topic, frame),
@@ -297,6 +298,6 @@ impl Follower {
 
 fn subscribe(data: &Socket, outbox: &mut Outbox, topic: &str) {
     outbox.begin(topic);
-    // This fails only on a socket that is no SUB.
+    // This fails only on a socket that is not a SUB socket.
     let _ = data.set_subscribe(topic.as_bytes());
 }

@@ -15,7 +15,7 @@ pub(super) struct Outbox {
     arrivals: Sender<Arrival>,
     /// The last number of each stream, by host and topic.
     numbers: HashMap<(HostName, Vec<u8>), u64>,
-    /// Frames of each host that were lost on the way or here.
+    /// Frames of each host that were lost on the way or dropped here.
     missed: HashMap<HostName, u64>,
 }
 
@@ -41,7 +41,7 @@ impl Outbox {
         self.push(frame);
     }
 
-    /// Topics that begin with `prefix` are subscribed to from now on: earlier frames are no loss.
+    /// Begins a subscription to the topics that begin with `prefix`: earlier frames do not count as lost.
     pub(super) fn begin(&mut self, prefix: &str) {
         self.numbers.retain(|(_, topic), _| !topic.starts_with(prefix.as_bytes()));
     }
@@ -68,12 +68,12 @@ impl Outbox {
         *missed = missed.saturating_add(frames);
     }
 
-    /// Reports a host's own name; `false` if it did not fit.
+    /// Reports a host's own name; `false` if the queue is full.
     pub(super) fn name(&self, endpoint: &Endpoint, host: &HostName) -> bool {
         self.arrivals.try_send(Arrival::Name(endpoint.clone(), host.clone())).is_ok()
     }
 
-    /// Reports a connection's state; `false` if it did not fit and must be reported again.
+    /// Reports a connection's state; `false` if the queue is full, so that the caller must report it again.
     pub(super) fn report(&self, endpoint: &Endpoint, link: &Link) -> bool {
         self.arrivals.try_send(Arrival::Link(endpoint.clone(), link.clone())).is_ok()
     }

@@ -4,7 +4,7 @@ use zmq::{Context, Socket};
 
 use crate::{key::Key, socket};
 
-/// Sockets in one ZeroMQ context, which takes 1023.
+/// Sockets in one ZeroMQ context, which can hold 1023.
 const SOCKETS: usize = 1000;
 
 /// ZeroMQ contexts, as many as the sockets need.
@@ -17,7 +17,7 @@ pub struct Contexts {
 
 impl Contexts {
     pub fn new(key: Option<Key>, hosts: usize) -> Self {
-        // Each host takes three; the usual soft limit of 1024 would suffice for only 300 hosts.
+        // Each host takes three descriptors: the usual soft limit of 1024 suffices for only 300 hosts.
         socket::raise_descriptor_limit(hosts * 4 + 256);
         Self { key, current: Context::new(), made: 0 }
     }
@@ -27,7 +27,7 @@ impl Contexts {
         kind: impl Fn(&Context, Option<&Key>) -> zmq::Result<Socket>,
     ) -> zmq::Result<Socket> {
         if self.made == SOCKETS {
-            // The old context lives on, because sockets keep their context alive.
+            // The old context stays alive, because its sockets hold it.
             (self.current, self.made) = (Context::new(), 0);
         }
         self.made += 1;

@@ -1,5 +1,5 @@
-//! Finds whether a host can be reached, and if not, why. Plain sockets are used, because their errors say
-//! more than ZeroMQ's silence.
+//! Finds whether a host can be reached, and if not, why. Uses plain sockets, because their errors give the
+//! cause, and ZeroMQ reports none.
 //!
 //! Separate threads probe, because a name lookup can take the resolver half a minute. ZeroMQ gets only
 //! addresses that just accepted a connection, so its threads never look up a name.

@@ -1,4 +1,4 @@
-//! Hosts whose ports are closed, reached through the user's ssh: one `ssh -N -L` per host, as long as this
+//! Reaches hosts whose ports are closed through the user's ssh: one `ssh -N -L` per host, as long as this
 //! program runs.
 //!
 //! ssh listens on Unix sockets in the user's runtime directory, so that no other user of this machine can use
@@ -31,26 +31,26 @@ use xpu_wire::{
 
 use super::way::Way;
 
-/// Largest number of such hosts, because each takes a process. For more hosts, run a relay where the ports
-/// are open.
+/// Largest number of tunnels, because each takes a process. For more hosts, run a relay where the ports are
+/// open.
 const MOST: usize = 256;
 
 /// Longest time until ssh has connected.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Interval of checks until then.
+/// Interval of checks whether ssh has connected.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Bytes of ssh's output that are read.
 const SAID: u64 = 4096;
 
-/// Number of folders of earlier programs that are checked.
+/// Number of earlier programs' folders that are checked.
 const OLD: usize = 1024;
 
 /// Prefix of the name of a folder of sockets; the process id of its program follows.
 const FOLDER: &str = "ssh-";
 
-/// Options that make ssh a tunnel which prompts for nothing, reports failure, and detects a lost peer.
+/// Options that make ssh a tunnel: it prompts for nothing, reports failure, and detects a lost peer.
 const OPTIONS: [&str; 15] = [
     "-N",
     "-T",
@@ -83,7 +83,7 @@ struct Tunnel {
 }
 
 impl Tunnels {
-    /// The local address of a host, through a tunnel that is created if there is none; or the error with its
+    /// The local address of a host, through a tunnel that is created if there is none. The error names its
     /// remedy.
     pub(super) fn way(&self, endpoint: &Endpoint, ssh: &Ssh) -> Result<Way, String> {
         if let Some(way) = self.known(endpoint) {
@@ -198,8 +198,7 @@ fn start(endpoint: &Endpoint, Ssh(ssh): &Ssh, sockets: [PathBuf; 2]) -> io::Resu
     let said = unnamed()?;
     let host = endpoint.host.trim_start_matches('[').trim_end_matches(']');
     command.arg("--").arg(host).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
-    // ssh gets no Ctrl-C from the terminal, and ends with the thread that started it, however that thread
-    // ends.
+    // ssh gets no Ctrl-C from the terminal, and ends when the thread that started it ends, for any reason.
     command.process_group(0);
     // SAFETY: prctl is async-signal-safe, and changes only the new process.
     unsafe {
@@ -211,14 +210,14 @@ fn start(endpoint: &Endpoint, Ssh(ssh): &Ssh, sockets: [PathBuf; 2]) -> io::Resu
     Ok(Tunnel { child: command.spawn()?, sockets, said })
 }
 
-/// An anonymous file: ssh's output never fills it up, and never blocks.
+/// An anonymous file for ssh's output: unlike a pipe, it never fills up and blocks ssh.
 fn unnamed() -> io::Result<File> {
     // SAFETY: the name is NUL-terminated and 'static.
     let file = unsafe { libc::memfd_create(c"xpu-top-ssh".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and has no other owner.
+    // SAFETY: the descriptor was just created and has no other owner.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 

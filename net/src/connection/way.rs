@@ -1,4 +1,4 @@
-//! How a host is reached: directly, or through a tunnel.
+//! The addresses at which a host is reached, directly or through a tunnel.
 
 /// ZeroMQ addresses at which a host is reached from here.
 #[derive(Clone, Debug, PartialEq, Eq)]

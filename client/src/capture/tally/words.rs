@@ -58,7 +58,7 @@ impl Tally {
     /// Additional data that could not be recorded, with the ranks grouped by reason.
     fn refusals(&self) -> impl Iterator<Item = String> {
         let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-        // A rank without a completed step has begun none, and its reason is already given.
+        // A rank without a completed step has not begun to record, and its reason is already given.
         for (rank, account) in self.accounts().filter(|(_, account)| account.marks.len() > 1) {
             let kinds = [("kernels", &account.activity), ("functions of Python", &account.functions)];
             for (what, tracing) in kinds {
@@ -108,7 +108,7 @@ impl Tally {
     fn sampled(&self) -> String {
         let begins = |account: &CaptureAccount| account.marks.first().map(|mark| mark.completed);
         let sampled = self.accounts().filter(|(_, account)| account.sampled > begins(account));
-        // The first mark is the begin of the first step.
+        // The first mark is the begin of the first recorded step.
         match sampled.filter_map(|(_, account)| account.marks.first()).map(|mark| mark.completed.0 + 1).max()
         {
             Some(since) => format!(", with samples since step {since}"),
