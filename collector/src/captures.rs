@@ -1,15 +1,15 @@
-//! Captures under way: who requested them, so that the ranks' answers reach the requester.
+//! Remembers who requested each capture under way, so that the ranks' answers reach the requester.
 
 use std::collections::VecDeque;
 
 use crate::address::Address;
 
-/// Captures remembered. A viewer makes one or two at a time.
+/// Number of captures remembered. A viewer makes one or two at a time.
 const REMEMBERED: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
-    /// The latest is last.
+    /// The number and the requester of each capture, the latest last.
     asked: VecDeque<(u64, Address)>,
 }
 

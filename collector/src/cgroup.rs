@@ -1,4 +1,4 @@
-//! The kernel's files with the counters of a process's control group (`cgroups(7)`).
+//! Finds the kernel's files with the counters of a process's control group (`cgroups(7)`).
 
 use std::{
     fs,
@@ -18,14 +18,14 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Candidate files of this process, its own group's first, then those of the enclosing groups. Seen from
-    /// inside a container, its own group is the root.
+    /// Candidate files of this process: those of its own group first, then those of the enclosing groups.
+    /// Inside a container, the process's group is the root.
     pub(crate) fn of(self, pid: Pid) -> Vec<PathBuf> {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         self.within(Path::new(ROOT), &text)
     }
 
-    /// From the lines of `/proc/PID/cgroup`.
+    /// The candidate files, from the lines of `/proc/PID/cgroup`.
     fn within(self, root: &Path, text: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for line in text.lines() {

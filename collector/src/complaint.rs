@@ -1,5 +1,5 @@
-//! Errors in what others send: always counted, logged at a limited rate, so that a flood of garbage fills no
-//! disk.
+//! Complaints about invalid input from other processes. All are counted, and few are logged, so that a flood
+//! of invalid input cannot fill the disk.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use xpu_wire::{text, unit::Moment};
 /// At most one line of each kind in this time.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Counted complaints, by subject.
+/// The number of complaints, by subject.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     kinds: BTreeMap<&'static str, Kind>,
@@ -28,7 +28,7 @@ impl Complaints {
         }
     }
 
-    /// The number of events that the next line represents, if a line is due.
+    /// The number of complaints that the next line represents, if a line is due.
     fn count(&mut self, about: &'static str, now: Moment) -> Option<u64> {
         let kind = self.kinds.entry(about).or_default();
         kind.count += 1;
@@ -45,7 +45,7 @@ impl Complaints {
     }
 }
 
-/// Keeps foreign text on one line, whatever it contains.
+/// A line of the log. Foreign text stays on one line, whatever it contains.
 fn line(about: &str, detail: &str, new: u64, total: u64) -> String {
     format!("{about}: {} ({new} new, {total} in all)", text::clean(detail))
 }

@@ -1,4 +1,4 @@
-//! Frame numbers: one count per stream of frames, so that readers notice gaps.
+//! Frame numbers. Each stream of frames has its own count, so that readers notice gaps.
 
 use std::collections::HashMap;
 
@@ -20,14 +20,14 @@ impl Counting {
             return *next;
         }
         if self.next.len() >= STREAMS {
-            // If a number goes back, readers assume that the collector restarted.
+            // Numbers begin at 0 again. A reader takes that for a restart of the collector.
             self.next.clear();
         }
         self.next.insert(stream.to_owned(), 0);
         0
     }
 
-    /// Notes whether a frame could be sent.
+    /// Counts a frame that could not be sent.
     pub(crate) fn sent<E>(&mut self, outcome: &Result<(), E>) {
         self.lost += u64::from(outcome.is_err());
     }

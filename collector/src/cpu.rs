@@ -1,6 +1,6 @@
-//! Whether ranks get the CPU time they need, and whether they use any. The kernel's counters show it:
-//! `/proc/PID/task/TID/schedstat`, `/proc/PID/io`, the `cpu.stat` of the process's control group, and whether
-//! the process is stopped.
+//! Measures whether ranks get the CPU time they need, and whether they use any. The figures come from the
+//! kernel: `/proc/PID/task/TID/schedstat`, `/proc/PID/io`, the `cpu.stat` of the process's control group, and
+//! whether the process is stopped.
 
 mod quota;
 
@@ -14,11 +14,11 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Every tenth reading reads all threads of a process. The readings in between read only those that were busy
-/// then.
+/// Every tenth reading of a process reads all its threads. The readings in between read only the threads that
+/// were busy at the last full reading.
 const ALL_EVERY: u32 = 10;
 
-/// Threads read per process, and busy ones that are followed.
+/// Threads read per process, and busy threads read in between.
 const THREADS: usize = 512;
 const FOLLOWED: usize = 16;
 
@@ -53,7 +53,7 @@ struct Process {
     moved: u64,
 }
 
-/// Since its start: the time it ran, and the time it was ready to run without a core.
+/// A thread's time since its start: the time it ran, and the time it was ready to run without a core.
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     id: i32,
@@ -62,7 +62,7 @@ struct Thread {
 }
 
 impl Cpus {
-    /// The waits of the rank's process since the last reading; `None` for the first reading, and for a
+    /// The activity of the rank's process since the last reading. `None` for the first reading, and for a
     /// process that is gone.
     pub(crate) fn read(&mut self, rank: Rank, pid: Pid, now: Moment) -> Option<CpuReading> {
         let known = self.0.entry(pid).or_insert_with(|| Process::new(pid, now));
@@ -73,7 +73,7 @@ impl Cpus {
         reading
     }
 
-    /// Forgets processes that were not read now.
+    /// Forgets the processes that were not read at `now`.
     pub(crate) fn forget(&mut self, now: Moment) {
         self.0.retain(|_, process| process.at == now);
     }
@@ -83,7 +83,7 @@ impl Process {
     fn new(pid: Pid, now: Moment) -> Self {
         let all = all(pid);
         let main = all.iter().filter(|thread| thread.id == pid.0.cast_signed()).copied().collect();
-        // Processes that started together are fully read at different readings.
+        // Processes that started together have their full readings at different times.
         let readings = pid.0 % ALL_EVERY;
         Self {
             at: now,
@@ -135,8 +135,8 @@ impl Process {
         Some(CpuReading { wait, is_busy })
     }
 
-    /// Reads all threads, and then follows those that were busy since the last full reading, and the main
-    /// one.
+    /// Reads all threads. From now on, follows the main thread, and those that were busy since the last full
+    /// reading.
     fn follow(&mut self, pid: Pid, now: Moment) {
         let passed = now.since(self.all_at).as_nanos() as f64;
         let all = all(pid);
@@ -166,7 +166,7 @@ impl Thread {
     }
 }
 
-/// Bytes of system calls for files and pipes; 0 if the kernel does not report them.
+/// Bytes that the process moved by system calls for files and pipes; 0 if the kernel does not report them.
 fn bytes_moved(pid: Pid) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let of = |line: &str| {
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// Two threads that share one core each wait for it half of the time.
+    /// If two threads share one core, each waits for it half of the time.
     #[test]
     fn threads_that_share_a_core_wait_for_it() {
         let (pid, over) = (Pid(std::process::id()), AtomicBool::new(false));
@@ -235,7 +235,7 @@ mod tests {
         let mut busy = |script: &str| {
             let mut child = std::process::Command::new("python3").args(["-c", script]).spawn().unwrap();
             let (pid, until) = (Pid(child.id()), Instant::now() + Duration::from_secs(30));
-            // A process that computes or writes is read until it is busy, the other one for longer.
+            // The processes that compute or write are read until they are busy, the waiting one for longer.
             let mut readings = Vec::new();
             while readings.last() != Some(&true) && readings.len() < 30 && Instant::now() < until {
                 thread::sleep(Duration::from_millis(100));

@@ -32,10 +32,11 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 /// A GPU that could not be found, or a library that could not be opened, is tried again after this time.
 const TRY_AGAIN: Duration = Duration::from_mins(1);
 
-/// GPUs read in total; a host has tens. Workers report their GPU, and a wrong one costs a thread.
+/// Largest number of GPUs read. A host has tens, but each GPU that a worker reports costs a thread, even a
+/// wrong one.
 const MOST: usize = 64;
 
-/// Where the thread of one GPU stores its values. None of its locks is held during a library call.
+/// The values that the thread of one GPU stores. No lock here is held during a library call.
 #[derive(Debug, Default)]
 struct Slot {
     reading: Mutex<Option<DeviceReading>>,
@@ -43,9 +44,9 @@ struct Slot {
     load: Mutex<Option<(Moment, GpuLoad)>>,
     /// `None` while errors cannot be received.
     xids: Mutex<Option<Xids>>,
-    /// This GPU is no longer needed: its threads end when they see it.
+    /// Whether this GPU is no longer needed: its threads then end.
     unwanted: AtomicBool,
-    /// The thread has ended: there is no library, no such GPU, or it was unwanted.
+    /// Whether the thread has ended: there is no library, no such GPU, or it was unwanted.
     ended: AtomicBool,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// The state of a GPU; the first call starts its reading, later ones have values. Never blocks on the
+    /// The state of a GPU. The first call starts the readings, later calls have values. Never blocks on the
     /// library.
     pub(crate) fn reading(&mut self, uuid: DeviceUuid, now: Moment) -> Option<DeviceReading> {
         let known = self.watched.get(&uuid);
@@ -89,14 +90,14 @@ impl Devices {
         Some(reading)
     }
 
-    /// The load of a GPU in the last seconds, if it is read.
+    /// The load of a GPU in the last seconds, if there is a recent reading.
     pub(crate) fn load(&self, uuid: DeviceUuid, now: Moment) -> Option<GpuLoad> {
         let (read, load) = (*lock(&self.watched.get(&uuid)?.slot.load))?;
         (now.since(read) < DeviceReading::STALE).then_some(load)
     }
 
-    /// Drops GPUs whose ranks have gone. One whose thread is blocked in a call is kept: a job that restarts
-    /// must not add a thread each time.
+    /// Drops GPUs whose ranks have gone. A GPU whose thread is blocked in a call stays, so that a job that
+    /// restarts does not add a thread each time.
     pub(crate) fn forget(&mut self, now: Moment) {
         self.watched.retain(|_, watched| {
             let wanted = now.since(watched.asked) < FORGOTTEN;
@@ -137,6 +138,6 @@ fn watch(uuid: DeviceUuid, slot: &Arc<Slot>) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Values are only replaced, so they stay valid after a panic of a holder.
+    // Holders only replace the values, so the values stay valid after a holder's panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,7 +15,8 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Timed collectives that wait for the next digest: those of a few summaries that arrive at once.
+/// Largest number of timed collectives that wait for the next digest: those of a few summaries that arrive at
+/// once.
 const WAITING_SAMPLES: usize = 4 * Summary::SAMPLES;
 
 /// Sums of the summaries since the last digest.
@@ -23,7 +24,7 @@ const WAITING_SAMPLES: usize = 4 * Summary::SAMPLES;
 pub(crate) struct Pending {
     pub steps: Histogram,
     samples: Vec<(CommunicatorId, CollectiveSample)>,
-    /// Time spent by launching threads, and the elapsed time.
+    /// Time that launching threads spent on timing, and the elapsed time.
     pub spent: Nanoseconds,
     pub interval: Nanoseconds,
 }
@@ -55,7 +56,8 @@ impl Pending {
     }
 }
 
-/// Keeps those of smallest priority, which are the same on every rank, in the order they were made.
+/// Keeps the samples of smallest priority, in their order. The same collectives have the smallest priority on
+/// every rank.
 fn keep_foremost<T: Copy>(samples: &mut Vec<(T, CollectiveSample)>, most: usize) {
     if samples.len() > most {
         samples.sort_by_key(|(_, sample)| sample.priority());
@@ -69,12 +71,13 @@ fn keep_foremost<T: Copy>(samples: &mut Vec<(T, CollectiveSample)>, most: usize)
 pub(crate) struct Known {
     pub state: CommunicatorState,
     pub advanced: Moment,
-    /// The worker no longer reports it. One more digest includes it, for the samples that wait.
+    /// Whether the worker no longer reports the communicator. One more digest includes it, for the samples
+    /// that wait.
     pub closed: bool,
 }
 
 impl Known {
-    /// A communicator that only the ledger page has.
+    /// A communicator that only the ledger page shows.
     pub(crate) fn read(line: &CommunicatorReading, now: Moment) -> Self {
         Self { state: line.into(), advanced: now, closed: false }
     }
@@ -102,7 +105,8 @@ impl Known {
         Self { state: new, advanced, closed: false }
     }
 
-    /// One process may hold several ranks of a communicator (`ncclCommInitAll`).
+    /// Whether the line is of the same communicator and rank. One process may hold several ranks of a
+    /// communicator (`ncclCommInitAll`).
     pub(crate) fn is_of(&self, line: &CommunicatorReading) -> bool {
         (self.state.id, self.state.rank) == (line.id, line.rank)
     }

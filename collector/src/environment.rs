@@ -11,12 +11,12 @@ use xpu_wire::{
 /// Bytes of an environment that are read.
 const MOST: u64 = 1 << 20;
 
-/// Its variables, without those that the program has set since its start.
+/// The variables of that environment, without later changes by the program.
 #[derive(Debug)]
 pub(crate) struct Environment(Vec<u8>);
 
 impl Environment {
-    /// `None` if it is no process of this job.
+    /// `None` if `pid` is not a process of this job.
     pub(crate) fn of(pid: Pid, job: &JobName) -> Option<Self> {
         if process::owner(pid) != Some(user_id()) {
             return None;
@@ -26,7 +26,7 @@ impl Environment {
             let _ = file.take(MOST).read_to_end(&mut bytes);
         }
         let environment = Self(bytes);
-        // If the process runs in another container, another process has its number here.
+        // If the rank runs in another container, a different process may have its number here.
         let name = environment.value(variable::JOB);
         name.is_none_or(|name| JobName::cleaned(&name) == *job).then_some(environment)
     }

@@ -1,4 +1,4 @@
-//! Failed ranks: determines from their notes where a signal struck, and runs the user's plugins.
+//! Handles failed ranks: finds from their notes where a signal struck, and runs the user's plugins.
 //!
 //! ```text
 //! departure ─▶ native frames, failed kernel: by separate processes ─▶ report ─▶ viewers
@@ -35,8 +35,8 @@ pub(crate) use surroundings::Surroundings;
 
 use crate::stacks::CrashFrame;
 
-/// Time limit of one reading, which searches the symbols of large libraries, or reads a core dump of up to
-/// some hundred MB.
+/// Time limit of one reading. A reading searches the symbols of large libraries, or reads a core dump of up
+/// to some hundred MB.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Number of simultaneous processes of each kind.
@@ -51,7 +51,7 @@ pub(crate) struct Departure {
     pub report: RankExit,
     /// The note of its fatal signal, from which `frames` are determined.
     pub fault: Option<FaultReading>,
-    /// The frames at a fatal signal, outermost first; known once that data was read.
+    /// The frames at a fatal signal, outermost first; empty until the note was read.
     pub frames: Vec<CrashFrame>,
     pub surroundings: Surroundings,
 }
@@ -64,7 +64,7 @@ enum Reading {
 }
 
 impl Reading {
-    /// Starts the next reading that is still to be done, if there is one.
+    /// Starts the departure's next reading, if one is left.
     fn begin(program: &Path, departure: &mut Departure, now: Instant) -> Option<Self> {
         let deadline = now + READ_LIMIT;
         let crash = departure.fault.take().and_then(|fault| crash::task(program, &fault, deadline));
@@ -79,7 +79,7 @@ impl Reading {
         task
     }
 
-    /// Adds what was read.
+    /// Adds the reading's result to the departure.
     fn complete(&self, departure: &mut Departure, said: &[u8]) {
         match self {
             Self::Crash(_) => {
@@ -102,7 +102,7 @@ pub(crate) struct Exits {
     reading: Vec<(Reading, Departure)>,
     calls: VecDeque<Plugin>,
     running: Vec<(ChildTask, Plugin)>,
-    /// Killed, but not gone yet: they count towards the limit.
+    /// Killed processes that are not gone yet. They count towards the limit.
     dying: Vec<ChildTask>,
 }
 
@@ -129,7 +129,7 @@ impl Exits {
             && self.running.is_empty())
     }
 
-    /// Takes finished work, starts waiting work. Returns complete reports. Never blocks.
+    /// Takes finished work, and starts waiting work. Returns complete reports. Never blocks.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<RankExit> {
         let mut whole = Vec::new();
         self.dying.retain_mut(|task| !task.is_gone());
@@ -139,7 +139,7 @@ impl Exits {
                 continue;
             };
             reading.complete(&mut departure, &outcome.said);
-            // There may be more to read.
+            // The departure may need another reading.
             self.waiting.push_front(departure);
             let (Reading::Crash(mut task) | Reading::Core(mut task)) = reading;
             self.dying.extend((!task.is_gone()).then_some(task));

@@ -1,7 +1,7 @@
 //! A viewer inside the collector: `/metrics`, `/api` and OTLP show what any viewer can receive.
 //!
-//! A relay with many hosts is followed the same way as a collector. While the thread has no readers it has no
-//! sockets and costs nothing.
+//! The thread follows a relay with many hosts like a collector. Without readers, it has no sockets and costs
+//! nothing.
 //!
 //! Instead of a collector, the pages may show a [`Recording`], at one moment or while it plays.
 
@@ -23,22 +23,22 @@ pub(crate) use recording::Replay;
 
 use crate::{metrics::Pages, upstream::Upstream};
 
-/// After this time a reader counts as gone: longer than any scrape interval.
+/// A reader that has not asked for this long counts as gone. This is longer than any scrape interval.
 const LOOKS: Duration = Duration::from_mins(5);
 
 /// Time that the first reader waits for the first snapshot.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// Interval of computing the topics: for ten thousand ranks that takes milliseconds.
+/// Interval of computing the topics, which takes milliseconds for ten thousand ranks.
 const TIDY: Duration = Duration::from_millis(250);
 
-/// While a recording plays, how often it is advanced.
+/// Interval at which a playing recording is advanced.
 const PLAY: Duration = Duration::from_millis(100);
 
 /// Wait before sockets are opened again after libzmq refused.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Whose data the pages show.
+/// The data that the pages show.
 #[derive(Debug)]
 pub enum Source {
     Live(Upstream),
@@ -61,7 +61,7 @@ struct State {
     /// The recording that is shown, if any.
     recording: Option<Box<Recording>>,
     looked: Option<Instant>,
-    /// Follows without readers too.
+    /// Whether to follow even without readers.
     always: bool,
     ended: bool,
 }
@@ -91,7 +91,8 @@ impl Follow {
         Ok(new)
     }
 
-    /// The recording that is shown, and what it has at its moment; `None` if a job is followed.
+    /// Calls `steer` with the recording that is shown, and its data at that moment. `None` if a job is
+    /// followed.
     pub(crate) fn steer<T>(&self, steer: impl FnOnce(&mut Steering<'_>) -> T) -> Option<T> {
         let mut state = self.lock();
         let State { known, recording, .. } = &mut *state;
@@ -123,7 +124,7 @@ impl Follow {
         }
     }
 
-    /// Where the collector answers; `None`: the pages show a recording.
+    /// The collector's address. `None` if the pages show a recording.
     pub(crate) fn upstream(&self) -> Option<&Upstream> {
         self.upstream.as_ref()
     }
@@ -140,7 +141,8 @@ impl Follow {
         self.news.notify_all();
     }
 
-    /// The current state. Blocks until the first snapshot has come; not for threads that serve others.
+    /// The current state. Blocks until the first snapshot has come, so a thread that serves others must not
+    /// call it.
     pub(crate) fn look<T>(&self, see: impl FnOnce(&mut Known) -> T) -> T {
         let mut state = self.lock();
         state.looked = Some(Instant::now());
@@ -177,7 +179,7 @@ impl Follow {
     /// Receives until there are no readers.
     fn follow(&self, upstream: &Upstream, session: u32) -> zmq::Result<()> {
         let mut feed = upstream.open(&session.to_be_bytes())?;
-        // A relay shortens it to what suits the hosts behind it.
+        // A relay shortens the length to what suits the hosts behind it.
         feed.ask(Request::History { length: recall::length(1).into() });
         let mut recall = Some(Recall::begin(Instant::now()));
         let mut tidied: Option<Instant> = None;
@@ -214,7 +216,7 @@ impl Follow {
     }
 }
 
-/// The recording that is shown, at its moment.
+/// The recording that is shown, and its data at that moment.
 #[derive(Debug)]
 pub(crate) struct Steering<'a> {
     pub(crate) known: &'a mut Known,

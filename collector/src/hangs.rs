@@ -1,8 +1,8 @@
-//! Saves the state of a job on disk when it hangs, or when one of its ranks fails: by the next morning the
-//! job, and this collector, may be gone. Also runs the user's notification program.
+//! Saves the state of a job on disk when it hangs, or when one of its ranks fails, because by the next
+//! morning the job and this collector may be gone. Also runs the user's notification program.
 //!
-//! A viewer within the process, like [`crate::follow`]: it receives what any viewer can receive. The file on
-//! disk is an ordinary recording.
+//! This is a viewer within the process, like [`crate::follow`]: it receives what any viewer can receive. The
+//! file on disk is an ordinary recording.
 //!
 //! ```text
 //! digests, exits ─▶ Incident ──History, Stacks, Records──▶ IncidentRecording ─▶ Folder
@@ -60,22 +60,22 @@ const FORGOTTEN: Duration = Duration::from_mins(1);
 /// Wait before sockets are opened again after libzmq refused.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How long the collector's end waits for unsaved data.
+/// How long the collector's end waits for data to be saved.
 const END: Duration = Duration::from_secs(3);
 
-/// Where incidents are saved, and the notification program.
+/// Where incidents are saved, and which program notifies the user.
 #[derive(Clone, Debug)]
 pub struct HangsConfig {
-    /// Where folders are saved; `None`: nowhere.
+    /// The folder of all incident folders; `None` if incidents are not saved.
     pub folder: Option<PathBuf>,
     pub host: HostName,
-    /// The command for jobs without one of their own.
+    /// The command for jobs that set none.
     pub on_hang: Option<String>,
     /// Whether NCCL's RAS service is asked about a job that hangs.
     pub asks_ras: bool,
 }
 
-/// The thread, which ends when this is dropped.
+/// The handle of the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Hangs {
     ended: Arc<AtomicBool>,
@@ -99,7 +99,7 @@ impl Hangs {
 impl Drop for Hangs {
     fn drop(&mut self) {
         self.ended.store(true, Relaxed);
-        // Does not wait longer for a disk that does not answer.
+        // Waits no longer for a disk that does not answer.
         let _ = self.over.recv_timeout(END);
     }
 }
@@ -191,7 +191,7 @@ impl Keeper {
             && stacks.threads.is_empty()
             && self.incidents.get(&stacks.job).is_some_and(Incident::is_held)
         {
-            // The earlier stacks are kept.
+            // The earlier stacks stay.
             let why = stacks.why.join("; ");
             tracing::warn!("{}: the kernels of rank {} are not named: {why}", stacks.job, stacks.rank);
             return Ok(());
@@ -211,7 +211,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes RAS's answer about a job that hangs. Later answers are about its end.
+    /// Takes RAS's answer about a job that hangs. Ignores answers after the ranks were ended to name their
+    /// kernels.
     fn take_ras(&mut self, report: &RasReport) {
         let raw = self.upstream.ras.take(&report.job);
         let Some(incident) = self.incidents.get_mut(&report.job).filter(|incident| !incident.is_held())
@@ -322,12 +323,13 @@ impl Keeper {
         }
     }
 
-    /// Runs the user's program, if this host is the one to do it.
+    /// Runs the user's program, if that is this host's task.
     fn run_program(&mut self, name: &JobName, now: Moment) {
         let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get(name)) else { return };
         let usual = || self.on_hang.as_deref().map(Wish::usual);
         let Some(wish) = self.upstream.wishes.of(name).or_else(usual) else { return };
-        // Every host sees a hang; only its own host sees a rank's end.
+        // Every host detects a hang, so the host of rank 0 runs the program. A rank's end is detected on its
+        // own host.
         let is_its_part = incident.cause == Cause::End || job.of_process(Rank(0)).is_some();
         let is_first = || self.folder.as_ref().is_none_or(|folder| folder.claim(name, incident.since));
         if !is_its_part {
@@ -351,12 +353,12 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // However this ended, nothing is left to finish.
+        // However the thread ended, the collector no longer waits for it.
         self.upstream.held.store(false, Relaxed);
     }
 }
 
-/// The input of the program: the job's status, or a rank's end.
+/// The input of the program: the job's status, or the report of a rank's end.
 fn document(jobs: &Jobs, job: &Job, cause: Cause, host: &HostName, now: Moment) -> Option<Value> {
     match cause {
         Cause::Hang => serde_json::to_value(Status::of(jobs, job, now)).ok(),

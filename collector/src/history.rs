@@ -1,7 +1,7 @@
-//! The last day's published frames, coarser with age: a viewer that connects later gets them, and then knows
-//! as much as one that was always connected.
+//! Keeps the last day's published frames, coarser with age. A viewer that connects later gets them, and then
+//! knows as much as one that was always connected.
 //!
-//! It keeps every digest for ten minutes, one per ten seconds for two hours, and one per minute for a day.
+//! Every digest is kept for ten minutes, one per ten seconds for two hours, and one per minute for a day.
 //! They are in memory, compressed, and in recordings in the runtime directory, from which a restarted
 //! collector continues.
 
@@ -22,13 +22,13 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// A rank takes about 60 bytes for each digest: 170 KiB in all tiers. Frames not yet on disk are lost when a
-/// collector is killed.
+/// The finest tier. A rank takes about 60 bytes for each digest: 170 KiB in all tiers. If a collector is
+/// killed, frames of this tier that are not yet on disk are lost.
 const SECONDS: Extent =
     Extent { kept: Duration::from_mins(10), most_bytes: 32 << 20, block: Duration::from_secs(10) };
 
-/// If a collector is killed, frames of these two tiers that are not yet on disk are rebuilt from the finer
-/// tier, which still holds that time.
+/// The coarser tiers. If a collector is killed, frames of these tiers that are not yet on disk are rebuilt
+/// from the finer tier, which still has them.
 const TENS: (Duration, Extent) = (
     Duration::from_secs(10),
     Extent { kept: Duration::from_hours(2), most_bytes: 32 << 20, block: Duration::from_secs(150) },
@@ -38,8 +38,8 @@ const MINUTES: (Duration, Extent) = (
     Extent { kept: Duration::from_hours(24), most_bytes: 64 << 20, block: Duration::from_mins(10) },
 );
 
-/// A history with coarser digests has every digest of at least this time: rules look back half a minute, and
-/// compare it with the half minute before.
+/// A history with coarser digests still has every digest of this time: rules compare the last half minute
+/// with the half minute before.
 const FINE: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// Continues where the previous collector ended; without files if none can be written.
+    /// Continues where the previous collector ended. Without files, if none can be written.
     pub(crate) fn open(path: &Path, now: Moment) -> Self {
         let coarse =
             |(every, extent), name| (Thinner::new(every), Tier::open(&beside(path, name), extent, now));
@@ -90,8 +90,8 @@ impl Past {
         self.coarse.iter_mut().for_each(|(_, tier)| tier.tend(now));
     }
 
-    /// The history of these jobs, of this length, in parts: each coarser tier ends where a finer one begins.
-    /// If the history is longer than the finest tier, each tier gives the same share of what it keeps.
+    /// The history of these jobs, of this length, in parts. If it is longer than the finest tier, each tier
+    /// gives the same share of its frames.
     pub(crate) fn of(&mut self, jobs: &[(JobName, Moment)], length: Duration, now: Moment) -> Vec<History> {
         let mut parts = vec![History::default()];
         // Compressing now may push out the oldest blocks.
@@ -144,7 +144,8 @@ fn take(thinner: &mut Thinner, tier: &mut Tier, frame: &Frame, bytes: &[u8], now
     }
 }
 
-/// Whether it is from the present run of one of the jobs: an earlier run of the same name is another job.
+/// Whether the frame is from the present run of one of the jobs. An earlier run of the same name is another
+/// job.
 fn is_of(frame: &Frame, jobs: &[(JobName, Moment)]) -> bool {
     let job = match &frame.body {
         Body::Digest(digest) => &digest.job,

@@ -1,11 +1,12 @@
 //! HTTP: the web page, the Prometheus page, and the API for scripts.
 //!
-//! Two threads run in addition to the poll loop: one serves connections, one is a viewer ([`crate::follow`])
-//! that receives what any viewer receives. The loop does not know them, so nothing over HTTP can block it.
+//! Two threads run in addition to the poll loop. One serves connections. The other is a viewer
+//! ([`crate::follow`]), which receives what any viewer receives. The loop does not depend on them, so nothing
+//! over HTTP can block it.
 //!
-//! Without a key it listens on this host alone; with a key it requires a token. Everything an unknown client
-//! can send is bounded: connections ([`door`], [`connection_limit`]), requests a second, bytes of a body,
-//! seconds for each part of a request ([`gate`]).
+//! Without a key, the server listens only on this host's own addresses. With a key, it requires a token.
+//! Everything an unknown client can send is bounded: connections ([`door`], [`connection_limit`]), requests
+//! per second, bytes of a body, seconds for each part of a request ([`gate`]).
 
 mod api;
 mod app;
@@ -57,17 +58,17 @@ const PAGES: usize = 2;
 pub struct HttpConfig {
     /// Listen addresses. The first is required.
     pub addresses: Vec<SocketAddr>,
-    /// The token that requests must carry; without one every request is allowed.
+    /// The token that requests must carry. `None`: every request is allowed.
     pub token: Option<Token>,
-    /// `/metrics` needs no token.
+    /// Whether `/metrics` needs no token.
     pub open_metrics: bool,
     /// Options of the pages, in addition to the native metrics.
     pub pages: Pages,
-    /// How captures are made; without it there are none.
+    /// How captures are made; `None` if they are refused.
     pub captures: Option<CaptureWay>,
     /// The receiver of pushed metrics.
     pub push: Option<Push>,
-    /// Interval of what-if captures; `None`: there are none.
+    /// Interval of what-if captures; `None` if there are none.
     pub what_if_every: Option<Duration>,
 }
 
@@ -101,7 +102,7 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
     for (number, &address) in config.addresses.iter().enumerate() {
         match listen(address) {
             Ok(listener) => listeners.push(listener),
-            // The first address is the main one.
+            // Only the first address is required.
             Err(error) if number > 0 => tracing::warn!("{error}; the other port serves the same"),
             Err(error) => return Err(error),
         }
@@ -134,8 +135,8 @@ pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
     Ok(Server { follow })
 }
 
-/// The captured steps of a recording, and the traces by PyTorch's profiler beside it, as if this program had
-/// made them.
+/// The captured steps of a recording, and the traces by PyTorch's profiler beside it, in the form of this
+/// program's own captures.
 fn recorded(recording: &Recording) -> Option<(Capture, Option<Capture>)> {
     let (sheet, window) = recording.capture.as_ref()?;
     let window = match window {

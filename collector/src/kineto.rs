@@ -1,4 +1,4 @@
-//! The daemon that PyTorch's profiler, Kineto, polls, and the traces requested from ranks through it.
+//! Acts as the daemon that PyTorch's profiler, Kineto, polls, and requests traces from ranks through it.
 //!
 //! ```text
 //! rank: Kineto ──request, every 5 s──▶ Socket ──▶ Clients ─┐
@@ -6,8 +6,8 @@
 //!              ──file──▶ Place ──▶ Reading ──KinetoPart──────────────────────▶
 //! ```
 //!
-//! A program polls only if it was started with `KINETO_USE_DAEMON=1`. Nothing is ever sent except in answer
-//! to a poll.
+//! A program polls only if it was started with `KINETO_USE_DAEMON=1`. The daemon sends nothing except answers
+//! to polls.
 
 mod clients;
 mod config;
@@ -51,7 +51,7 @@ use socket::{Received, Socket};
 /// Interval of attempts to bind a name that another daemon has.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
-/// Datagrams taken before other sockets have their turn, and datagrams taken in a second. A thousand ranks
+/// Largest number of datagrams taken before other sockets have their turn, and in a second. A thousand ranks
 /// send two hundred a second.
 const TURN: u32 = 64;
 const A_SECOND: u32 = 5000;
@@ -72,15 +72,15 @@ pub(crate) struct Kineto {
     name: KinetoName,
     socket: Option<Socket>,
     tried: Option<Moment>,
-    /// Ranks were here.
+    /// Whether a rank has lived here.
     has_served: bool,
     clients: Clients,
     ordered: BTreeMap<JobRank, Ordered>,
     /// Parts requested while too many traces are read, by rank.
     queue: BTreeMap<JobRank, u32>,
-    /// The pipe through which reading threads wake the poll loop; made when the first one starts.
+    /// The pipe through which reading threads wake the poll loop. Created when the first thread starts.
     bell: Option<Bell>,
-    /// Datagrams taken in the second that began then.
+    /// The begin of the current second, and the datagrams taken in it.
     taken: (Moment, u32),
     complaints: Complaints,
 }
@@ -103,8 +103,9 @@ impl Kineto {
         new
     }
 
-    /// Leaves the name to others while no rank of this collector lives: another job's collector may want it.
-    /// Before the first rank the name is kept, because that rank's Kineto may poll before its hook reports.
+    /// Binds the name, or releases it while no rank of this collector lives: another job's collector may need
+    /// it. Before the first rank, the name stays bound, because that rank's Kineto may poll before its hook
+    /// reports.
     fn bind_for(&mut self, living: usize, now: Moment) {
         self.has_served |= living > 0;
         if self.has_served && living == 0 {
@@ -117,7 +118,7 @@ impl Kineto {
         self.bind(now);
     }
 
-    /// Binds the name, if it is free. If another daemon has it, one line is logged.
+    /// Binds the name if it is free. Logs one line if another daemon has it.
     fn bind(&mut self, now: Moment) {
         if self.socket.as_ref().is_some_and(|socket| !socket.has_its_name()) {
             tracing::warn!("{} was removed or taken by another daemon", self.name.shown());
@@ -150,7 +151,7 @@ impl Kineto {
         }
     }
 
-    /// The descriptors to poll. A flood stays in the socket until its second is over.
+    /// The descriptors to poll. Datagrams beyond a second's limit stay in the socket until the next second.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let socket = self.socket.as_ref().filter(|_| self.taken.1 < A_SECOND).map(Socket::descriptor);
         let bell = self.bell.as_ref().map(|(heard, _)| heard.as_raw_fd());
@@ -193,7 +194,7 @@ impl Kineto {
                 self.complaints.raise("not a Kineto message", &format!("process {pid}: {why}"), now);
                 return true;
             }
-            // Another user's program gets an empty answer at once: otherwise it would wait for one.
+            // Another user's program gets an empty answer at once, because it would wait for an answer.
             Ok(Message::Request { .. }) if !is_ours => datagram::answer(""),
             Ok(Message::Context { job, .. }) => {
                 let count = if is_ours { self.clients.of_job(job).max(1) } else { 1 };
@@ -224,13 +225,13 @@ impl Kineto {
             }
         };
         if let Some(socket) = &self.socket {
-            // A client that does not receive it polls again.
+            // A client that does not receive the reply polls again.
             socket.send(&peer, &reply);
         }
         true
     }
 
-    /// The rank whose order a polling process gets: the rank must be this very process.
+    /// The rank whose order a polling process gets. The process must be the rank's own.
     fn place_of(&self, pid: u32, own: Pid) -> Option<JobRank> {
         let is_its = |ordered: &&Ordered| {
             ordered.pid == own && self.clients.of(own).is_some_and(|(here, _)| here == pid)

@@ -1,4 +1,4 @@
-//! How long the kernel has held a process's control groups back by their CPU quotas.
+//! Measures how long the kernel has held a process's control groups back by their CPU quotas.
 
 use std::{fs, path::PathBuf};
 
@@ -8,12 +8,12 @@ use crate::cgroup::Files;
 
 const FILES: Files = Files { controller: "cpu", second: "cpu.stat", first: "cpu.stat" };
 
-/// The groups with a counter, and its last values.
+/// The groups with a counter, and the counters' last values.
 #[derive(Debug)]
 pub(super) struct Quota(Vec<(PathBuf, u64)>);
 
 impl Quota {
-    /// `None` if no group counts it.
+    /// `None` if no group has a counter.
     pub(super) fn of(pid: Pid) -> Option<Self> {
         let counting = FILES.of(pid).into_iter().filter_map(|path| Some((throttled(&path)?, path)));
         let groups: Vec<_> = counting.map(|(count, path)| (path, count)).collect();
@@ -36,7 +36,7 @@ fn throttled(path: &PathBuf) -> Option<u64> {
     parse(&fs::read_to_string(path).ok()?)
 }
 
-/// In nanoseconds: version 2 counts microseconds.
+/// The counter in nanoseconds. Version 2 of cgroups counts microseconds.
 fn parse(text: &str) -> Option<u64> {
     let mut fields = text.lines().filter_map(|line| line.split_once(' '));
     fields.find_map(|(name, count)| match name {

@@ -1,4 +1,4 @@
-//! Errors that the driver reports (Xid), read on a separate thread: the error itself may block the one that
+//! Reads the errors that the driver reports (Xid), on a separate thread: an error may block the thread that
 //! reads the GPU.
 
 use std::{
@@ -12,10 +12,10 @@ use xpu_wire::{frame::Xid, id::DeviceUuid, unit::Moment};
 
 use super::{Slot, Xids, gpu, lock};
 
-/// Polling interval. The library keeps events until then; its own wait takes a whole core on some machines.
+/// Polling interval. The library keeps events until then. Its own wait takes a whole core on some machines.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Events taken per poll: a storm of them must not hold the thread.
+/// Events taken per poll, so that a storm of events does not hold the thread.
 const MOST: usize = 64;
 
 /// NVML's code for an error without a number.

@@ -22,9 +22,9 @@ use xpu_wire::{
 
 use super::{Slot, errors, lock, pace::Pace, traffic::Meter};
 
-/// Readings with separate intervals: the share of a core each may take, and the shortest and longest
-/// interval. Eight GPUs stay within the collector's budget of 1 %; an H200 takes 3 ms for the first and 4 ms
-/// for the second.
+/// Readings with separate intervals: the share of a core that each may take, and its shortest and longest
+/// interval. Eight GPUs stay within the collector's budget of 1 %. On an H200, the sensors take 3 ms and the
+/// utilisation 4 ms.
 const SENSORS: (f64, [Duration; 2]) = (0.0004, [Duration::from_secs(1), Duration::from_secs(5)]);
 const UTILISATION: (f64, [Duration; 2]) = (0.0003, [Duration::from_secs(1), Duration::from_secs(15)]);
 const TRAFFIC: (f64, [Duration; 2]) = (0.0002, [Duration::from_secs(1), Duration::from_secs(5)]);
@@ -36,8 +36,8 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Links a GPU can have.
 const LINKS: u32 = 18;
 
-/// Held while the library reads a performance monitor. A thread that does not get it tries again later
-/// instead of waiting, because a faulty GPU may hold it for long.
+/// Held while the library reads a performance monitor. A thread that does not get the lock tries again later
+/// instead of waiting, because a faulty GPU may hold the lock for long.
 static MONITOR: Mutex<()> = Mutex::new(());
 
 const COUNTERS: [ErrorCounter; 4] =
@@ -63,7 +63,7 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
         if rest.is_due(now) {
             rest.measure(now, || gpu.read_limits_and_errors(&mut known));
         }
-        // One thread at a time: two at once crashed the driver's library on two H200s.
+        // One thread at a time: two simultaneous readings crashed the driver's library on two H200s.
         if traffic.is_due(now)
             && let Ok(_alone) = MONITOR.try_lock()
         {
@@ -87,7 +87,7 @@ struct Gpu<'nvml> {
     whole: Device<'nvml>,
 }
 
-/// The GPU with this UUID, or the one that the part with this UUID belongs to.
+/// The GPU with this UUID, or the GPU whose part (MIG) has this UUID.
 pub(super) fn whole(nvml: &Nvml, uuid: DeviceUuid) -> Result<Device<'_>, NvmlError> {
     Gpu::find(nvml, uuid).map(|gpu| gpu.whole)
 }
@@ -104,7 +104,7 @@ impl<'nvml> Gpu<'nvml> {
         }
     }
 
-    /// Values that change all the time.
+    /// Reads the values that change all the time.
     fn read_sensors(&self, to: &mut DeviceReading) {
         let Self { device, whole } = self;
         let memory = device.memory_info().ok();
@@ -118,7 +118,7 @@ impl<'nvml> Gpu<'nvml> {
         to.memory_total = memory.as_ref().map(|memory| memory.total);
     }
 
-    /// The library refuses this for a part of a GPU.
+    /// Reads the utilisation, which the library refuses for a part of a GPU.
     fn read_utilisation(&self, to: &mut DeviceReading) {
         let rates = self.device.utilization_rates().ok();
         to.utilisation = rates.and_then(|rates| u8::try_from(rates.gpu).ok());
@@ -135,7 +135,7 @@ impl<'nvml> Gpu<'nvml> {
         to.nvlink_errors = self.link_errors();
     }
 
-    /// `None` if no link is active, or none counts its errors.
+    /// The sum of all links' errors. `None` if no link is active, or no active link counts errors.
     fn link_errors(&self) -> Option<u64> {
         let links = (0..LINKS).map(|link| self.whole.link_wrapper_for(link));
         let active = links.filter(|link| link.is_active().unwrap_or(false));

@@ -1,5 +1,5 @@
-//! The driver's management library, opened for the first rank's GPU, and never closed: closing it can block
-//! too.
+//! The driver's management library, opened for the first rank's GPU. It is never closed, because closing can
+//! block, too.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,8 @@ enum Library {
     Open(Arc<Nvml>),
 }
 
-/// `None` if there is none; logged once. Opening can block: only for threads that may block.
+/// The library; `None` if there is none, which is logged once. Opening can block, so only threads that may
+/// block call this.
 pub(super) fn open() -> Option<Arc<Nvml>> {
     let mut library = lock(&LIBRARY);
     if let Library::Open(nvml) = &*library {

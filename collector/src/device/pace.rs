@@ -26,14 +26,14 @@ impl Pace {
         self.due
     }
 
-    /// Runs it at `now`, and is due again when its cost allows.
+    /// Runs `act`, and sets the next run by its cost.
     pub(super) fn measure(&mut self, now: Instant, act: impl FnOnce()) {
         let before = spent();
         act();
         self.done(now, spent().saturating_sub(before));
     }
 
-    /// It ran at `now` and took `cost` of a core's time.
+    /// Sets the next run after one at `now` that took `cost` of a core's time.
     fn done(&mut self, now: Instant, cost: Duration) {
         self.due = now + cost.div_f64(self.share).clamp(self.least, self.most);
     }

@@ -1,7 +1,7 @@
-//! The load of a GPU, from its performance monitor (GPM, Hopper and newer), else from its counters of `PCIe`
-//! bytes.
+//! Reads the load of a GPU from its performance monitor (GPM, Hopper and newer), else from its counters of
+//! `PCIe` bytes.
 //!
-//! `nvmlDeviceGetPcieThroughput` is not used: it blocks for 20 ms to measure, and what it measures is these 20 ms.
+//! `nvmlDeviceGetPcieThroughput` is not used: it blocks for 20 ms, and measures only these 20 ms.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ const METRICS: [GpmMetricId; 6] = [
     GpmMetricId::NvlinkTotalTxPerSec,
 ];
 
-/// Received, sent.
+/// Bytes received, and bytes sent.
 const COUNTERS: [FieldId; 2] =
     [FieldId(field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES), FieldId(field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES)];
 
@@ -29,8 +29,7 @@ pub(super) enum Meter<'nvml> {
     Unread,
     Monitor(GpmSample<'nvml>),
     Counters(Instant, [Option<u64>; 2]),
-    /// The driver does not report it: the GPU is older, is a part of one (MIG), or reading it is not
-    /// permitted.
+    /// The driver reports no load: the GPU is older, is a part of one (MIG), or reading is not permitted.
     Nothing,
 }
 

@@ -31,12 +31,12 @@ pub(crate) struct ChildTask {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(super) said: Vec<u8>,
-    /// `None` if it was killed at its deadline.
+    /// `None` if the process was killed at its deadline.
     pub(super) status: Option<ExitStatus>,
 }
 
 impl Outcome {
-    /// Logs the output, line by line, and the end of a program with this time limit.
+    /// Logs the output, line by line, and how the program with this time limit ended.
     pub(crate) fn log(&self, name: &str, limit: Duration) {
         let said = String::from_utf8_lossy(&self.said[..self.said.len().min(LOGGED)]).into_owned();
         for line in said.lines() {
@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 impl ChildTask {
-    /// Starts it in a separate process group, so that its children end with it.
+    /// Starts the command in a process group of its own, so that its children end with it.
     pub(crate) fn start(command: &mut Command, input: &[u8], deadline: Instant) -> io::Result<Self> {
         let (pipe, end) = io::pipe()?;
         // SAFETY: changes the flags of a descriptor this process owns.
@@ -63,7 +63,7 @@ impl ChildTask {
         }
         command.stdin(readable(input)?).stdout(end.try_clone()?).stderr(end).process_group(0);
         let child = command.env_remove("LD_PRELOAD").spawn();
-        // The command's copies would keep the pipe open.
+        // The command's copies of the descriptor would keep the pipe open.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { child: child?, pipe, said: Vec::new(), deadline, is_reaped: false })
     }
@@ -84,21 +84,22 @@ impl ChildTask {
         Some(Outcome { said: std::mem::take(&mut self.said), status })
     }
 
-    /// Whether it is gone. A killed process may take a while if it is in an uninterruptible sleep, waiting
-    /// for a disk or a network.
+    /// Whether the process is gone. After the kill, it may stay in an uninterruptible sleep, waiting for a
+    /// disk or a network.
     pub(crate) fn is_gone(&mut self) -> bool {
         self.reap();
         self.is_reaped
     }
 
-    /// Whether it has ended; it is not reaped, so that its pid, and its group's, is not reused.
+    /// Whether the process has ended. Does not reap it, so that its process id, and its group's, are not
+    /// reused.
     fn has_ended(&self) -> bool {
         // SAFETY: a siginfo_t is plain data, for which zeros are valid.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         // SAFETY: waitid writes the one siginfo_t it is given, which outlives the call.
         let waited = unsafe { libc::waitid(libc::P_PID, self.child.id(), &raw mut info, how) };
-        // SAFETY: filled by waitid, or zero as it was made.
+        // SAFETY: waitid filled the structure, or left it zero.
         waited != 0 || unsafe { info.si_pid() } != 0
     }
 
@@ -109,7 +110,7 @@ impl ChildTask {
         waited.ok().flatten()
     }
 
-    /// The whole group, including what the process left behind.
+    /// Kills the whole group, including what the process left behind.
     fn kill(&mut self) {
         // SAFETY: the process leads a group of its own, and has not been waited for yet.
         unsafe { libc::kill(-(self.child.id().cast_signed()), libc::SIGKILL) };
@@ -125,14 +126,14 @@ impl Drop for ChildTask {
     }
 }
 
-/// A memory file with this content: a pipe would fill up.
+/// A memory file with this content. A pipe would fill up.
 fn readable(bytes: &[u8]) -> io::Result<Stdio> {
     // SAFETY: the name is NUL-terminated and 'static.
     let file = unsafe { libc::memfd_create(c"xpu-top-child-task".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and has no other owner.
+    // SAFETY: the descriptor was just created and has no other owner.
     let mut file = unsafe { File::from_raw_fd(file) };
     file.write_all(bytes)?;
     file.rewind()?;
@@ -213,7 +214,7 @@ time.sleep(600)
             "{:?}",
             asked.elapsed()
         );
-        // SAFETY: it was started above, and waits for nothing else.
+        // SAFETY: the tracer was started above, and nothing has waited for it.
         unsafe { libc::kill(tracer, libc::SIGKILL) };
         let deadline = Instant::now() + Duration::from_secs(30);
         while !task.is_gone() {

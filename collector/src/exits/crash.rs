@@ -1,5 +1,5 @@
 //! Finds the code at a fatal signal: a separate process of this program unwinds the registers and the stack
-//! that its handler copied.
+//! that the signal's handler copied.
 
 use std::{
     io::{self, Read, Write},
@@ -17,11 +17,10 @@ use xpu_wire::{
 use super::child_task::ChildTask;
 use crate::stacks::{CrashFrame, crashed, end_with_the_collector};
 
-/// Largest input: the ledger page has less.
+/// Largest input. The ledger page has less.
 const MOST: u64 = 1 << 20;
 
-/// A process that determines where the signal struck. `None` if it cannot be started; then there are no
-/// frames.
+/// A process that finds where the signal struck. `None`, and so no frames, if it cannot be started.
 pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> Option<ChildTask> {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new(program);
@@ -31,7 +30,7 @@ pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> O
         .ok()
 }
 
-/// Implements `--read-crash`: frames as JSON, outermost first, for the note on standard input.
+/// Implements `--read-crash`: writes the frames of the note on standard input as JSON, outermost first.
 pub fn read(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector(super::READ_LIMIT);
     let mut bytes = Vec::new();
@@ -42,12 +41,13 @@ pub fn read(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     Ok(serde_json::to_writer(to, innermost)?)
 }
 
-/// The frames in its output, if there are any.
+/// The frames in the process's output, if there are any.
 pub(super) fn frames(said: &[u8]) -> Vec<CrashFrame> {
     serde_json::from_slice(said).unwrap_or_default()
 }
 
-/// Numbers of eight bytes: registers, the stack's address and length; then stack and modules.
+/// The note as numbers of eight bytes (the registers, the stack's address and length), then the stack and the
+/// modules.
 fn packed(fault: &FaultReading) -> Vec<u8> {
     let numbers = fault.registers.into_iter().chain([fault.stack_from, fault.stack.len() as u64]);
     let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();

@@ -1,5 +1,5 @@
-//! The kernel that an exception of the GPU stopped: a separate process of this program reads the core dump
-//! that CUDA's driver wrote (`xpu-top run --gpu-core-on-exception`), and removes it.
+//! Finds the kernel that an exception of the GPU stopped: a separate process of this program reads the core
+//! dump that CUDA's driver wrote (`xpu-top run --gpu-core-on-exception`), and removes it.
 
 use std::{
     io::{self, Write},
@@ -13,7 +13,7 @@ use xpu_wire::frame::FailedKernel;
 use super::child_task::ChildTask;
 use crate::stacks::{end_with_the_collector, failed_kernel};
 
-/// A process that reads it. `None` if there is no core dump, or none can be started.
+/// A process that reads the core dump. `None` if there is no core dump, or the process cannot be started.
 pub(super) fn task(program: &Path, file: &Path, deadline: Instant) -> Option<ChildTask> {
     use std::os::unix::process::CommandExt as _;
     file.exists().then_some(())?;
@@ -24,13 +24,13 @@ pub(super) fn task(program: &Path, file: &Path, deadline: Instant) -> Option<Chi
         .ok()
 }
 
-/// Implements `--read-gpu-core`: the kernel as JSON, if there is one.
+/// Implements `--read-gpu-core`: writes the kernel as JSON, if there is one.
 pub fn read(file: &Path, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector(super::READ_LIMIT);
     Ok(serde_json::to_writer(to, &failed_kernel(file)?)?)
 }
 
-/// The kernel in its output, if there is one.
+/// The kernel in the process's output, if there is one.
 pub(super) fn kernel(said: &[u8]) -> Option<FailedKernel> {
     serde_json::from_slice(said).ok()?
 }

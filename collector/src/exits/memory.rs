@@ -1,5 +1,5 @@
-//! The kernel's out-of-memory killer: how often it killed in a process's control group, and whether its log
-//! names the process.
+//! Watches the kernel's out-of-memory killer: how often it killed in a process's control group, and whether
+//! its log names the process.
 
 use std::{
     collections::BTreeMap,
@@ -22,18 +22,18 @@ const RECORDS: usize = 20_000;
 
 const FILES: Files = Files { controller: "memory", second: "memory.events", first: "memory.oom_control" };
 
-/// Watches one process's surroundings.
+/// Watches the kill counts around one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MemoryKills {
-    /// The file with the kill count of its control group.
+    /// The file with the kill count of the process's control group.
     group: Option<PathBuf>,
     counts: Counts,
-    /// When the group's count, and that of the whole host, last rose.
+    /// When the kill count of the group, and that of the whole host, last rose.
     in_group: Option<Moment>,
     on_host: Option<Moment>,
 }
 
-/// The kill counts of one look at all ranks, which mostly share their groups: each file is read once.
+/// The kill counts of one look at all ranks. Ranks mostly share their groups, so each file is read once.
 #[derive(Debug, Default)]
 pub(crate) struct KillCounts(BTreeMap<PathBuf, Option<u64>>);
 
@@ -78,15 +78,14 @@ impl MemoryKills {
         self.counts = counts;
     }
 
-    /// Whether a process that ended without a note was OOM-killed: if so, whether that is certain, and the
-    /// source.
+    /// If a process that ended without a note was OOM-killed: whether that is certain, and the source.
     pub(crate) fn killed(&mut self, pid: Pid, now: Moment) -> Option<(bool, String)> {
         self.look(&mut KillCounts::default(), now);
         self.verdict(log_names(pid), now)
     }
 
-    /// `named`: whether the kernel's log names it, if the log can be read. The host's count covers all
-    /// groups, so it counts only if neither the log nor the process's own group shows a kill.
+    /// `named`: whether the kernel's log names the process; `None` if the log cannot be read. The host's
+    /// count covers all groups, so it is used only if neither the log nor a group's count can be read.
     fn verdict(&self, named: Option<bool>, now: Moment) -> Option<(bool, String)> {
         if named == Some(true) {
             return Some((true, "the kernel's log names it".to_owned()));
@@ -105,7 +104,7 @@ fn count_in(path: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// Whether the kernel's log names this process as killed; `None` if it cannot be read.
+/// Whether the kernel's log names this process as killed; `None` if the log cannot be read.
 fn log_names(pid: Pid) -> Option<bool> {
     let open = File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
     let mut log = open.ok()?;
@@ -117,7 +116,7 @@ fn log_names(pid: Pid) -> Option<bool> {
                     return Some(true);
                 }
             }
-            // A record was overwritten meanwhile: the next one is read.
+            // The record was overwritten. The next read continues after it.
             Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(false),
             _ => return None,

@@ -1,4 +1,4 @@
-//! The user's plugins: run once per exit and file, each in its own Python process.
+//! Runs the user's plugins: once per exit and file, each in its own Python process.
 
 use std::{
     fs, io,
@@ -29,7 +29,7 @@ const SOURCE: &str = include_str!("plugin.py");
 /// xpu-timer's value for unknown.
 const UNKNOWN: &str = "NOT_SET";
 
-/// One plugin file, and its report.
+/// One plugin file, and the input of its process.
 #[derive(Debug)]
 pub(super) struct Plugin {
     file: PathBuf,
@@ -66,7 +66,7 @@ fn document(Departure { report, frames, surroundings, .. }: &Departure) -> Value
     })
 }
 
-/// A rank's end, as a document.
+/// A rank's end as a JSON document.
 pub(crate) fn report(exit: &RankExit, host: &HostName) -> Value {
     let RankExit { job, rank, pid, step, .. } = exit;
     json!({
@@ -96,7 +96,8 @@ impl Plugin {
     }
 }
 
-/// Whether only this user or root can have written the file: they own it and every folder on its path.
+/// Refuses a file that another user can have written: this user or root must own it and every folder on its
+/// path.
 fn trusted(file: &Path) -> Result<(), String> {
     const SHARED: u32 = 0o022;
     const STICKY: u32 = 0o1000;

@@ -1,8 +1,8 @@
-//! A process's exit status from the kernel, which notifies only the parent.
+//! Reads a process's exit status from the kernel, which notifies only the parent.
 //!
-//! Kernels from 6.15 on keep it for holders of a pidfd. Earlier ones show it until the parent has waited
-//! (`proc_pid_stat(5)`), so a thread waits on all pidfds to read it at once. If both fail, the status is
-//! unknown.
+//! Kernels from 6.15 on keep the status for holders of a pidfd. Earlier kernels show it until the parent has
+//! waited (`proc_pid_stat(5)`), so a thread waits on all pidfds and reads each status at once. If both fail,
+//! the status is unknown.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use std::{
 
 use xpu_wire::id::Pid;
 
-/// A process's end.
+/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
     Code(i32),
@@ -23,7 +23,7 @@ pub(crate) enum ExitStatus {
 }
 
 impl ExitStatus {
-    /// `wait(2)`
+    /// From a status of `wait(2)`.
     fn of(status: i32) -> Self {
         match status & 0x7f {
             0 => Self::Code(status >> 8 & 0xff),
@@ -46,13 +46,13 @@ struct Watched {
 
 impl ExitWatch {
     pub(crate) fn of(pid: Pid) -> Self {
-        // SAFETY: it has no precondition, and returns a fresh descriptor or an error.
+        // SAFETY: the call has no precondition, and returns a new descriptor or an error.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
         let Ok(fd) = i32::try_from(fd) else { return Self(None) };
         if fd < 0 {
             return Self(None);
         }
-        // SAFETY: it was just made and has no other owner.
+        // SAFETY: the descriptor was just created and has no other owner.
         let process = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
         let watched = Watched { process, pid, seen: Arc::default() };
         if let Some(waiting) = Waiting::get() {
@@ -61,7 +61,7 @@ impl ExitWatch {
         Self(Some(watched))
     }
 
-    /// Once it has ended.
+    /// The status, once the process has ended.
     pub(crate) fn status(&self) -> Option<ExitStatus> {
         let watched = self.0.as_ref()?;
         kept(&watched.process).or_else(|| watched.seen.get().copied()).or_else(|| of_zombie(watched.pid))
@@ -100,23 +100,23 @@ fn kept(process: &OwnedFd) -> Option<ExitStatus> {
     (code == 0 && info.mask & EXIT != 0).then(|| ExitStatus::of(info.exit_code))
 }
 
-/// The status that is visible until the parent has waited. Zero is also shown to a process without
-/// permission.
+/// The status that is visible until the parent has waited. `None` for zero, which the kernel also shows
+/// without permission.
 fn of_zombie(pid: Pid) -> Option<ExitStatus> {
     status_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The state is the third field and the status the last one, the 52nd.
+/// The state is the third field. The status is the last field, the 52nd.
 fn status_in(stat: &str) -> Option<ExitStatus> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let status = (fields.next()? == "Z").then(|| fields.nth(48)?.parse().ok())??;
     (status != 0).then(|| ExitStatus::of(status))
 }
 
-/// The thread that waits for all.
+/// The thread that waits for all watched processes.
 #[derive(Debug)]
 struct Waiting {
-    /// An `epoll(7)`; an event's number is its descriptor.
+    /// An `epoll(7)`. The number of an event is its pidfd.
     epoll: OwnedFd,
     watched: Mutex<HashMap<u64, Ended>>,
 }
@@ -135,12 +135,12 @@ impl Waiting {
     }
 
     fn new() -> io::Result<Self> {
-        // SAFETY: it has no precondition.
+        // SAFETY: the call has no precondition.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it was just made and has no other owner.
+        // SAFETY: the descriptor was just created and has no other owner.
         Ok(Self { epoll: unsafe { OwnedFd::from_raw_fd(fd) }, watched: Mutex::default() })
     }
 
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(ended("read x; kill -TERM $$", false), Some(ExitStatus::Signal(15)));
     }
 
-    /// Kernels before 6.15 keep none.
+    /// Kernels before 6.15 keep no status.
     #[test]
     fn a_status_that_is_kept_is_the_right_one() {
         assert!(matches!(ended("read x; exit 3", true), None | Some(ExitStatus::Code(3))));

@@ -1,4 +1,4 @@
-//! Properties of a rank's start that matter at its end. They are read while it lives.
+//! Reads properties of a rank's process that its end report needs, while the process lives.
 
 use std::{
     env,
@@ -23,13 +23,14 @@ const TEXT: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Surroundings {
-    /// The rank's, else this collector's.
+    /// The plugins that the rank's environment names, else those that this collector's names.
     pub plugins: Vec<PathBuf>,
     /// The rank's Python interpreter, if it runs in one.
     pub python: Option<PathBuf>,
     pub pod_name: String,
     pub pod_ip: String,
-    /// The core dump that CUDA's driver writes of its GPUs at an exception, if `xpu-top run --gpu-core-on-exception` prepared it.
+    /// The core dump that CUDA's driver writes of the rank's GPUs at an exception, if `xpu-top run
+    /// --gpu-core-on-exception` prepared it.
     pub gpu_core: Option<PathBuf>,
 }
 
@@ -68,7 +69,7 @@ impl Surroundings {
     }
 }
 
-/// Only a core dump that `xpu-top` configured: other core dumps belong to the user.
+/// The path of a core dump that `xpu-top` configured. Other core dumps belong to the user.
 fn own_core(file: &str, pid: Pid) -> Option<PathBuf> {
     let path = PathBuf::from(file.replace("%p", &pid.to_string()));
     let is_ours = path.file_name()?.to_str()?.starts_with(GPU_CORE);

@@ -1,4 +1,5 @@
-//! What the follower has received: the job as every viewer folds it, and the totals of each rank's details.
+//! What the follower has received: each job's state, as every viewer has it, and the totals of each rank's
+//! details.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,11 +19,11 @@ use xpu_wire::{
 
 use crate::metrics::{Pages, Tally};
 
-/// Ranks with subscribed details, which include histograms. A host has tens; a relay may have ten thousand,
-/// whose details would be hundreds of megabytes a second.
+/// Largest number of ranks with subscribed details, which include histograms. A host has tens of ranks. A
+/// relay may have ten thousand, whose details would be hundreds of megabytes a second.
 const DETAILED: usize = 1024;
 
-/// Number of ranks followed shape by shape at a time, and for how long after the last request.
+/// Number of ranks whose shapes are followed at a time, and for how long after the last request.
 const LOOKED_AT: usize = 16;
 const LOOKED_FOR: Duration = Duration::from_mins(1);
 
@@ -48,13 +49,13 @@ pub(crate) struct Wishes {
 pub(crate) struct Known {
     jobs: Jobs,
     clock: Clock,
-    /// Ended findings of each job.
+    /// The findings of each job, with those that ended.
     chronicles: BTreeMap<JobName, Chronicle>,
     step_times: BTreeMap<JobName, StepTimes>,
     tallies: BTreeMap<Place, Tally>,
     /// When each rank was last in a snapshot.
     reported: BTreeMap<Place, Moment>,
-    /// Ranks that a reader wants in full.
+    /// When a reader last requested a rank's details.
     looked_at: BTreeMap<Place, Instant>,
     subscribed: BTreeSet<String>,
     numbers: HashMap<(HostName, Vec<u8>), u64>,
@@ -62,7 +63,7 @@ pub(crate) struct Known {
     pages: Pages,
     since: Moment,
     has_snapshot: bool,
-    /// The moment of a recording that is shown.
+    /// The moment of the recording that is shown; `None` for live data.
     still: Option<Moment>,
 }
 
@@ -71,17 +72,17 @@ impl Known {
         Self { pages, since, ..Self::default() }
     }
 
-    /// Nothing yet of a recording, at this moment.
+    /// The state of a recording at this moment, before its frames are read.
     pub(super) fn recorded(at: Moment, pages: Pages) -> Self {
         Self { has_snapshot: true, still: Some(at), ..Self::new(at, pages) }
     }
 
-    /// The moment of the recording that is shown from now on.
+    /// Sets the moment of the recording that is shown.
     pub(super) fn stand_at(&mut self, at: Moment) {
         self.still = Some(at);
     }
 
-    /// Takes a frame of a recording. What a live job shows only on request is shown of all ranks.
+    /// Takes a frame of a recording. Details, which a live job has only on request, are taken of all ranks.
     pub(super) fn replay(&mut self, frame: &Frame) {
         match &frame.body {
             Body::Detail(_) | Body::NcclDetail(_) => self.jobs.fold(frame),
@@ -90,7 +91,7 @@ impl Known {
         }
     }
 
-    /// The moment of the recording that is shown; `None` of live data.
+    /// The moment of the recording that is shown; `None` for live data.
     pub(crate) fn recorded_at(&self) -> Option<Moment> {
         self.still
     }
@@ -109,7 +110,7 @@ impl Known {
         self.still.unwrap_or_else(|| self.clock.there(now))
     }
 
-    /// Findings of a job that have ended: those of its history that are not among the present ones.
+    /// Findings of a job that have ended: those of its history that are not among the present findings.
     pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<Episode> {
         self.chronicles.get(job).map_or_else(Vec::new, |chronicle| chronicle.gone(present))
     }
@@ -211,14 +212,14 @@ impl Known {
         self.jobs.fold(frame);
     }
 
-    /// Numbers of a stream count up by one.
+    /// Counts the frames missing before this one: the numbers of a stream count up by one.
     fn count(&mut self, topic: &[u8], frame: &Frame) {
         let stream = (frame.host.clone(), topic.to_vec());
         if self.numbers.len() >= STREAMS && !self.numbers.contains_key(&stream) {
             return;
         }
         if let Some(before) = self.numbers.insert(stream, frame.number) {
-            // A restarted collector counts from the beginning.
+            // A restarted collector counts from the beginning, which is no loss.
             self.missed += frame.number.saturating_sub(before + 1);
         }
     }
@@ -238,7 +239,7 @@ impl Known {
             subscribe: wanted.difference(&self.subscribed).cloned().collect(),
             unsubscribe: self.subscribed.difference(&wanted).cloned().collect(),
         };
-        // Frames published without a subscription are not missed frames.
+        // Frames published without a subscription do not count as missed.
         self.numbers.retain(|(_, topic), _| {
             !wishes.unsubscribe.iter().any(|gone| topic.starts_with(gone.as_bytes()))
         });
@@ -282,8 +283,8 @@ mod tests {
         assert_eq!((wishes.unsubscribe.len(), known.jobs().get(&job).is_none()), (10, true));
     }
 
-    /// Cost of computing the topics: `cargo nextest run --release -p xpu-collector --run-ignored only
-    /// --no-capture wishes_of`.
+    /// Measures the cost of computing the topics: `cargo nextest run --release -p xpu-collector --run-ignored
+    /// only --no-capture wishes_of`.
     #[test]
     #[ignore = "a measurement"]
     fn wishes_of_ten_thousand_ranks_are_timed() {

@@ -1,4 +1,4 @@
-//! A recording that the pages show: at one moment, or while it plays.
+//! The recording that the pages show, at one moment or while it plays.
 
 use std::{
     io,
@@ -16,7 +16,8 @@ use xpu_wire::{
 use super::Known;
 use crate::metrics::Pages;
 
-/// A page that was not served for longer does not make the recording jump.
+/// Longest time between two advances that counts, so that a page that was not served for longer does not make
+/// the recording jump.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -24,15 +25,15 @@ pub struct Recording {
     cursor: FrameCursor,
     at: Moment,
     speed: f64,
-    /// While it plays, when it was last advanced.
+    /// When the recording was last advanced; `None` while it does not play.
     advanced: Option<Instant>,
-    /// The request of the captured steps, if there are some.
+    /// The request of the captured steps, if the recording is a capture.
     pub(crate) capture: Option<(CaptureSheet, Option<CaptureWindow>)>,
-    /// Where the recording itself is.
+    /// The path of the recording itself, which may be shown from a copy.
     pub(crate) path: PathBuf,
 }
 
-/// The state of a replay, as documents have it. Times in seconds since 1970.
+/// The state of a replay in documents. Times are in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Replay {
     pub(crate) begin: f64,
@@ -51,10 +52,10 @@ impl Replay {
 impl Recording {
     pub(crate) const SPEEDS: std::ops::RangeInclusive<f64> = 0.25..=64.0;
 
-    /// `from` is the recording at `path`, or a copy of it.
+    /// Opens `from`, which is the recording at `path` or a copy of it.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn open(from: &Path, at: Moment, path: PathBuf) -> io::Result<Self> {
         let recording = xpu_recording::Recording::open_file(from).map_err(|error| match error {
             RecordingError::Io(error) => error,
@@ -65,12 +66,12 @@ impl Recording {
         Ok(Self { cursor, at: at.clamp(first, last), speed: 1.0, advanced: None, capture: None, path })
     }
 
-    /// The state at the moment that is shown, read again from the file.
+    /// The state at the moment that is shown, read from the file.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub(super) fn known(&mut self, pages: Pages) -> io::Result<Known> {
-        // Which ranks there are is known only at the second reading; then their details are read, too.
+        // The first reading finds the ranks. The second reading includes their details.
         loop {
             let mut known = Known::recorded(self.at, pages);
             self.cursor.wind(self.at);
@@ -81,7 +82,7 @@ impl Recording {
         }
     }
 
-    /// Moves to `to`: reads on if that is near, else starts again from somewhat before it.
+    /// Moves to `to`. Reads on if `to` is near, else starts from somewhat before it.
     pub(super) fn seek(&mut self, known: &mut Known, pages: Pages, to: Moment) -> io::Result<()> {
         let Span { first, last } = self.cursor.span();
         let (from, to) = (self.at, to.clamp(first, last));
@@ -96,7 +97,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Plays on to where it is at `now`.
+    /// Plays on to the moment due at `now`.
     pub(super) fn advance(&mut self, known: &mut Known, pages: Pages, now: Instant) -> io::Result<()> {
         let Some(before) = self.advanced.replace(now) else { return Ok(()) };
         let by = now.saturating_duration_since(before).min(LONGEST_TURN).mul_f64(self.speed);
@@ -135,7 +136,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Whether the details of all ranks are read; if not, they are from here on.
+    /// Whether the details of all known ranks were read. If not, they are read from now on.
     fn watches_all(&mut self, known: &Known) -> bool {
         let jobs = known.jobs();
         let mut ranks = self.cursor.ranks().clone();

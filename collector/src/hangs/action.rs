@@ -1,4 +1,4 @@
-//! The runs of the user's program for a hang, or for an end.
+//! Runs the user's program for a hang, or for a rank's end.
 //!
 //! The command line goes to `sh -c` as the user wrote it, so it may be a pipe. Nothing from the job ever
 //! becomes part of it: the document is on standard input, and the rest in variables.
@@ -20,7 +20,7 @@ use crate::{exits::ChildTask, on_hang::Wish};
 /// Time limit of a program.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Programs at the same time, and those that wait for their turn.
+/// Number of programs that run at the same time, and number that may wait.
 const AT_ONCE: usize = 4;
 const WAITING: usize = 64;
 
@@ -35,7 +35,7 @@ pub(super) struct Action {
 }
 
 impl Action {
-    /// `None` if the job disables it with an empty line.
+    /// `None` if the job disables the program with an empty command line.
     pub(super) fn new(
         wish: &Wish,
         job: &JobName,
@@ -60,7 +60,7 @@ impl Action {
         if let Some(place) = &self.place {
             command.env("XPU_TOP_HANG_DIR", place);
         }
-        // Processes that it starts are not watched, and start no action.
+        // The hook does not watch processes that the program starts, and their ends start no program.
         for (name, _) in env::vars_os().filter(|(name, _)| name.as_bytes() == variable::ON_HANG.as_bytes()) {
             command.env_remove(name);
         }
@@ -72,12 +72,12 @@ impl Action {
     }
 }
 
-/// Running programs, and waiting ones.
+/// The running and the waiting programs.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
     waiting: VecDeque<Action>,
     running: Vec<(ChildTask, Action)>,
-    /// Killed, but not gone yet.
+    /// Killed programs that are not gone yet.
     dying: Vec<ChildTask>,
 }
 
@@ -97,7 +97,7 @@ impl Actions {
         !self.waiting.is_empty() || !self.running.is_empty()
     }
 
-    /// Takes finished programs, starts waiting ones. Never waits.
+    /// Takes finished programs, and starts waiting ones. Never waits.
     pub(super) fn turn(&mut self, now: Instant) {
         self.dying.retain_mut(|task| !task.is_gone());
         for (mut task, action) in std::mem::take(&mut self.running) {

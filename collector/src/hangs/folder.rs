@@ -1,5 +1,5 @@
-//! The saved folders: each complete under its name or absent, few enough for a home folder, and readable by
-//! their owner alone.
+//! The incident folders on disk. Each is complete under its name or absent. They are few enough for a home
+//! folder, and only their owner can read them.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -17,25 +17,25 @@ use xpu_wire::{
 
 use crate::runs::fit;
 
-/// Folders and bytes that are kept, over all jobs and over all hosts that share a home; the oldest are
-/// removed first.
+/// Number and bytes of the folders that are kept, over all jobs and over all hosts that share a home. The
+/// oldest are removed first.
 const FOLDERS: usize = 256;
 const BYTES: u64 = 256 << 20;
 
-/// Age at which a folder counts as left behind by a collector that ended while it wrote.
+/// Age at which an unfinished folder counts as left behind by a collector that ended while it wrote.
 const LEFT: Duration = Duration::from_hours(1);
 
 /// Prefix of marker files for finished notifications, and how long they stay.
 const CLAIMED: &str = ".told-";
 const CLAIMED_FOR: Duration = Duration::from_hours(24);
 
-/// Incidents that begin within this time, on all hosts of a job, are one hang.
+/// Incidents of a job that begin within this time, on all its hosts, are one hang.
 const ONE: u64 = 60_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
 
-/// The files of one incident in its folder; with the answer of RAS if there is one.
+/// The files of one incident, with the answer of RAS if there is one.
 #[derive(Clone, Copy)]
 pub(super) struct Files<'a> {
     pub(super) recording: &'a [u8],
@@ -52,7 +52,7 @@ impl Folder {
         &self.0
     }
 
-    /// The folder of a job's incident at this time, as seen from this host.
+    /// The path of the folder for a job's incident at this time on this host.
     pub(super) fn place(&self, job: &JobName, at: Moment, host: &HostName) -> PathBuf {
         let job = fit(job.as_str());
         // A leading dot marks an unfinished folder.
@@ -60,8 +60,8 @@ impl Folder {
         self.0.join(format!("{job}-{}-{}", stamp(at), fit(host.as_str())))
     }
 
-    /// Writes the files. A new folder appears complete; in an existing one, each file is
-    /// replaced as a whole.
+    /// Writes the files. A new folder appears complete. In an existing folder, each file is replaced as a
+    /// whole.
     pub(super) fn write(&self, place: &Path, Files { recording, status, ras }: Files<'_>) -> io::Result<()> {
         private().recursive(true).create(&self.0)?;
         let files = [(RECORDING, recording), (STATUS, status)].into_iter().chain(ras.map(|ras| (RAS, ras)));
@@ -83,11 +83,11 @@ impl Folder {
         written.inspect_err(|_| remove(&new))
     }
 
-    /// Removes the oldest, but never `newest`.
+    /// Removes the oldest folders, but never `newest`.
     pub(super) fn prune(&self, newest: &Path) -> io::Result<()> {
         let mut kept: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.0)?.flatten() {
-            // Removed meanwhile by another host that shares this home.
+            // Another host that shares this home has removed the folder.
             let Ok((about, modified)) =
                 entry.metadata().and_then(|about| Ok((about.clone(), about.modified()?)))
             else {
@@ -115,8 +115,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Whether this is the first notification for the incident: among the hosts that share a home, one sends
-    /// it.
+    /// Whether this host sends the notification for the incident: the first of the hosts that share a home
+    /// does.
     pub(super) fn claim(&self, job: &JobName, since: Moment) -> bool {
         let time = since.0 / ONE;
         let mark = |time: u64| self.0.join(format!("{CLAIMED}{}-{time}", fit(job.as_str())));
@@ -124,12 +124,12 @@ impl Folder {
             return false;
         }
         let _ = private().recursive(true).create(&self.0);
-        // If no marker can be created, a notification is sent once too often rather than never.
+        // If no marker can be created, a second notification is better than none.
         !put(&mark(time), b"").is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
     }
 }
 
-/// The files of a folder, as far as they were written here.
+/// The files that this program writes into a folder.
 const FILES: [&str; 3] = [RECORDING, STATUS, RAS];
 
 fn bytes_of(folder: &Path) -> u64 {
@@ -143,14 +143,14 @@ fn private() -> DirBuilder {
     builder
 }
 
-/// A new file, on disk when this returns.
+/// Writes a new file, which is on disk when this returns.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Only files written here: a folder in which the user put files of their own stays.
+/// Removes the files written here, and the folder if it is then empty: the user's own files stay.
 fn remove(folder: &Path) {
     for name in FILES {
         let _ = fs::remove_file(folder.join(name));

@@ -1,5 +1,5 @@
-//! One hang, or the end of one rank with the ends that follow from it: its cause, the data so far, and what
-//! is due.
+//! One hang, or the end of one rank with the ends that follow from it: its cause, the data so far, and the
+//! next action.
 
 use std::{
     path::PathBuf,
@@ -15,28 +15,28 @@ use xpu_wire::{
 
 use super::recording::IncidentRecording;
 
-/// Consecutive checks, a second apart, that must find the job hung; an end is certain at once.
+/// Consecutive checks, a second apart, that must find the job hung. An end is certain at once.
 const LOOKS: u32 = 2;
 
-/// How long history is awaited.
+/// Longest wait for the history.
 const PAST: Duration = Duration::from_secs(3);
 
-/// How long stacks and records are awaited: a collector gives up on a rank after some seconds. After that,
-/// only the received ones are saved.
+/// Longest wait for stacks and records, longer than a collector waits for a rank. After that, the incident is
+/// saved without the missing ones.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// After this time without new data, the first end and those that follow from it are taken as complete.
+/// After this time without new data, all ends that follow from the first are taken as known.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How long a hang must last after everything else was requested, before the kernels on its GPUs are named.
-/// This ends the ranks, and is done only if the user wants it.
+/// How long a hang must last after everything else was requested, before the kernels on its GPUs are read.
+/// Reading them ends the ranks, and is done only if the user wants it.
 const BEFORE_KERNELS: Duration = Duration::from_secs(30);
 
 /// Interval between two writes of a folder, and the number of writes.
 const AGAIN: Duration = Duration::from_secs(2);
 const WRITES: u32 = 16;
 
-/// A job that hangs again within this time is in the same hang.
+/// A job that hangs again within this time is still in the same hang.
 const OVER: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +46,14 @@ pub(super) enum Cause {
     End,
 }
 
-/// Why a job should be saved now, if it should.
+/// Why to save the state of the job now, if there is a reason.
 pub(super) fn cause(job: &Job, now: Moment) -> Option<Cause> {
     let mut exits = job.ranks().filter_map(|(_, view)| view.exit()).peekable();
     if exits.peek().is_some() {
         return exits.any(|exit| !was_ended(exit)).then_some(Cause::End);
     }
     let stall: Vec<_> = finding::stall(job, now).into_iter().collect();
-    // The cause of a rank's end arrives soon.
+    // If another problem stops the job, a rank's end follows soon, with its cause.
     let is_hang = || stall.iter().all(|found| found.kind == finding::Kind::Hang);
     (job.living() > 0 && finding::is_stuck(job, &stall) && is_hang()).then_some(Cause::Hang)
 }
@@ -66,7 +66,7 @@ fn was_ended(exit: &RankExit) -> bool {
         || exit.exception.as_ref().is_some_and(|exception| exception.kind == "KeyboardInterrupt")
 }
 
-/// The end that the others followed.
+/// The end from which the others followed.
 pub(super) fn first_end(job: &Job, now: Moment) -> Option<&RankExit> {
     let named = finding::stall(job, now).filter(|found| found.kind == finding::Kind::Exited);
     let named = named.into_iter().flat_map(|found| found.ranks).find_map(|rank| job.rank(rank)?.exit());
@@ -77,12 +77,12 @@ pub(super) fn first_end(job: &Job, now: Moment) -> Option<&RankExit> {
 #[derive(Debug)]
 pub(super) struct Incident {
     pub(super) cause: Cause,
-    /// When the job last moved.
+    /// When the job last made progress.
     pub(super) since: Moment,
-    /// When it was found.
+    /// When the incident was found.
     pub(super) found: Moment,
     pub(super) recording: IncidentRecording,
-    /// The unchanged answer of RAS.
+    /// The answer of RAS, unchanged.
     pub(super) ras: Option<Vec<u8>>,
     /// The processes of the ranks: other processes under the same name are another run.
     processes: Vec<(Rank, Pid)>,
@@ -94,10 +94,10 @@ pub(super) struct Incident {
     is_new: bool,
     written: Option<Instant>,
     writes: u32,
-    /// Its folder.
+    /// The incident's folder, once written.
     pub(super) place: Option<PathBuf>,
     has_acted: bool,
-    /// The last status before the kernels on the GPUs were requested. What follows is not part of the hang.
+    /// The last status before the kernels on the GPUs were requested. Later changes are not part of the hang.
     held: Option<Box<Status>>,
     /// When the job began to run again.
     over: Option<Instant>,
@@ -150,17 +150,17 @@ impl Incident {
         false
     }
 
-    /// New data arrived that is not yet on disk.
+    /// Notes that new data has arrived, which is not yet on disk.
     pub(super) fn hear(&mut self, instant: Instant) {
         (self.news, self.is_new) = (instant, true);
     }
 
-    /// Whether it is confirmed, and all data has arrived.
+    /// Whether the incident is confirmed, and all data has arrived.
     fn is_whole(&self, job: &Job, instant: Instant) -> bool {
         let Some(asked) = self.asked else { return false };
         let has_stacks = match self.cause {
             Cause::Hang => job.without_stacks().next().is_none(),
-            // Native frames of running ranks are not read.
+            // The stacks of running ranks are read without native frames.
             Cause::End => job
                 .ranks()
                 .filter(|(_, view)| view.is_alive())
@@ -177,7 +177,7 @@ impl Incident {
         has_past && again && self.is_new && self.writes < WRITES
     }
 
-    /// Whether data would be lost if it is not written now, because the collector ends.
+    /// Whether data would be lost if it is not written before the collector ends.
     pub(super) fn is_lost_otherwise(&self) -> bool {
         self.asked.is_some() && self.is_new
     }
@@ -187,7 +187,7 @@ impl Incident {
         self.writes += 1;
     }
 
-    /// Whether the user's program should run now, which it does once.
+    /// Whether the user's program should run now. `true` only once.
     pub(super) fn is_to_be_reported(&mut self, job: &Job, instant: Instant) -> bool {
         let is_quiet = instant.duration_since(self.news) >= QUIET
             || self.asked.is_some_and(|asked| instant.duration_since(asked) >= PATIENCE + QUIET);
@@ -196,14 +196,14 @@ impl Incident {
         is_due
     }
 
-    /// Whether the kernels on the GPUs should be named now, if at all: after everything else was read and written.
+    /// Whether the kernels on the GPUs may be read now: everything else was read and written.
     pub(super) fn is_for_kernels(&self, instant: Instant) -> bool {
         let lasts = self.cause == Cause::Hang && self.over.is_none();
         let is_due = self.asked.is_some_and(|asked| instant.duration_since(asked) >= BEFORE_KERNELS);
         lasts && is_due && self.held.is_none() && self.written.is_some() && !self.is_new
     }
 
-    /// Notes that the kernels on the GPUs are requested.
+    /// Notes that the kernels on the GPUs were requested, and keeps the status before.
     pub(super) fn hold(&mut self, status: Status, now: Moment) {
         self.held = Some(Box::new(status));
         self.recording.hold(now);
@@ -214,7 +214,8 @@ impl Incident {
         self.held.is_some()
     }
 
-    /// The status to save. Ranks that were ended to read their kernels have their state before that.
+    /// The status to save. Once ranks were ended to read their kernels, that is the status before, with the
+    /// new stacks.
     pub(super) fn status(&self, present: Status) -> Status {
         match &self.held {
             Some(held) => Status { stacks: present.stacks, ..Status::clone(held) },

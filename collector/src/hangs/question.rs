@@ -1,4 +1,4 @@
-//! The data requested about a job when its incident is certain.
+//! The data to request about a job when its incident is certain.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::incident::Cause;
 /// Length of history that is saved.
 const BEFORE: Duration = Duration::from_mins(10);
 
-/// Everything about the job. Native frames only in a hang, where the collector has read them already: after
-/// an end, the threads of the ranks that still run are not stopped.
+/// Requests for everything about the job. Native frames are requested only in a hang, where the collector has
+/// read them already. After an end, reading them would stop threads of ranks that still run.
 pub(super) fn all(job: &Job, cause: Cause, asks_ras: bool) -> Vec<Request> {
     let length = Nanoseconds(BEFORE.as_nanos() as u64);
     let (name, most) = (job.name().clone(), RankRecord::share(job.world_size()) as u32);
-    // A rank whose hook is off is read only on request.
+    // The stacks of a rank with a paused hook are read only if a user requests it.
     let ranks = job.ranks().filter(|(_, view)| view.latest().is_some_and(|digest| digest.enabled));
     let ranks: Vec<_> = ranks.map(|(rank, _)| rank).collect();
     let mut all = vec![
@@ -27,7 +27,7 @@ pub(super) fn all(job: &Job, cause: Cause, asks_ras: bool) -> Vec<Request> {
         Request::Records { job: name.clone(), ranks: Vec::new(), most },
         Request::Snapshot,
     ];
-    // One host asks for all. After an end, NCCL's processes may be about to end too.
+    // One host asks about all ranks. After an end, NCCL's processes may be about to end, too.
     if asks_ras && cause == Cause::Hang && job.of_process(Rank(0)).is_some() {
         all.push(Request::Ras { job: name.clone(), rank: Rank(0) });
     }

@@ -1,4 +1,4 @@
-//! One job's data around one moment, as a recording: the history before, and what was read during the hang.
+//! One job's data around one moment, as a recording: the history before, and the data read during the hang.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,20 +15,21 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Frames of history, uncompressed, and their recording: beyond this limit, the oldest are left out.
+/// Limits in bytes of the history's frames, uncompressed, and of the recording. Beyond them, the oldest
+/// frames are left out.
 const MOST_PAST: usize = 64 << 20;
 const MOST_BYTES: usize = 32 << 20;
 
 /// Frames of this time are compressed together.
 const BLOCK: Duration = Duration::from_secs(10);
 
-/// One of each per rank.
+/// Kinds of frames; the recording has the latest of each kind for each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Exit,
     Record,
     Stacks,
-    /// One answer for all ranks, stored under the rank through which RAS was asked.
+    /// One answer for all ranks, stored under rank 0.
     Ras,
 }
 
@@ -43,7 +44,8 @@ pub(super) struct IncidentRecording {
     infos: Vec<RankInfo>,
     snapshot: Option<(Moment, Frame)>,
     parts: BTreeMap<(Part, Rank), (Moment, Frame)>,
-    /// From this time on only stacks are taken, because reading them ends the ranks.
+    /// When the kernels on the GPUs were requested. From then on only stacks are taken, because reading them
+    /// ends the ranks.
     held: Option<Moment>,
 }
 
@@ -61,7 +63,7 @@ impl IncidentRecording {
         }
     }
 
-    /// Takes known data: ranks' ends may have been reported before the incident began.
+    /// Takes data that arrived before the incident began, such as ranks' ends.
     pub(super) fn take_known(&mut self, job: &Job) {
         let (Some(host), now) = (job.hosts().first().copied().cloned(), Moment::now()) else { return };
         let frame = |body| Frame { host: host.clone(), number: 0, now, lost: 0, body };
@@ -73,7 +75,7 @@ impl IncidentRecording {
         }
     }
 
-    /// From now on only stacks are taken, with the present time.
+    /// Takes only stacks from now on, and stores them as of `now`.
     pub(super) fn hold(&mut self, now: Moment) {
         self.held = Some(now);
     }
@@ -133,7 +135,7 @@ impl IncidentRecording {
         }
     }
 
-    /// Only the part of this job.
+    /// Takes this job's part of a snapshot.
     fn take_snapshot(&mut self, frame: &Frame, snapshot: &HostSnapshot, now: Moment) {
         let jobs: Vec<_> = snapshot.jobs.iter().filter(|job| job.job == self.job).cloned().collect();
         let infos = jobs.iter().flat_map(|job| job.ranks.iter().map(|rank| rank.info.clone()));
@@ -146,7 +148,7 @@ impl IncidentRecording {
         }
     }
 
-    /// All of it as the bytes of a recording.
+    /// The data as the bytes of a recording.
     pub(super) fn recording(&self, host: &HostName, made: Moment) -> io::Result<Vec<u8>> {
         let mut packer = Packer::closing_after(BLOCK);
         let mut ring = Ring::new(MOST_BYTES, Duration::MAX);
@@ -165,7 +167,7 @@ impl IncidentRecording {
         last.sort_by_key(|(at, _)| *at);
         let begin = self.past.front().map(|(at, _)| *at);
         let begin = begin.or_else(|| last.first().map(|(at, _)| *at)).unwrap_or(made);
-        // Their identities were sent before the saved history begins.
+        // The ranks joined before the saved history begins.
         for info in &self.infos {
             let body = Body::Event(Event::Joined(info.clone()));
             let joined = Frame { host: host.clone(), number: 0, now: begin, lost: 0, body };

@@ -73,7 +73,7 @@ fn a_collector_that_takes_over_goes_on_and_reads_around_what_is_torn() {
     let jobs = [(simulation.job.clone(), Moment(0))];
     let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
     publish(&mut past, &simulation, 1000..1065);
-    // This simulates a killed collector: uncompressed frames are lost, and the last block is torn.
+    // Simulates a killed collector: uncompressed frames are lost, and the last block is torn.
     drop(past);
     let file = OpenOptions::new().write(true).open(place.file()).unwrap();
     file.set_len(file.metadata().unwrap().len() - 7).unwrap();
@@ -173,8 +173,8 @@ fn a_collector_that_takes_over_has_all_tiers() {
     assert!(apart(&known).iter().all(|gap| *gap <= 180), "no more is missing: {:?}", apart(&known));
 }
 
-/// A viewer that was always connected, and one that connects after hours, even to a collector that was killed
-/// and restarted.
+/// Compares a viewer that was always connected with one that connects after hours, even to a collector that
+/// was killed and restarted.
 #[test]
 fn a_viewer_after_hours_has_the_same_findings_and_times_as_one_from_the_start() {
     let place = Place::new("since");
@@ -189,7 +189,7 @@ fn a_viewer_after_hours_has_the_same_findings_and_times_as_one_from_the_start() 
         let mut frame = simulation.digests(second).remove(0);
         let Body::Digest(digest) = &mut frame.body else { unreachable!() };
         for digest in &mut digest.ranks {
-            // The late rank waits for nobody.
+            // The straggler waits for no rank.
             let waited = if digest.rank == Rank(2) { second.min(began) } else { second };
             digest.exposed_for = Some((Duration::from_secs(waited) / 5).into());
             for sample in digest.samples.iter_mut().filter(|_| second >= began && digest.rank != Rank(2)) {

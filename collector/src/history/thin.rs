@@ -1,4 +1,4 @@
-//! Thins digests for older history: one out of many.
+//! Thins digests for older history: merges those of an interval into one.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -11,14 +11,14 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Timed collectives kept per rank: their number still reveals the rate at which they were taken.
+/// Timed collectives kept per rank. Their number still shows their sampling rate.
 const SAMPLES: usize = 8;
 
 /// Timed collectives that wait for the end of the interval: [`SAMPLES`] times a power of two.
 const WAITING: usize = 8 * SAMPLES;
 
-/// Merges the digests of each interval by the host's clock into one: totals are those of the last, interval
-/// values are combined.
+/// Merges the digests of each interval, by the host's clock, into one. It has the totals of the last digest,
+/// and combines the values of each interval.
 #[derive(Debug)]
 pub(super) struct Thinner {
     every: Duration,
@@ -36,7 +36,7 @@ struct Open {
 #[derive(Debug)]
 struct Thinned {
     digest: RankDigest,
-    /// Each communicator's timed collectives of smallest priority, at one in 2^`rate`.
+    /// Each communicator's timed collectives of smallest priority: one in 2^`rate`.
     samples: Vec<(CommunicatorId, CollectiveSample)>,
     rate: u32,
     /// Medians of steps, and the number of steps of each.
@@ -47,17 +47,17 @@ fn number(at: Moment, every: Duration) -> u64 {
     at.0 / u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The end of a moment's interval.
+/// The end of the interval in which a moment is.
 pub(super) fn end(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_add(1).saturating_mul(every.as_nanos() as u64))
 }
 
-/// The begin of a moment's interval.
+/// The begin of the interval in which a moment is.
 pub(super) fn begin(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_mul(every.as_nanos() as u64))
 }
 
-/// The begin of the interval before that of a moment.
+/// The begin of the interval before that in which a moment is.
 pub(super) fn begin_before(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_sub(1).saturating_mul(every.as_nanos() as u64))
 }
@@ -67,12 +67,12 @@ impl Thinner {
         Self { every, number: 0, open: BTreeMap::new() }
     }
 
-    /// Whether it is in a later interval than another moment.
+    /// Whether `at` is in a later interval than `other`.
     pub(super) fn is_after(&self, at: Moment, other: Moment) -> bool {
         number(at, self.every) > number(other, self.every)
     }
 
-    /// Takes a frame; returns the merged frames of the interval that ended with it.
+    /// Takes a frame. Returns the merged frames of the interval that ended before it.
     pub(super) fn take(&mut self, frame: &Frame) -> Vec<Frame> {
         let Body::Digest(digest) = &frame.body else { return Vec::new() };
         let number = number(frame.now, self.every);
@@ -126,7 +126,7 @@ impl Thinned {
         self.digest = RankDigest { samples: Vec::new(), ..digest.clone() };
     }
 
-    /// Halves the samples, by the hash that all ranks share, until at most `most` are left: their sampling
+    /// Halves the samples, by the hash that all ranks share, until at most `most` are left. Their sampling
     /// rate stays known.
     fn coarsen(&mut self, most: usize) {
         while self.samples.len() > most && self.rate < u64::BITS {
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(digests[0].step_median, Some(Nanoseconds(104)), "the middle one of ten");
     }
 
-    /// The rate is a power of two, so that each represents a known number.
+    /// The rate is a power of two, so that each sample represents a known number of collectives.
     #[test]
     fn of_many_timed_collectives_those_are_left_that_a_coarser_rate_would_have_timed() {
         for digest in thinned(30, 24) {

@@ -19,7 +19,7 @@ use xpu_wire::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub kept: Duration,
-    /// Compressed; the file takes twice that at most.
+    /// Limit of the compressed bytes in memory. The file takes at most twice as many.
     pub most_bytes: usize,
     /// Frames of this time are compressed together.
     pub block: Duration,
@@ -47,7 +47,7 @@ impl Tier {
     }
 
     fn read(&mut self, path: &Path, now: Moment) {
-        // There is no file, or it is unusable.
+        // There is no file, or it cannot be read.
         let Ok(mut recording) = Recording::open_file(path) else { return };
         for entry in recording.entries().to_vec() {
             let Ok(Some(block)) = recording.block(&entry) else { continue };
@@ -129,7 +129,7 @@ fn complain(path: &Path, error: &io::Error) {
     tracing::warn!("cannot write {path}: {error}; the history is kept only in memory");
 }
 
-/// Two recordings; the older is dropped when the newer spans the time to keep.
+/// Two recordings. The older is dropped when the newer spans the time to keep.
 #[derive(Debug)]
 struct Store {
     path: PathBuf,
@@ -139,13 +139,13 @@ struct Store {
 }
 
 impl Store {
-    /// A new file with the known frames, which replaces the ones before.
+    /// Begins a new file with the known frames, which replaces the older files.
     fn begin(path: &Path, extent: Extent, known: &Ring, now: Moment) -> io::Result<Self> {
         let mut writer = create(path, now)?;
         for block in known.blocks() {
             writer.write(block)?;
         }
-        // Its content is in the new one.
+        // The new file has its content.
         let _ = fs::remove_file(older(path));
         Ok(Self { path: path.to_owned(), extent, writer, first: known.first().unwrap_or(now) })
     }
@@ -161,7 +161,7 @@ impl Store {
     }
 }
 
-/// Under another name first, so that readers always find a whole file.
+/// Creates the file under another name first, so that readers always find a whole file.
 fn create(path: &Path, now: Moment) -> io::Result<Writer<File>> {
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);

@@ -48,7 +48,7 @@ pub(super) struct Which {
     rank: Option<Rank>,
 }
 
-/// The body of a request, or why it is invalid.
+/// The body of a request, or the problem if it is invalid.
 pub(super) fn body<T>(read: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
     read.map(|Json(body)| body).map_err(|rejection| {
         let next = "send JSON with `Content-Type: application/json`; GET /openapi.json describes it";
@@ -85,7 +85,8 @@ pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Ve
         return Err(Problem::new(StatusCode::BAD_REQUEST, format!("more than {RANKS} ranks named"), next));
     }
     let can = |view: &RankView| view.is_alive() || (may_have_died && view.life() != Life::Ended);
-    // A request names a process by its rank. A process with several GPUs answers as its first GPU.
+    // A request names a process by its rank. A process with several GPUs appears as the rank of its first
+    // GPU.
     let able: Vec<_> = job.processes().filter(|(_, view)| can(view)).map(|(rank, _)| rank).collect();
     let stranger = named.iter().find(|&&rank| !able.iter().any(|able| able.process().0 == rank));
     if let Some(rank) = stranger {
@@ -160,7 +161,7 @@ pub(super) async fn ranks(
             let job = find(known, name.as_deref())?.name().clone();
             known.look_at(job.clone(), rank, std::time::Instant::now());
             let view = known.jobs().get(&job).and_then(|job| job.rank(rank));
-            // A recording has them now, or never.
+            // A recording has the shapes at once, or not at all.
             let is_recorded = known.recorded_at().is_some();
             Ok(is_recorded || view.is_none_or(|view| view.summary().is_some() || !view.is_alive()))
         });
@@ -262,7 +263,7 @@ pub(super) async fn stacks(
     document(read_stacks(&app, job, ranks, native).await?)
 }
 
-/// The same document as that of `xpu-top stacks --json`.
+/// The document that `xpu-top stacks --json` also prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Merged {
     job: JobName,
@@ -280,7 +281,7 @@ struct OneRank {
     stacks: RankStacks,
 }
 
-/// The latest stacks of a recording. Those of all ranks are shown, because a recording has those that were read.
+/// The latest stacks of a recording, of the named ranks or of all.
 async fn recorded_stacks(app: &Arc<App>, name: Option<String>, ranks: &[u32]) -> Result<Merged, Problem> {
     let named: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
     seen(app, move |known| {
@@ -306,7 +307,7 @@ pub(super) async fn read_stacks(
     ranks: Vec<Rank>,
     native: bool,
 ) -> Result<Merged, Problem> {
-    // One reading at a time: it takes the ranks' hosts some milliseconds per rank.
+    // One reading at a time: each takes some milliseconds per rank on the ranks' hosts.
     let _turn = app.stacks.try_lock().map_err(|_busy| {
         let next = "try again in a few seconds";
         Problem::new(StatusCode::CONFLICT, "stacks are already being read", next)
@@ -317,7 +318,7 @@ pub(super) async fn read_stacks(
 }
 
 impl Merged {
-    /// The stacks that came, of those of these ranks.
+    /// Merges the received stacks. Ranks without stacks are listed as unanswered.
     fn of(job: JobName, ranks: &[Rank], came: Vec<(HostName, RankStacks)>) -> Self {
         let (hosts, stacks): (Vec<_>, Vec<_>) = came.into_iter().unzip();
         let has = |rank: &&Rank| stacks.iter().any(|known: &RankStacks| known.rank == **rank);

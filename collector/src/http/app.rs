@@ -23,7 +23,7 @@ use crate::{
     what_if::WhatIfs,
 };
 
-/// A page is cached for this time: more frequent requests get the same.
+/// A page is cached for this time, so more frequent requests get the same page.
 const PAGE: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl App {
         run_blocking(move || app.page_now()).await
     }
 
-    /// Where requests to ranks go. A recording answers none.
+    /// The address for requests to ranks. A recording has none.
     pub(super) fn upstream(&self) -> Result<&Upstream, Problem> {
         let next = "run `xpu-top serve` for a running job, or open the page of its collector";
         let refuse = || Problem::new(StatusCode::CONFLICT, "this is a recording: no rank runs here", next);

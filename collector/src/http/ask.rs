@@ -1,5 +1,5 @@
-//! Requests to the collector, over the same sockets that viewers use. Each has a socket until its answer is
-//! complete.
+//! Sends requests to the collector, over the same sockets as viewers. Each request has a socket until its
+//! answer is complete.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use zmq::{DONTWAIT, POLLIN, Socket};
 
 use crate::upstream::{Upstream, request};
 
-/// Time limit for stacks of all ranks: shorter than that of an answer.
+/// Time limit for stacks of all ranks, shorter than the time limit of an HTTP request.
 const STACKS: Duration = Duration::from_secs(20);
 
 /// Time limit for the collector's confirmation.
@@ -24,7 +24,7 @@ const DONE: Duration = Duration::from_secs(5);
 pub(super) enum Unanswered {
     /// The collector refused, with this reason.
     Refused(String),
-    /// It did not come in time.
+    /// The answer did not arrive in time.
     Late,
     Library(zmq::Error),
 }
@@ -35,11 +35,11 @@ impl From<zmq::Error> for Unanswered {
     }
 }
 
-/// Switches the hooks of a job. Returns when the command was sent to the workers.
+/// Pauses or resumes the hooks of a job. Returns when the command was sent to the workers.
 pub(super) fn switch(upstream: &Upstream, job: JobName, on: bool) -> Result<(), Unanswered> {
     let asked = open(upstream)?;
     asked.send(request(Request::Enable { job, on }), 0)?;
-    // Requests are handled in order: once this is answered, the first was carried out or refused.
+    // Requests are handled in order: once this one is answered, the first was carried out or refused.
     asked.send(request(Request::Snapshot), 0)?;
     let mut refused = None;
     hear(&asked, Instant::now() + DONE, |frame| match frame.body {
@@ -53,7 +53,7 @@ pub(super) fn switch(upstream: &Upstream, job: JobName, on: bool) -> Result<(), 
     refused.map_or(Ok(()), |why| Err(Unanswered::Refused(why)))
 }
 
-/// The stacks of these ranks that came in time.
+/// The stacks of these ranks that arrived in time.
 pub(super) fn stacks(
     upstream: &Upstream,
     job: &JobName,

@@ -41,10 +41,10 @@ use crate::metrics::Dump;
 pub(super) use wanted::Wanted;
 pub(super) use wanted::Window;
 
-/// Number of captures kept; beyond it, the oldest is removed.
+/// Number of captures kept. Beyond it, the oldest is removed.
 const KEPT: usize = 16;
 
-/// The largest file that is sent whole, because it is held in memory.
+/// The largest file that is sent whole: the file is in memory meanwhile.
 const LARGEST: u64 = 256 << 20;
 
 /// Bytes of the command's output that are kept.
@@ -56,12 +56,12 @@ pub struct CaptureWay {
     pub address: IpAddr,
     pub base: BasePort,
     pub key: KeyWay,
-    /// Where captures are kept.
+    /// The folder of the captures.
     pub directory: PathBuf,
 }
 
 impl CaptureWay {
-    /// A command of `xpu-top` about a job of this collector.
+    /// A command of `xpu-top` for a job of this collector.
     pub(super) fn command(&self, program: &Path, word: &str, job: &JobName) -> Command {
         let mut command = Command::new(program);
         let is_any = self.address.is_unspecified();
@@ -73,7 +73,7 @@ impl CaptureWay {
             KeyWay::Named(path) => {
                 command.arg("--key-file").arg(path);
             }
-            // A configuration folder without a key.
+            // A configuration folder that has no key.
             KeyWay::None => {
                 command.env_remove(variable::KEY_FILE).env("XDG_CONFIG_HOME", "/nonexistent");
             }
@@ -86,13 +86,13 @@ impl CaptureWay {
 /// The key of a capture.
 #[derive(Clone, Debug)]
 pub enum KeyWay {
-    /// The default.
+    /// The user's default key.
     Usual,
     Named(PathBuf),
     None,
 }
 
-/// What is made: captures, or traces by PyTorch's profiler.
+/// The kind of result: a capture, or traces by PyTorch's profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum What {
     #[default]
@@ -108,7 +108,7 @@ impl What {
         }
     }
 
-    /// A file, or a folder.
+    /// The path of the capture's file, or of the traces' folder.
     fn path(self, directory: &Path, id: u64) -> PathBuf {
         match self {
             Self::Capture => directory.join(format!("{id}.xpu")),
@@ -184,7 +184,7 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, Json(begun)).into_response())
 }
 
-/// Starts one, after a delay.
+/// Starts a capture after a delay.
 pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Result<Value, Problem> {
     app.upstream()?;
     let window = wanted.window()?;
@@ -236,7 +236,7 @@ pub(super) fn program() -> Result<PathBuf, Problem> {
     })
 }
 
-/// A command of `xpu-top`, for a job and some of its ranks.
+/// A command of `xpu-top` for a job and some of its ranks.
 pub(super) fn command(
     program: &Path,
     way: &CaptureWay,
@@ -283,7 +283,7 @@ impl Captures {
         }
         let id = captures.last_key_value().map_or(1, |(id, _)| id + 1);
         let path = self.what.path(directory, id);
-        // It may be left from an earlier collector.
+        // A file of this name may be left from an earlier collector.
         self.what.remove(&path);
         let (state, said) = (Phase::Recording, String::new());
         let capture = Capture { id, job: job.clone(), window, state, said, bytes: None, path };
@@ -309,7 +309,7 @@ impl Captures {
         };
         let bytes = written(&capture.path);
         if let Some(known) = self.lock().get_mut(&capture.id) {
-            // The path is not shown to clients.
+            // Clients do not see the path.
             let what = if capture.path.is_dir() { "the folder" } else { "the file" };
             let said = said.replace(&capture.path.display().to_string(), what);
             said.trim().clone_into(&mut known.said);
@@ -317,12 +317,12 @@ impl Captures {
         }
     }
 
-    /// One that was made elsewhere.
+    /// Adds a capture that was made elsewhere.
     pub(super) fn hold(&self, capture: Capture) {
         self.lock().insert(capture.id, capture);
     }
 
-    /// A capture that could not be started.
+    /// Marks a capture that could not be started as failed.
     pub(super) fn fail(&self, id: u64, why: String) {
         if let Some(known) = self.lock().get_mut(&id) {
             (known.state, known.said) = (Phase::Failed, why);

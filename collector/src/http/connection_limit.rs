@@ -1,4 +1,5 @@
-//! A bounded number of places, in total and per address; a newcomer may take the place of the oldest holder.
+//! Limits the number of connections, in total and per address. A new connection may take the place of the
+//! oldest.
 
 use std::{
     net::IpAddr,
@@ -12,14 +13,14 @@ use tokio::sync::Notify;
 pub(super) struct Bounds {
     pub(super) all: usize,
     pub(super) of_one: usize,
-    /// No holder loses a place before this time.
+    /// Shortest time that a connection keeps its place.
     pub(super) grace: Duration,
 }
 
 #[derive(Debug)]
 pub(super) struct ConnectionLimit {
     bounds: Bounds,
-    /// In order of arrival.
+    /// The connections in order of arrival.
     guests: Mutex<Vec<Guest>>,
 }
 
@@ -30,7 +31,7 @@ struct Guest {
     gone: Arc<Notify>,
 }
 
-/// A place, until this is dropped or lost.
+/// A connection's place, until this is dropped or lost.
 #[derive(Debug)]
 pub(super) struct Place {
     of: Arc<ConnectionLimit>,
@@ -42,8 +43,8 @@ impl ConnectionLimit {
         Arc::new(Self { bounds, guests: Mutex::default() })
     }
 
-    /// Gives a place. If all are taken, the newcomer takes the oldest place of the address that has most
-    /// places. `None` if no holder has had one for long enough to lose it.
+    /// Gives a place. If the peer has the most it may have, it takes its own oldest place. If all are taken,
+    /// it takes the oldest place of the address that has most. `None` if that place is too new to be lost.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let now = Instant::now();
         let mut guests = self.guests();

@@ -1,5 +1,5 @@
-//! The API as an `OpenAPI` document and as a page made of it. The document is not generated; a test requests
-//! every path in it.
+//! The API as an `OpenAPI` document, and as a page made from it. The document is not generated: a test
+//! requests every path in it.
 
 use std::fmt::Write as _;
 

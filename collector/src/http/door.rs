@@ -1,6 +1,6 @@
-//! Connections. A client that has not sent its request waits in a hall for a short time, and later clients
-//! displace it. A client with a request has a seat until it is answered. So silent connections, in any
-//! number, cannot block other clients.
+//! Accepts connections. A client that has not sent its request waits in a hall for a short time, and later
+//! clients displace it. A client that has sent its request gets a seat until it is answered. So any number of
+//! silent connections cannot block other clients.
 
 use std::{
     io,
@@ -28,12 +28,13 @@ use super::{
     routes,
 };
 
-/// Silent connections. One address may have all of them: all local clients share one.
+/// Limits of silent connections. One address may have all of them, because all local clients share one
+/// address.
 const HALL: Bounds = Bounds { all: 256, of_one: 256, grace: Duration::ZERO };
 
-/// Requests in progress: Prometheus needs one, a few people and scripts some more. One address gets fewer, so
-/// that a broken client leaves capacity for others. A client that reads its answer slowly is displaced by
-/// newcomers.
+/// Limits of requests in progress: Prometheus needs one, and a few people and scripts some more. One address
+/// gets fewer, so that a broken client leaves capacity for others. New clients displace a client that reads
+/// its answer slowly.
 const SEATS: Bounds = Bounds { all: 128, of_one: 48, grace: Duration::from_secs(10) };
 
 /// Time limit for the head of a request, from the begin of its connection.
@@ -42,11 +43,11 @@ const HEAD: Duration = Duration::from_secs(3);
 /// Time limit of a connection; Prometheus opens another.
 pub(super) const LIFE: Duration = Duration::from_mins(2);
 
-/// Head of a request, in bytes and in lines.
+/// Longest head of a request, in bytes and in lines.
 const HEAD_BYTES: usize = 16 << 10;
 const HEAD_LINES: usize = 64;
 
-/// Pause after the system refused a connection, mostly because descriptors ran out.
+/// Pause after the system refused a connection, usually because there were no more descriptors.
 const REFUSED: Duration = Duration::from_millis(100);
 
 /// A request's source address.
@@ -76,7 +77,7 @@ pub(super) async fn open(listeners: Vec<TcpListener>, app: &Arc<App>) -> io::Res
                     sleep(REFUSED).await;
                     continue;
                 };
-                // The oldest waiting connection is displaced: a newcomer always gets a place.
+                // A new connection always gets a place: it displaces the oldest waiting one.
                 let Some(place) = house.hall.enter(peer.ip()) else { continue };
                 tokio::spawn(receive(stream, place, Arc::clone(&house), routes.clone()));
             }
@@ -102,7 +103,7 @@ async fn receive(stream: TcpStream, waiting: Place, house: Arc<House>, routes: R
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES)
-        // A seat is for one request: for another the client reconnects.
+        // A seat is for one request. A client reconnects for another request.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
@@ -112,8 +113,8 @@ async fn receive(stream: TcpStream, waiting: Place, house: Arc<House>, routes: R
     }
 }
 
-/// Everything up to the end of a request's head, and perhaps some of its body; the server refuses heads that
-/// are too long or cut short.
+/// Reads everything up to the end of a request's head, and perhaps some of its body. The server refuses heads
+/// that are too long or cut short.
 async fn head(from: &mut OwnedReadHalf) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(1 << 10);
     loop {
@@ -121,7 +122,7 @@ async fn head(from: &mut OwnedReadHalf) -> io::Result<Vec<u8>> {
         if from.read_buf(&mut head).await? == 0 && head.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // The end may have come in two pieces.
+        // The marker of the head's end may arrive in two pieces.
         let new = &head[before.saturating_sub(3)..];
         let has_ended =
             new.windows(4).any(|end| end == b"\r\n\r\n") || new.windows(2).any(|end| end == b"\n\n");

@@ -1,7 +1,7 @@
 //! `/api/v1/events`: the status document of a job once a second, as server-sent events.
 //!
-//! All listeners of a job share one document, written and compressed once. A task makes it while there are
-//! listeners. One that reads slowly skips documents: it takes no memory.
+//! All listeners of a job share one document, written and compressed once. A task makes the documents while
+//! there are listeners. A listener that reads slowly skips documents, so it takes no memory.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ use crate::{
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A stream ends before its connection would be cut, so that its listener sees an end and no error.
+/// A stream ends before its connection would be cut, so that its listener sees an end instead of an error.
 const LENGTH: Duration = LIFE.saturating_sub(Duration::from_secs(10));
 
 /// A job's name; `None` means the foremost job.
@@ -53,11 +53,11 @@ type Which = Option<String>;
 #[derive(Debug, Default)]
 pub(super) struct Events {
     streams: Mutex<BTreeMap<Which, Sender<Piece>>>,
-    /// Documents are made at once, because another moment of a recording is shown.
+    /// Signals that the pages show another moment of a recording, so that documents are made at once.
     woken: Notify,
 }
 
-/// The status, its sentence on what limits the job, and what the last what-if says.
+/// The status, the sentence on what limits the job, and the sentences of the last what-if.
 #[derive(Serialize)]
 struct Document {
     #[serde(flatten)]
@@ -117,7 +117,7 @@ impl Events {
     /// Removes a stream without listeners.
     fn ends(&self, job: &Which, sender: &Sender<Piece>) -> bool {
         let mut streams = self.lock();
-        // Counted under the lock: a newcomer is either counted here or starts another stream.
+        // Counted under the lock: a new listener is either counted here or starts another stream.
         let is_over = sender.receiver_count() == 0;
         if is_over {
             streams.remove(job);
@@ -160,10 +160,10 @@ fn piece(known: &Known, job: Option<&str>, what_ifs: &WhatIfs, replay: Option<Re
             let document = Document { status, bound_sentence, what_if_sentences, recorded_at, replay };
             ("status", serde_json::to_string(&document))
         }
-        // The job may still appear.
+        // The stream goes on, because the job may still appear.
         Err(problem) => ("problem", serde_json::to_string(&json!(problem.body()))),
     };
-    // The JSON is one line, because a line of an event may have any length.
+    // The JSON is one line: lines of an event may have any length.
     let at = Moment::now().0 / 1_000_000;
     data.map_or_else(
         |_unwritable| Piece::default(),
@@ -182,7 +182,7 @@ struct Listener {
 impl Listener {
     fn new(mut pieces: Receiver<Piece>, compressed: bool) -> Self {
         if !pieces.borrow().is_empty() {
-            // The latest is new to this listener.
+            // The latest piece is new to this listener.
             pieces.mark_changed();
         }
         let member = compressed.then(Member::default);

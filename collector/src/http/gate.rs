@@ -21,13 +21,13 @@ use super::{HttpConfig, app::App, door::Peer, error::Problem, token::Token, web}
 const RATE: f64 = 50.0;
 const BURST: f64 = 100.0;
 
-/// Bytes of a request's body: the longest is a list of ranks.
+/// Largest body of a request, in bytes. The longest is a list of ranks.
 pub(super) const BODY: usize = 64 << 10;
 
-/// Time limit to read and answer a request: longer than reading a host's stacks.
+/// Time limit to read and answer a request, longer than reading a host's stacks takes.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// The liveness check, without a token.
+/// The liveness check, which needs no token.
 pub(super) const HEALTH: &str = "/healthz";
 pub(super) const METRICS: &str = "/metrics";
 
@@ -52,10 +52,10 @@ impl Pace {
     }
 }
 
-/// Separate rate limits: requests without permission take nothing from requests with permission.
+/// Separate rate limits, so that requests without permission do not use up those with permission.
 #[derive(Debug, Default)]
 pub(super) struct Paces {
-    /// With permission: with the token, or if none is configured.
+    /// Requests with permission: they carry the token, or none is configured.
     permitted: Pace,
     /// The web page's files, which browsers load without the token.
     files: Pace,
@@ -127,8 +127,8 @@ fn not_let_in(config: &HttpConfig, request: &Request) -> Option<Problem> {
     }
 }
 
-/// xpu-timer's page, read on the ranks' own host: its readers cannot send a token, and never needed one
-/// there.
+/// Whether the request comes from the ranks' own host. There, readers of xpu-timer's page cannot send a
+/// token, and never needed one.
 fn is_of_this_host(request: &Request) -> bool {
     let peer = request.extensions().get::<Peer>();
     peer.is_some_and(|Peer(address)| address.is_loopback()) && is_meant(request.headers())
@@ -144,7 +144,7 @@ fn too_late() -> Problem {
     Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "send the body faster, or request less")
 }
 
-/// Whether the request's host name can only be this host's.
+/// Whether the request's host name can mean only this host.
 fn is_meant(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let Some(host) = hosts.next() else { return true };
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::{http::Token, metrics::Pages};
 
-    /// The status of a refusal, where there is a key; with xpu-timer's page or without it.
+    /// The status of a refusal with a key, and with or without xpu-timer's page.
     fn refused(compat: bool, path: &str, peer: [u8; 4], hosts: &[&str]) -> Option<u16> {
         let config = HttpConfig {
             addresses: Vec::new(),

@@ -1,8 +1,8 @@
 //! Pieces of text that are compressed once and sent in many gzip streams.
 //!
 //! Each piece is compressed by itself and ends at a byte, so any sequence of pieces is one valid stream (RFC
-//! 1951: blocks follow each other, and the last is marked). A stream only adds a head, and the checksum over
-//! its pieces at the end.
+//! 1951: blocks follow each other, and the last is marked). A stream only adds a header, and at its end the
+//! checksum of its pieces.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use crc32fast::Hasher;
@@ -11,7 +11,7 @@ use flate2::{Compress, Compression, FlushCompress};
 /// RFC 1952: deflate, no flags, no time, made on an unknown system.
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
-/// An empty block that is the last.
+/// An empty block, marked as the last.
 const LAST: [u8; 2] = [3, 0];
 
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ impl Piece {
     }
 }
 
-/// Blocks without a last one, up to a whole byte.
+/// Compresses into blocks that end at a whole byte. None is marked as the last.
 fn deflate(bytes: &[u8]) -> Bytes {
     let mut compress = Compress::new(Compression::fast(), false);
     let mut deflated = Vec::with_capacity(bytes.len() / 4 + 64);
@@ -65,7 +65,7 @@ pub(super) struct Member {
 impl Member {
     pub(super) fn next(&mut self, piece: &Piece) -> Bytes {
         self.checksum.combine(&piece.checksum);
-        // The trailer has the lowest 32 bits of its length.
+        // The trailer has the lowest 32 bits of the stream's length.
         self.length = self.length.wrapping_add(piece.plain.len() as u32);
         if std::mem::replace(&mut self.has_begun, true) {
             return piece.deflated.clone();

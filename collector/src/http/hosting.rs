@@ -1,5 +1,5 @@
-//! xpu-timer's requests at `/HostingService/`, for existing scripts: the same requests and answers. The
-//! output is a capture of this program, in its own folder: a path in a request is ignored.
+//! Answers xpu-timer's requests at `/HostingService/`, for existing scripts. The output is a capture in this
+//! program's own folder: a path in a request is ignored.
 
 use std::{
     sync::Arc,
@@ -31,7 +31,7 @@ use super::{
 /// Operations requested by default.
 const OPERATIONS: u32 = 1000;
 
-/// A dump that begins later is refused.
+/// Longest time until a dump begins.
 const LATEST: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Default, Deserialize)]
@@ -49,7 +49,7 @@ pub(super) struct Dump {
     kinds: u32,
 }
 
-/// GEMMs, collectives and memory: all kinds. 0 means all, too.
+/// All kinds: GEMMs, collectives and memory. 0 also means all.
 const ALL: u32 = 7;
 
 impl Dump {
@@ -109,7 +109,7 @@ pub(super) async fn dump_kernel_trace(
     says("Starting dumping", json!({ "capture": address, "steps": steps, "ignored": ignored }))
 }
 
-/// Steps with about this number of operations, by the rank's launches per step so far.
+/// Number of steps with about this number of operations, by the rank's launches per step so far.
 fn steps_of(job: &Job, operations: u32) -> u32 {
     let of_rank = job.ranks().filter_map(|(_, view)| {
         let digest = view.latest()?;
@@ -147,9 +147,9 @@ pub(super) async fn dump_string_stacktrace(
     Ok(Json(json!({ "stacktrace": stack::text(&read.tree) })))
 }
 
-/// Only processes that are ranks: no others are read. xpu-timer's own requests have a pid; -1 and 0 mean
-/// none. Behind a relay, processes on several hosts may have the same pid: then the rank decides, or else the
-/// process on this host is meant.
+/// The rank that the request means. Only processes of ranks are read. xpu-timer's own requests have a pid; -1
+/// and 0 mean none. If several hosts behind a relay have a process with this pid, the request's rank decides,
+/// else this host.
 fn rank_meant(job: &Job, wanted: &Stacktrace, here: &HostName) -> Option<Rank> {
     let mut ranks = job.ranks().filter(|(_, view)| view.is_alive());
     let is_named = |rank: Rank| wanted.rank == Some(i64::from(rank.process().0));
@@ -174,8 +174,8 @@ mod tests {
 
     use super::*;
 
-    /// Two pods behind a relay: a process in each has the same number, and another process has a number of
-    /// its own.
+    /// Two pods behind a relay each have a process with the same number. Another process has a different
+    /// number.
     #[test]
     fn a_process_is_found_by_its_number_on_its_host_or_by_its_rank() {
         let (simulation, mut jobs) = (Simulation::new(7, 2, 2), Jobs::default());

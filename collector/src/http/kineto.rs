@@ -21,13 +21,13 @@ use super::{
     error::Problem,
 };
 
-/// A longer trace is of no use.
+/// Longest trace.
 const LONGEST_MS: u64 = 3_600_000;
 
-/// The latest begin.
+/// Longest time until a trace begins.
 const LATEST_MS: u64 = 3_600_000;
 
-/// The largest file that is sent, because it is held in memory.
+/// The largest file that is sent: the file is in memory meanwhile.
 const LARGEST: u64 = 1 << 30;
 
 #[derive(Debug, Deserialize)]
@@ -37,7 +37,7 @@ pub(super) struct Wanted {
     steps: Option<u32>,
     /// A period instead of steps.
     duration_ms: Option<u64>,
-    /// The trace begins no sooner than after this time.
+    /// Least time until the trace begins.
     start_in_ms: Option<u64>,
     #[serde(default)]
     ranks: Vec<u32>,
@@ -128,7 +128,7 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, Json(document)).into_response())
 }
 
-/// Its state, and where its files are.
+/// The state of the traces, and the addresses of their files.
 fn document(traces: &Capture) -> Value {
     let mut value = json!(traces);
     if traces.state != Phase::Recording {
@@ -154,7 +154,7 @@ pub(super) async fn show(State(app): State<Arc<App>>, InPath(id): InPath<String>
     Ok(Json(document(&app.traces.get(&id)?)))
 }
 
-/// One of the files of a trace. The name in the request is only compared with theirs.
+/// A file of a trace. The requested name is only compared with the names in the trace's folder.
 pub(super) async fn file(
     State(app): State<Arc<App>>,
     InPath((id, name)): InPath<(String, String)>,

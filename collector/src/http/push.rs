@@ -1,4 +1,4 @@
-//! The metrics sent to an OpenTelemetry collector (OTLP, http/protobuf), on a separate thread.
+//! Sends the metrics to an OpenTelemetry collector (OTLP, http/protobuf), on a separate thread.
 
 use std::{thread, time::Duration};
 
@@ -42,7 +42,7 @@ impl Push {
     }
 }
 
-/// Runs as long as the process lives.
+/// Sends the metrics at intervals, as long as the process lives.
 pub(super) fn run(app: &App) {
     let Some(push) = app.config.push.clone() else { return };
     let agent: ureq::Agent =
@@ -56,7 +56,8 @@ pub(super) fn run(app: &App) {
             .post(&push.url)
             .header("Content-Type", "application/x-protobuf")
             .send(&request.encode_to_vec()[..]);
-        // Logged at the begin and the end of an outage: a receiver that is down for a night takes one line.
+        // Only the begin and the end of an outage are logged, so a receiver that is down for a night takes
+        // one line.
         match &sent {
             Ok(_) if failing => tracing::info!("{} accepts metrics again", push.url),
             Err(error) if !failing => {

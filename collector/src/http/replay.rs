@@ -1,4 +1,5 @@
-//! `/api/v1/replay`: the moment of a recording that the pages show. All pages of this program show the same.
+//! `/api/v1/replay`: the moment of a recording that the pages show. All pages of this program show the same
+//! moment.
 
 use std::sync::Arc;
 
@@ -21,9 +22,9 @@ use crate::follow::{Recording, Replay, Steering};
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wish {
-    /// Seconds since 1970; outside of the recording, its begin or its end.
+    /// The moment in seconds since 1970, clamped to the recording.
     at: Option<f64>,
-    /// Seconds from the moment that is shown.
+    /// Seconds to move from the moment that is shown.
     by: Option<f64>,
     is_playing: Option<bool>,
     speed: Option<f64>,
@@ -48,14 +49,14 @@ impl Wish {
     fn apply(self, steering: &mut Steering<'_>) -> Replay {
         let now = steering.replay();
         if let Some(to) = self.at.or_else(|| Some(now.at + self.by?)) {
-            // From a float: negative and huge numbers become the begin and the end.
+            // Clamped as a float: negative and huge numbers become the begin and the end.
             steering.seek(Moment((to.clamp(now.begin, now.end) * 1e9) as u64));
         }
         if let Some(speed) = self.speed {
             steering.set_speed(speed);
         }
         if let Some(plays) = self.is_playing {
-            // At its end, it plays from its begin.
+            // A recording at its end plays from its begin.
             if plays && steering.replay().is_at_end() {
                 steering.seek(Moment((now.begin * 1e9) as u64));
             }

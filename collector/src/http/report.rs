@@ -19,8 +19,8 @@ use super::{
     error::Problem,
 };
 
-/// Time limit of a report: shorter than that of all requests (`gate::ANSWER`), whose error cannot say what to
-/// do instead.
+/// Time limit of a report. It is shorter than the limit of all requests (`gate::ANSWER`), because its own
+/// error says what to do instead.
 const LONGEST: Duration = Duration::from_secs(25);
 
 pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
@@ -29,7 +29,7 @@ pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) ->
         let next = "ask again when GET /api/v1/capture reports it done";
         return Err(Problem::new(StatusCode::CONFLICT, "the capture is still running", next));
     }
-    // A report occupies a processor for a while.
+    // One report at a time: each occupies a core for a while.
     let _turn = app.reports.try_lock().map_err(|_busy| {
         let next = "try again in a few seconds";
         Problem::new(StatusCode::CONFLICT, "another report is being made", next)
@@ -46,7 +46,7 @@ pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) ->
     Ok(([(header::CONTENT_TYPE, kind)], made.stdout).into_response())
 }
 
-/// The output of a command that ends in time; otherwise it is killed.
+/// The output of the command. A command that exceeds the limit is killed.
 async fn output(mut command: Command, limit: Duration) -> Result<Output, Problem> {
     match timeout(limit, command.kill_on_drop(true).output()).await {
         Ok(made) => made.map_err(|error| failed(error.to_string())),

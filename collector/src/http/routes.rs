@@ -1,4 +1,4 @@
-//! The routes and their handlers. `openapi.json` documents the same.
+//! The routes and their handlers. `openapi.json` documents the same routes.
 
 use std::sync::Arc;
 

@@ -17,8 +17,8 @@ const PURPOSE: &str = "xpu-top 2026-11-22 bearer token of HTTP";
 const SHORTEST: usize = 16;
 const LONGEST: usize = 256;
 
-/// The token that requests must carry. Kept as its hash: comparing hashes takes the same time wherever two
-/// texts differ.
+/// The token that requests must carry. It is kept as a hash, so that a comparison takes the same time
+/// wherever two texts differ.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(blake3::Hash);
 
@@ -36,7 +36,7 @@ impl Token {
         Self(blake3::hash(text.as_bytes()))
     }
 
-    /// A token in a file that only its owner can read.
+    /// Reads a token from a file that only its owner can read.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let at = |error| TokenError::Unreadable { path: path.to_owned(), error };
         // Checked before it is opened: opening a pipe would wait for its other end.
@@ -53,7 +53,7 @@ impl Token {
         Ok(Self::from_text(text))
     }
 
-    /// Whether a request carries it.
+    /// Whether a request carries this token.
     pub(super) fn is_shown(&self, headers: &HeaderMap) -> bool {
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let shown = shown.and_then(|value| value.split_once(' '));

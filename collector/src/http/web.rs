@@ -1,5 +1,5 @@
-//! The web page: files of `collector/web`, which are part of this program. They hold no data, so they need no
-//! token; the page itself asks the API for data, with the token of its reader.
+//! Serves the web page: files of `collector/web`, which are part of this program. They contain no data, so
+//! they need no token. The page requests data from the API with its reader's token.
 
 use axum::{
     body::Body,
@@ -10,10 +10,11 @@ use axum::{
 
 use super::error::Problem;
 
-/// The folder of all files but the first.
+/// The folder of all files except the page itself.
 const FOLDER: &str = "/web/";
 
-/// Scripts and styles only from this address, none within the page, and no other page may show it in a frame.
+/// Allows scripts and styles only from this address, none within the page, and no other page may show it in a
+/// frame.
 const POLICY: &str =
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -31,7 +32,7 @@ macro_rules! files {
     };
 }
 
-/// Names below [`FOLDER`], kinds, and contents.
+/// The files below [`FOLDER`]: names, kinds, and contents.
 const FILES: &[(&str, &str, &[u8])] = files! {
     "access.js": SCRIPT,
     "captures.js": SCRIPT,
@@ -83,7 +84,7 @@ pub(super) fn is_of_page(path: &str) -> bool {
     path == "/" || path.starts_with(FOLDER)
 }
 
-/// Headers of every answer, also of errors: what a browser must not do with it.
+/// Adds headers to every answer, also to errors, that restrict what a browser does with it.
 pub(super) fn harden(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let said: [(HeaderName, &str); 4] = [
@@ -127,7 +128,7 @@ mod tests {
     fn every_file_of_the_folder_is_served_and_all_are_small() {
         let mut there = BTreeSet::new();
         names(&folder(), "", &mut there);
-        // The first is served as `/`; the others describe the origin of the vendored files and are never
+        // `index.html` is served as `/`. The others describe the origin of the vendored files and are never
         // requested.
         for apart in ["index.html", "package.json", "package-lock.json", "vendor/SHA512SUMS"] {
             assert!(there.remove(apart), "{apart}");

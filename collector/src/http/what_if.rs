@@ -1,4 +1,4 @@
-//! Runs `xpu-top what-if --live` for each job whose ranks are all here, each as a separate process.
+//! Runs `xpu-top what-if --live` for each job whose ranks are all here, each in a separate process.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::what_if::JOBS;
 
-/// Interval of looking for new jobs.
+/// Interval of checks for new jobs.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Longest line of the command: a document has a few kilobytes.
@@ -41,7 +41,7 @@ struct Run {
 pub(super) fn run(app: &Arc<App>, every: Duration) {
     let mut runs: BTreeMap<JobName, Run> = BTreeMap::new();
     loop {
-        // One that failed waits for the rest of its interval.
+        // After a failed run, the next waits for the rest of the interval.
         runs.retain(|_, run| !run.thread.is_finished() || run.begun.elapsed() < every);
         for job in app.follow.look(|known| {
             let whole = known.jobs().iter().filter(|job| job.is_whole() && job.living() > 0);
@@ -61,7 +61,7 @@ pub(super) fn run(app: &Arc<App>, every: Duration) {
     }
 }
 
-/// One run of the command: until the job ends.
+/// Runs the command until the job ends.
 fn follow(app: &App, job: &JobName, every: Duration) {
     let Some(way) = &app.config.captures else { return };
     let Ok(program) = program() else {
@@ -82,12 +82,13 @@ fn follow(app: &App, job: &JobName, every: Duration) {
     }
 }
 
-/// Takes the command's lines; returns the last one that is no document.
+/// Takes the documents in the command's output. Returns the last line that is not a document.
 fn listen(app: &App, job: &JobName, command: &mut Command) -> io::Result<String> {
     let (pipe, end) = io::pipe()?;
-    // A group of its own: a signal to the collector's group leaves the command alive to remove its captures.
+    // The command has a group of its own: a signal to the collector's group does not stop it before it
+    // removes its captures.
     command.stdout(end.try_clone()?).stderr(end).process_group(0);
-    // SAFETY: prctl is async-signal-safe and has no precondition; it takes no memory.
+    // SAFETY: prctl is async-signal-safe, has no precondition, and allocates no memory.
     unsafe {
         command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
             0 => Ok(()),
@@ -95,7 +96,7 @@ fn listen(app: &App, job: &JobName, command: &mut Command) -> io::Result<String>
         });
     }
     let mut child = command.spawn()?;
-    // The command's copies would keep the pipe open.
+    // The command's copies of the descriptor would keep the pipe open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let (mut lines, mut said) = (BufReader::new(pipe), String::new());
     loop {

@@ -15,13 +15,13 @@ const FORGOTTEN: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client {
-    /// Its own process id, which in a container differs from the one here.
+    /// Its process id in its own namespace, which differs from the id here in a container.
     pub own: Pid,
     pub job: i64,
-    /// When it last polled, and how long after the previous poll that was.
+    /// When it last polled, and the time since the previous poll.
     pub polled: Moment,
     pub every: Option<Nanoseconds>,
-    /// No trace is in progress there.
+    /// Whether it accepts an order: no trace is in progress there.
     pub accepts: bool,
     /// Why it cannot be answered.
     pub unanswerable: Option<String>,
@@ -43,7 +43,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// The process `pid` has polled.
+    /// Takes a poll of the process `pid`.
     pub(super) fn polled(&mut self, pid: u32, poll: Poll, now: Moment) {
         let Poll { own, job, accepts, unanswerable } = poll;
         let before = self.known.get(&pid).filter(|known| known.own == own);
@@ -69,8 +69,8 @@ impl Clients {
         self.known.values().filter(|client| client.job == job).count()
     }
 
-    /// The client whose own process id is `own`, and its process id here. If processes in two containers have
-    /// this number, neither is taken.
+    /// The client whose own process id is `own`, and its process id here. `None` if processes in two
+    /// containers have this id.
     pub(super) fn of(&self, own: Pid) -> Option<(u32, &Client)> {
         if let Some(client) = self.known.get(&own.0).filter(|client| client.own == own) {
             return Some((own.0, client));

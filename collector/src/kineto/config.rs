@@ -1,4 +1,4 @@
-//! The configuration sent to a Kineto: lines of `KEY=VALUE`.
+//! Builds the configuration sent to a Kineto: lines of `KEY=VALUE`.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -9,13 +9,13 @@ use xpu_wire::{
 
 use crate::request_time::RequestTime;
 
-/// CUPTI's buffers for one trace: beyond that Kineto ends it early.
+/// Size of CUPTI's buffers for one trace. When they are full, Kineto ends the trace early.
 const BUFFERS_MIB: u32 = 512;
 
-/// CUPTI is on this long before a trace by time begins; one step before a trace by steps.
+/// How long CUPTI is on before a trace of a period. Before a trace of steps, it is on for one step.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Kineto must receive the order this long before: its thread checks once a second.
+/// How long before that Kineto must receive the order: its thread checks once a second.
 const NOTICE: Duration = Duration::from_millis(1500);
 
 /// Largest number of steps that a Kineto may wait.
@@ -28,18 +28,18 @@ pub(super) enum Unfit {
     TooFar,
     /// Kineto's step count is unknown.
     NoCount,
-    /// Kineto would misread a line.
+    /// The path would make Kineto misread its line.
     Path,
 }
 
-/// The configuration for a rank with this count, to write its trace to `file`.
+/// The configuration for a rank with this step count, so that Kineto writes its trace to `file`.
 pub(super) fn text(
     order: &KinetoOrder,
     file: &str,
     count: Option<KinetoCount>,
     asked: RequestTime,
 ) -> Result<String, Unfit> {
-    // A line has one `=`, `#` begins a comment, and blanks are removed.
+    // A line of the configuration has one `=`, `#` begins a comment, and blanks are removed.
     if !file.starts_with('/')
         || file.contains(['=', '#'])
         || file.contains(|c: char| c.is_control() || c == ' ')
@@ -60,7 +60,8 @@ pub(super) fn text(
             if steps_before > FARTHEST || before > i32::MAX as u64 {
                 return Err(Unfit::TooFar);
             }
-            // A length of 0 for processes that count nothing: they would trace for half a second otherwise.
+            // A length of 0 concerns processes that count no steps: otherwise they would trace for half a
+            // second.
             format!(
                 "PROFILE_START_ITERATION={}\nACTIVITIES_ITERATIONS={}\nACTIVITIES_WARMUP_ITERATIONS={calls}\nACTIVITIES_DURATION_MSECS=0\n",
                 before.saturating_sub(1),
@@ -92,7 +93,8 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// Not `PROFILE_MEMORY`: a snapshot of that name leaves an endlessly spinning thread in the program.
+/// The switches of a trace. `PROFILE_MEMORY` is not among them: its snapshot leaves an endlessly spinning
+/// thread in the program.
 fn switches(options: KinetoOptions) -> [(&'static str, bool); 5] {
     [
         ("PROFILE_REPORT_INPUT_SHAPES", options.record_shapes),
@@ -132,8 +134,8 @@ mod tests {
         text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
     }
 
-    /// With PyTorch 2.11, an iteration of 150 traced the steps 152 to 154 of a program that steps one
-    /// optimizer.
+    /// With PyTorch 2.11 and a program with one optimizer, a start iteration of 150 traced the steps 152 to
+    /// 154.
     #[test]
     fn the_same_steps_are_asked_of_ranks_that_are_not_equally_far() {
         for step in [10, 120, 148] {

@@ -1,21 +1,22 @@
-//! The protocol between Kineto and a daemon: one datagram each, a header of 40 bytes and a payload, in the
-//! machine's byte order.
+//! The protocol between Kineto and a daemon. Each message is one datagram: a header of 40 bytes and a
+//! payload, in the machine's byte order.
 //!
-//! Kineto trusts the answer: a size that differs from the payload's makes it loop endlessly, so replies are
-//! made only here.
+//! Kineto trusts the answer: a size that differs from the payload's makes it loop endlessly. So only this
+//! module builds replies.
 
 /// Size of the payload (8 bytes) and its type (32 bytes, ending with NUL).
 pub(super) const HEADER: usize = 40;
 
 const KIND: usize = 32;
 
-/// Processes in a request: its own and its ancestors, 11 at most. Some more, for a newer Kineto.
+/// Largest number of processes in a request. Kineto sends its own and its ancestors, 11 at most; a newer
+/// version may send more.
 const MOST_PIDS: usize = 64;
 
 /// The largest message: longer ones are invalid.
 pub(super) const LARGEST: usize = HEADER + REQUEST + 4 * MOST_PIDS;
 
-/// Bytes of a request before the processes, and of a context.
+/// Length of a request before its processes, and of a context.
 const REQUEST: usize = 16;
 const CONTEXT: usize = 16;
 
@@ -27,13 +28,13 @@ const ACTIVITIES: i32 = 2;
 pub(super) enum Message {
     /// A poll.
     Request {
-        /// It accepts a trace.
+        /// Whether the client accepts a trace.
         accepts: bool,
         job: i64,
-        /// Its own process id, as it sees it; then its ancestors'.
+        /// The client's process id in its own namespace, then its ancestors'.
         pids: Vec<i32>,
     },
-    /// A registration. Only older ones send it.
+    /// A registration, which only older versions of Kineto send.
     Context { device: i32, pid: i32, job: i64 },
 }
 
@@ -86,7 +87,7 @@ fn context(payload: &[u8]) -> Result<Message, Malformed> {
     Ok(Message::Context { device: number(payload, 0), pid: number(payload, 4), job: long(payload, 8) })
 }
 
-/// The four bytes there; the caller has checked the length.
+/// The number in the four bytes at `at`. The caller has checked the length.
 fn number(bytes: &[u8], at: usize) -> i32 {
     bytes[at..].first_chunk().copied().map_or(0, i32::from_ne_bytes)
 }

@@ -1,4 +1,4 @@
-//! The parts of a trace, which threads read from its file, on their way to the viewer.
+//! Delivers the parts of traces, which threads read from the files, to the viewers.
 
 use std::{
     io::{self, PipeReader, PipeWriter, Read as _},
@@ -15,7 +15,7 @@ const AT_ONCE: usize = 4;
 pub(super) type Bell = (PipeReader, PipeWriter);
 
 impl Kineto {
-    /// A part, if it is here and not too many others are read.
+    /// A part, if it has been read. If too many traces are read, the request is queued.
     pub(super) fn part(&mut self, place: &JobRank, part: u32) -> Option<Body> {
         let written = self.ordered.values().filter_map(|ordered| ordered.written.as_ref());
         let at_once = written.filter(|written| written.is_being_read()).count();

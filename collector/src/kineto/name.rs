@@ -1,7 +1,7 @@
 //! The name that Kineto's clients poll, and the clients that expect answers from it.
 //!
 //! A client ends its process when an answer comes from a name that it does not expect. So only a client that
-//! spells that name's folder in the same way is answered.
+//! spells the name's folder in the same way gets an answer.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,7 +16,7 @@ pub(super) const CLIENT: &[u8] = b"dynoconfigclient";
 /// Kineto's longest name, less the client's part: a slash, the word, and a UUID.
 const LONGEST_FOLDER: usize = 106 - (1 + CLIENT.len() + 36);
 
-/// The name that clients poll: an abstract one, which has no file; or one in a folder.
+/// The name that clients poll: an abstract name, which has no file, or a name in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KinetoName {
     Abstract(Vec<u8>),
@@ -26,9 +26,9 @@ pub enum KinetoName {
 }
 
 impl KinetoName {
-    /// `off` for no socket; else the name to use instead of dynolog's.
+    /// The variable with the name to use instead of dynolog's, or `off` for no socket.
     pub const VARIABLE: &str = "XPU_TOP_KINETO_SOCKET";
-    /// Kineto's variable.
+    /// Kineto's variable for its folder.
     pub(super) const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 
     pub fn of(set: impl Fn(&str) -> Option<OsString>) -> Self {
@@ -40,7 +40,7 @@ impl KinetoName {
         }
     }
 
-    /// For messages.
+    /// The name in messages.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Abstract(name) => format!("@{}", String::from_utf8_lossy(name)),
@@ -61,7 +61,7 @@ impl KinetoName {
         path.into()
     }
 
-    /// Why a client of this name would take no answer from ours; `None` if it would.
+    /// Why a client of this name would reject an answer from our name; `None` if it would accept it.
     pub(super) fn why_unexpected(&self, peer: &Peer) -> Option<String> {
         if self.is_expected_by(peer) {
             return None;
@@ -72,7 +72,8 @@ impl KinetoName {
         why.or_else(|| Some("its Kineto gives no name to which an answer could go".to_owned()))
     }
 
-    /// Why a process with this value of Kineto's variable does not get answers from our name; `None` if it does.
+    /// Why a process with this value of Kineto's variable gets no answers from our name; `None` if it gets
+    /// them.
     pub(super) fn why_elsewhere(&self, theirs: Option<&str>) -> Option<String> {
         let ours = match self {
             Self::Folder(folder) => Some(folder.to_string_lossy()),

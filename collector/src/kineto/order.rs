@@ -22,18 +22,18 @@ use super::{
 };
 use crate::{address::Address, request_time::RequestTime};
 
-/// If a Kineto neither traces nor has written anything this long after the steps or the period of its order,
-/// it will not do so later.
+/// If Kineto neither traces nor writes a file within this time after the steps or the period of its order, it
+/// has failed.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Steps that a rank may complete after the last requested one before that check: Kineto ends a trace at the
-/// end of a step.
+/// Steps that a rank must complete after the last requested one before that time begins: Kineto ends a trace
+/// at the end of a step.
 const BEYOND: u64 = 2;
 
-/// An order is abandoned after this time without a question about it.
+/// An order without a request about it for this time is abandoned.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
-/// After this time without a question from its requester, an order can be replaced by another requester's.
+/// An order without a request from its requester for this time can be replaced by another requester's.
 const RECENT: Duration = Duration::from_secs(30);
 
 /// The rank's state when its order is checked.
@@ -55,12 +55,12 @@ pub(super) struct Ordered {
     given: Moment,
     touched: Moment,
     instructed: Option<Moment>,
-    /// When the trace should be done.
+    /// When the steps or the period of the order were found to have passed.
     due: Option<Moment>,
     was_busy: bool,
-    /// The order is no longer wanted, but Kineto has it, and it cannot be withdrawn.
+    /// Whether the order is no longer wanted. Kineto has it, and it cannot be withdrawn.
     abandoned: bool,
-    /// The order's time is over, but Kineto may still write the trace, which is then removed.
+    /// Whether Kineto may still write the trace after the order's time is over. The trace is then removed.
     may_come: bool,
     place: Place,
     /// The trace, once it is complete.
@@ -93,7 +93,7 @@ impl Ordered {
         }
     }
 
-    /// A viewer still wants it.
+    /// Notes that a viewer still wants the trace.
     pub(super) fn touch(&mut self, viewer: &Address, now: Moment) {
         self.viewer = viewer.clone();
         self.touched = now;
@@ -109,14 +109,14 @@ impl Ordered {
         now.since(self.touched) >= FORGOTTEN
     }
 
-    /// No viewer wants it any more. Returns whether it can be dropped. It cannot while Kineto may still write
-    /// the trace, which must be removed.
+    /// Notes that no viewer wants the trace any more. Returns whether the order can be dropped. It must stay
+    /// while Kineto may still write the trace, so that the trace is removed.
     pub(super) fn abandon(&mut self) -> bool {
         self.abandoned = true;
         self.instructed.is_none() || (self.standing.is_last() && !self.may_come)
     }
 
-    /// Its Kineto polls. Returns the configuration, if it can be sent now.
+    /// Takes a poll of the rank's Kineto. Returns the configuration, if it can be sent now.
     pub(super) fn instructions(
         &mut self,
         accepts: bool,
@@ -139,7 +139,7 @@ impl Ordered {
         }
     }
 
-    /// The configuration was sent.
+    /// Notes that the configuration was sent.
     pub(super) fn instructed(&mut self, now: Moment) {
         (self.standing, self.instructed) = (KinetoStanding::Instructed, Some(now));
     }
@@ -196,7 +196,7 @@ impl Ordered {
             let written = Written::new(file);
             self.standing = KinetoStanding::Written { bytes: written.bytes() };
             self.written = Some(written);
-            // The open file stays readable, and no file is left behind even if this process is killed.
+            // The open file stays readable, and no file is left behind, even if this process is killed.
             self.place.remove();
             return;
         }
@@ -231,7 +231,7 @@ impl Ordered {
         traces || self.place.is_begun()
     }
 
-    /// Whether it neither traces nor has begun a file, long after the steps or the period of the order.
+    /// Whether Kineto neither traces nor has begun a file, long after the steps or the period of the order.
     fn writes_nothing(&mut self, known: Known<'_>) -> bool {
         if self.is_begun(known) {
             self.due = None;
@@ -256,7 +256,7 @@ impl Ordered {
         now.since(self.given) >= Duration::from_nanos(self.order.limit.0)
     }
 
-    /// The part of the trace with this number, if it is here.
+    /// The part of the trace with this number, if it has been read.
     pub(super) fn part(
         &mut self,
         part: u32,
@@ -268,7 +268,7 @@ impl Ordered {
     }
 }
 
-/// A trace that Kineto is still writing is abandoned.
+/// Abandons a trace that Kineto is still writing, and removes its file.
 impl Drop for Ordered {
     fn drop(&mut self) {
         if self.instructed.is_some() {
@@ -388,7 +388,7 @@ mod tests {
         assert!(ordered.gives_way(at(76)));
     }
 
-    /// The requester waited for a shorter time than Kineto needed.
+    /// The requester's time limit was shorter than Kineto needed.
     #[test]
     fn a_trace_that_comes_too_late_is_removed() {
         let (mut ordered, mut client) = (ordered(), None);

@@ -1,4 +1,4 @@
-//! Viewers' requests for traces, and the immediate answers.
+//! Viewers' requests for traces, and the answers that are known at once.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use super::{JobRank, Kineto, KinetoName, Subject, clients::Client, order::Ordere
 use crate::{address::Address, request_time::RequestTime};
 
 impl Kineto {
-    /// Takes a viewer's request for these ranks, and returns the immediate answers.
+    /// Takes a viewer's request for these ranks. Returns the answers that are known at once.
     pub(crate) fn wish(
         &mut self,
         job: &JobName,
@@ -64,7 +64,7 @@ impl Kineto {
             return KinetoRank { standing: KinetoStanding::Refused { why }, ..none };
         }
         let Some((pid, _)) = self.clients.of(subject.pid) else { return none };
-        // An unpredictable name: /tmp is shared by all users.
+        // The name is unpredictable, because all users share /tmp.
         let stem = format!("xpu-top-kineto-{:016x}-rank{}", order.number, subject.rank.process().0);
         let target = Place::of(pid, subject.pid.0, user_id(), &stem);
         let ordered = Ordered::new(order.clone(), viewer.clone(), subject.pid, target, asked);
@@ -74,7 +74,7 @@ impl Kineto {
         rank
     }
 
-    /// The order is no longer wanted. If Kineto has the order already, its trace is awaited, and then
+    /// Ends an order that is no longer wanted. If Kineto has it already, the trace is awaited, and then
     /// removed.
     fn end(&mut self, place: &JobRank, number: u64) {
         self.queue.remove(place);
@@ -140,7 +140,7 @@ impl Kineto {
     }
 }
 
-/// Whether PyTorch's library is mapped there; `None` if that cannot be seen.
+/// Whether PyTorch's library is mapped in the process; `None` if the mappings cannot be read.
 fn has_torch(pid: u32) -> Option<bool> {
     let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
     Some(memchr::memmem::find(&maps, b"/libtorch_cpu.so").is_some())

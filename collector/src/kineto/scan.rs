@@ -4,9 +4,10 @@
 use memchr::memmem::{self, Finder};
 use xpu_wire::{frame::KinetoEnd, unit::Moment};
 
-/// An optimizer call on the host; the GPU's tracks have the same name.
+/// The begin of an optimizer call on the host. The call also has a name like this on the GPU's tracks, in
+/// another category.
 const STEP: &[u8] = b"\"cat\": \"user_annotation\", \"name\": \"Optimizer.step#";
-/// The origin of the other times. Older traces count from the epoch.
+/// The origin of the other times. Times of older traces count from the epoch.
 const BASE: &[u8] = b"\"baseTimeNanoseconds\":";
 const TIME: &[u8] = b"\"ts\":";
 
@@ -17,11 +18,11 @@ const REACH: usize = 512;
 pub(super) struct Scan {
     step: Finder<'static>,
     base: Option<u64>,
-    /// The end of the previous data, in which a match may begin.
+    /// The end of the data so far, in which a match may begin.
     rest: Vec<u8>,
     bytes: u64,
     steps: u32,
-    /// In nanoseconds after the base.
+    /// Times of the first and last call, in nanoseconds after the base.
     first: Option<u64>,
     last: Option<u64>,
 }
@@ -49,7 +50,7 @@ impl Scan {
         self.rest.drain(..until);
     }
 
-    /// Counts matches that begin before `until`, whose data is complete.
+    /// Counts matches that begin before `until`. The data of these is complete.
     fn look(&mut self, until: usize) {
         let text = std::mem::take(&mut self.rest);
         if self.base.is_none() {
@@ -84,7 +85,7 @@ impl Scan {
     }
 }
 
-/// `"ts": 4619144442272.980`, microseconds, as nanoseconds.
+/// The time in nanoseconds, from `"ts": 4619144442272.980` in microseconds.
 fn time_after(text: &[u8]) -> Option<u64> {
     let at = memmem::find(text, TIME)? + TIME.len();
     let (whole, rest) = integer(text[at..].trim_ascii_start())?;

@@ -20,7 +20,8 @@ use super::{
     name::{KinetoName, Peer},
 };
 
-/// A datagram, and its sender as the kernel reports it: `pid` as seen from here, 0 if it is not visible.
+/// A datagram, and its sender as the kernel reports it. `pid` is the sender's process id here, 0 if the
+/// process is not visible.
 #[derive(Debug)]
 pub(super) struct Received<'a> {
     pub peer: Peer,
@@ -34,16 +35,16 @@ pub(super) struct Received<'a> {
 pub(super) struct Socket {
     datagrams: UnixDatagram,
     name: KinetoName,
-    /// The file that was made, if the name is in a folder.
+    /// The socket's file, if the name is in a folder.
     file: Option<File>,
     buffer: [u8; LARGEST],
 }
 
-/// A socket's file. Binding a name in a folder does not protect it: dynolog removes what it finds there.
+/// A socket's file. A bound name in a folder is not protected: dynolog removes the file that it finds there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct File {
     path: PathBuf,
-    /// Its device and number.
+    /// The file's device and inode.
     identity: (u64, u64),
 }
 
@@ -66,7 +67,7 @@ impl Socket {
         let file = match name {
             KinetoName::Off => return Err(io::ErrorKind::Unsupported.into()),
             KinetoName::Abstract(text) => {
-                // Its closing NUL is part of the name that clients poll.
+                // The final NUL is part of the name that clients poll.
                 bind(&socket, &[b"\0", &text[..], b"\0"].concat())?;
                 None
             }
@@ -89,7 +90,8 @@ impl Socket {
         let mut piece = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: LARGEST };
         // SAFETY: a sockaddr_un of zeros is valid, and has no name.
         let mut from: libc::sockaddr_un = unsafe { mem::zeroed() };
-        // Space for credentials and no more: the kernel closes descriptors that a sender passes along.
+        // The space is for credentials only, so that the kernel closes descriptors that a sender passes
+        // along.
         let mut control = Control::default();
         // SAFETY: a msghdr of zeros is valid, and empty.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
@@ -117,7 +119,7 @@ impl Socket {
         Ok(Some(Received { peer, pid, uid, bytes: is_whole.then(|| &self.buffer[..length]) }))
     }
 
-    /// Sends without waiting. Nothing is sent to a client that would not expect it from here.
+    /// Sends without waiting. Sends nothing to a client that would not expect an answer from this name.
     pub(super) fn send(&self, peer: &Peer, bytes: &[u8]) -> bool {
         if !self.name.is_expected_by(peer) {
             return false;
@@ -140,7 +142,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // A file of another daemon is kept.
+        // Another daemon's file stays.
         if let Some(file) = self.file.as_ref().filter(|file| file.is_there()) {
             let _ = fs::remove_file(&file.path);
         }
@@ -153,7 +155,7 @@ fn make() -> io::Result<OwnedFd> {
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and has no other owner.
+    // SAFETY: the descriptor was just created and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     let on: libc::c_int = 1;
     // SAFETY: the option takes an int, which lives for the length of the call.
@@ -172,8 +174,8 @@ fn make() -> io::Result<OwnedFd> {
 /// Offset of the name in an address.
 const PATH_AT: usize = mem::offset_of!(libc::sockaddr_un, sun_path);
 
-/// The address of a name: abstract ones begin with NUL. A name that is too long is cut, and then matches
-/// nothing.
+/// The address of a name. Abstract names begin with NUL. A name that is too long is cut, and then matches no
+/// socket.
 fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
     // SAFETY: a sockaddr_un of zeros is valid, and has no name.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
@@ -196,7 +198,7 @@ fn bind(socket: &OwnedFd, name: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Replaces a socket that a daemon left behind, never a live one.
+/// Binds a name in a folder. Replaces a socket that a daemon left behind, never a live one.
 fn bind_in_folder(socket: &OwnedFd, path: PathBuf) -> io::Result<File> {
     if UnixDatagram::unbound()?.connect(&path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
@@ -204,7 +206,7 @@ fn bind_in_folder(socket: &OwnedFd, path: PathBuf) -> io::Result<File> {
     if fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket()) {
         fs::remove_file(&path)?;
     }
-    // Clients of Kineto end the name with NUL and count it.
+    // Kineto's clients end the name with NUL, and include the NUL in its length.
     bind(socket, &[path.as_os_str().as_bytes(), b"\0"].concat())?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     File::at(path)

@@ -1,4 +1,5 @@
-//! The file that a Kineto writes: found, checked for completeness, and read in parts by a separate thread.
+//! Finds the file that a Kineto writes, checks whether it is complete, and reads it in parts on a separate
+//! thread.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -16,7 +17,7 @@ use super::scan::Scan;
 
 /// Kineto's folder, unless the job sets another.
 const USUAL: &str = "/tmp";
-/// Since June 2026 it writes only below this folder.
+/// The variable for another folder. Since June 2026, Kineto writes only below that folder.
 const ALLOWED: &str = "KINETO_ONDEMAND_TRACE_DIR";
 
 /// The last key of a complete trace, and its largest distance from the end.
@@ -29,7 +30,7 @@ const AHEAD: usize = 1;
 /// Bytes read at once.
 const PIECE: usize = 1 << 16;
 
-/// Speed matters more than size: the trace leaves the host sooner.
+/// A fast compression level: speed matters more than size, so that the trace leaves the host sooner.
 const LEVEL: Compression = Compression::new(3);
 
 /// The path of one rank's trace.
@@ -63,13 +64,13 @@ impl Place {
         [&self.seen, &self.plain]
     }
 
-    /// Whether it is being written.
+    /// Whether Kineto has begun to write the trace.
     pub(super) fn is_begun(&self) -> bool {
         let is_there = |path: &Path| path.symlink_metadata().is_ok();
         self.paths().into_iter().any(|path| is_there(&before_it_is_whole(path)) || is_there(path))
     }
 
-    /// The trace, once it is complete. Only the user's own file, and no link.
+    /// The trace, once it is complete. Opens only the user's own file, and no link.
     pub(super) fn open(&self) -> Option<File> {
         self.paths().into_iter().find_map(|path| {
             let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -88,14 +89,14 @@ impl Place {
     }
 }
 
-/// The name to which newer versions write first.
+/// The name under which newer versions of Kineto write the trace until it is complete.
 fn before_it_is_whole(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
 }
 
-/// Whether the trace is complete. Older versions write in place, so the last key shows it.
+/// Whether the trace is complete. Older versions of Kineto write in place, so the last key shows it.
 fn is_whole(file: &File, length: u64) -> bool {
     let mut tail = vec![0; length.min(TAIL) as usize];
     let begin = length - tail.len() as u64;
@@ -123,15 +124,15 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) struct Reading {
     pieces: Receiver<Piece>,
-    /// The last part sent, in case it was lost; and the number of the next.
+    /// The last part sent, in case it was lost, and the number of the next part.
     last: Option<Piece>,
     next: u32,
-    /// A requester waits for the next.
+    /// Whether a requester waits for the next part.
     pub wanted: bool,
 }
 
 impl Reading {
-    /// Writes to `bell` for every part.
+    /// Begins to read. Each part writes to `bell`.
     pub(super) fn begin(file: &File, bell: PipeWriter) -> io::Result<Self> {
         // The file is read by position, because an abandoned reading may still be running and share the
         // file's offset.
@@ -145,7 +146,7 @@ impl Reading {
         self.last.as_ref().is_some_and(|last| last.end.is_some())
     }
 
-    /// The part of this number, if it has been read: the last one again, or the next one.
+    /// The part of this number, if it has been read. Only the last sent part and the next part are available.
     pub(super) fn part(&mut self, part: u32) -> Option<Piece> {
         if part.checked_add(1) == Some(self.next) {
             return self.last.clone();
@@ -226,7 +227,7 @@ impl Parts {
     fn send(&mut self, end: Option<KinetoEnd>) -> io::Result<()> {
         let piece = Piece { bytes: KinetoBytes(std::mem::take(&mut self.bytes)), end };
         self.pieces.send(piece).map_err(|_unwanted| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        // Several writes before the loop reads count as one.
+        // The poll loop reads several bytes as one signal.
         let _ = self.bell.write(&[0]);
         Ok(())
     }

@@ -20,7 +20,7 @@ impl Written {
         Self { file, reading: None }
     }
 
-    /// Its length.
+    /// The file's length.
     pub(super) fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.len())
     }
@@ -29,7 +29,7 @@ impl Written {
         self.reading.as_ref().is_some_and(|reading| !reading.has_ended())
     }
 
-    /// The part of this number, if it is here. The first restarts the reading.
+    /// The part of this number, if it has been read. Part 0 restarts the reading.
     pub(super) fn part(&mut self, part: u32, bell: impl FnOnce() -> io::Result<PipeWriter>) -> Option<Piece> {
         if part == 0 && self.reading.as_ref().is_none_or(|reading| reading.next() > 1) {
             match self.file.try_clone().and_then(|file| Reading::begin(&file, bell()?)) {

@@ -1,4 +1,4 @@
-//! A request's content: steps or a period, and options.
+//! The content of a request for a capture: steps or a period, and options.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -6,10 +6,10 @@ use xpu_wire::frame::{CaptureOrder, CaptureWindow, SampleOrder};
 
 use crate::http::error::Problem;
 
-/// Steps before the requested ones, at most; as in the command.
+/// Largest number of steps before the requested ones, as in the command.
 const BEFORE: u32 = 64;
 
-/// Time limit in seconds; for a period, this much longer than the period.
+/// Time limit in seconds. For a period, the limit is this much longer than the period.
 const WAIT: u64 = 120;
 
 /// Number of steps, or milliseconds.
@@ -18,7 +18,7 @@ const WAIT: u64 = 120;
 pub(in crate::http) enum Window {
     Steps(u32),
     ForMs(u64),
-    /// A period for PyTorch's profiler.
+    /// A period in milliseconds, for PyTorch's profiler.
     DurationMs(u64),
 }
 
@@ -36,21 +36,21 @@ pub(in crate::http) struct Wanted {
     /// All kernels, through CUPTI.
     #[serde(default)]
     kernels: bool,
-    /// Without Python functions.
+    /// Whether Python functions are left out.
     #[serde(default)]
     light: bool,
     /// Python's stacks, sampled this often per second.
     python_hz: Option<u32>,
-    /// With native frames.
+    /// Whether Python's stacks have native frames.
     #[serde(default)]
     native: bool,
-    /// Done as soon as the steps are there, without watching for stragglers.
+    /// Whether the capture ends as soon as it has the steps, without watching for stragglers.
     #[serde(default)]
     no_watch: bool,
 }
 
 impl Wanted {
-    /// Steps without options.
+    /// A request for steps without options.
     pub(in crate::http) fn plain(job: Option<String>, steps: u32) -> Self {
         Self {
             job,
@@ -96,7 +96,7 @@ impl Wanted {
         Err(Problem::new(StatusCode::BAD_REQUEST, what, next))
     }
 
-    /// The same as arguments of the command.
+    /// The request as arguments of the command.
     pub(super) fn arguments(&self, window: Window) -> Vec<String> {
         let mut all = match window {
             Window::Steps(steps) => vec![format!("--steps={steps}"), format!("--before={}", self.before)],
