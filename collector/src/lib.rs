@@ -1,8 +1,8 @@
-//! Serves the ranks of one host: takes their summaries, publishes digests, answers requests.
+//! Serves the ranks of one host: takes their summaries, publishes digests, and answers requests.
 //!
 //! One thread runs the poll loop. Separate processes read stacks. Separate threads serve pages, and receive
-//! the data as viewers do. The collector is a separate process from the workers, so that no viewer can slow a
-//! worker down, and from the viewers, so that a rank's last state stays known after its end.
+//! the data as viewers do. The collector is a process of its own: no viewer can slow a worker down, and a
+//! rank's last state stays known after the rank's end.
 //!
 //! ```text
 //! workers ──Hello, Summary, Goodbye──▶ Roster ──Digest, Detail, Event──▶ viewers

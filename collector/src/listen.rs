@@ -1,4 +1,4 @@
-//! The collector's listening sockets, and the lock that makes it the only one.
+//! The collector's listening sockets, and the lock that admits only one collector.
 
 use std::{
     fs,
@@ -33,15 +33,15 @@ pub struct Config {
     pub key: Option<Key>,
     /// GPU peaks that override the data sheets.
     pub peaks: Peaks,
-    /// The program that reads stacks with `--read-stacks`, which is this one.
+    /// This program, which also reads stacks, with `--read-stacks`.
     pub reader: PathBuf,
     /// The name that PyTorch's profilers poll.
     pub kineto: KinetoName,
-    /// It exits after this time without living ranks and requests.
+    /// The collector exits after this time without living ranks and requests.
     pub idle_exit: Option<Duration>,
-    /// Where it keeps the baselines of runs; `None`: nowhere.
+    /// The folder of the runs' baselines; `None` if none are kept.
     pub runs: Option<PathBuf>,
-    /// Whether it samples main threads of jobs whose GPUs wait for their hosts.
+    /// Whether to sample main threads of jobs whose GPUs wait for their hosts.
     pub samples: bool,
 }
 
@@ -58,7 +58,7 @@ pub fn choose_address(named: Option<IpAddr>, has_key: bool, insecure: bool) -> R
     }
 }
 
-/// The bound sockets, and the lock that makes them ours.
+/// The bound sockets, and the lock that allows this process to bind them.
 pub(crate) struct Sockets {
     pub workers: Socket,
     pub front: Front,
@@ -78,7 +78,7 @@ impl Sockets {
         }
         let context = Context::new();
         let front = Front::bind(&context, config.address, config.base, config.key.as_ref())?;
-        // libzmq removes a socket that an earlier collector left behind: only the holder of the lock may
+        // libzmq removes a socket that an earlier collector left behind, so only the holder of the lock may
         // bind.
         let workers = socket::workers(&context).map_err(OpenError::Library)?;
         workers
@@ -158,7 +158,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether another collector serves already, which is no failure.
+    /// Whether another collector already serves. This is no failure.
     pub fn is_served_already(&self) -> bool {
         matches!(self, Self::Lock(LockError::Held))
     }

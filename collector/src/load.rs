@@ -1,5 +1,5 @@
-//! What this host, the ranks' processes and their GPUs move and compute in a second, from the kernel's
-//! counters and NVML.
+//! Measures what this host, the ranks' processes and their GPUs move and compute per second, from the
+//! kernel's counters and NVML.
 
 mod host;
 mod process;
@@ -33,11 +33,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loads {
-    /// One load for each job with a rank here; none at the first reading.
+    /// One load for each job with a rank here. None at the first reading.
     pub(crate) fn read(&mut self, ranks: impl Iterator<Item = Loaded>, now: Moment) -> Vec<HostLoad> {
         let mut ranks = ranks.peekable();
         if ranks.peek().is_none() {
-            // Nothing is requested, and the next difference would cover too long a time.
+            // Without ranks there are no readings, so the next difference would cover too long a time.
             *self = Self::default();
             return Vec::new();
         }
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that computes and writes, and another that it has started and that computes too.
+    /// A process that computes and writes, and its child process that also computes.
     #[test]
     fn load_of_a_rank_of_its_workers_and_of_the_host_is_measured() {
         let script = "
@@ -92,7 +92,7 @@ with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:
             os.fsync(file.fileno())
 ";
         let mut command = std::process::Command::new("python3");
-        // In the folder of this program: /tmp may be in memory, and then nothing is written to a disk.
+        // The file is in the folder of this program: /tmp may be in memory, and then no disk is written.
         let here = std::env::current_exe().unwrap();
         let folder = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
         let mut child = command.args(["-c", script]).arg(folder.path()).spawn().unwrap();

@@ -1,6 +1,6 @@
-//! One collector per user, host and base port: the holder of the lock serves.
+//! One collector per user, host and base port: only the holder of the lock serves.
 //!
-//! The lock is on an open file, so the kernel releases it however the process ends.
+//! The lock is on an open file, so the kernel releases it when the process ends for any reason.
 
 use std::{
     fs::{File, OpenOptions},
@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Held for as long as this lives.
+/// The lock, held as long as this lives.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -34,7 +34,7 @@ impl Lock {
         }
     }
 
-    /// Writes a note for those that find the lock held.
+    /// Writes a note for processes that find the lock held.
     pub fn note(&self, text: &str) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.write_all_at(text.as_bytes(), 0)

@@ -1,4 +1,4 @@
-//! `xpu-collector`: starts, reports that it is ready, serves, exits on a signal.
+//! `xpu-collector`: starts, reports that it is ready, serves, and exits on a signal.
 
 mod args;
 mod restart;
@@ -24,7 +24,7 @@ use xpu_wire::{id::Pid, unit::Moment};
 
 use crate::args::{Args, ConfigError};
 
-/// How often a page of a recording looks for a signal.
+/// Interval at which the server of a recording's pages checks for a signal.
 const LOOK: Duration = Duration::from_millis(100);
 
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
             "this is the start after {} in a row",
             counted(restart::crashes().into(), "crash", "crashes")
         );
-        // A process that was just being started may still hold the lock for a moment.
+        // A child process that is just starting may still hold the lock for a moment.
         let until = Instant::now() + Duration::from_secs(2);
         while matches!(&opened, Err(ConfigError::Open(error)) if error.is_served_already())
             && Instant::now() < until
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
             drop(hangs);
             drop(serving);
             // A thread may be inside the driver's library, whose destructors must not run meanwhile. SAFETY:
-            // ends the process; everything that outlives it was saved just now.
+            // ends the process. Everything that outlives the process was saved above.
             unsafe { libc::_exit(i32::from(served.is_err())) }
         }
         Err(ConfigError::Open(error)) if error.is_served_already() => {
@@ -164,12 +164,12 @@ fn show(from: &Path, args: &Args) -> ExitCode {
     }
 }
 
-/// Monitoring works without pages: their errors are reported and end nothing.
+/// Starts the pages. Errors are only logged, because monitoring works without pages.
 fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
     serve(Source::Live(upstream), config).inspect_err(|error| tracing::error!("no HTTP: {error}")).ok()
 }
 
-/// The same for hangs.
+/// Starts the saving of hangs. Errors are only logged.
 fn hangs(upstream: Upstream, config: HangsConfig) -> Option<Hangs> {
     Hangs::start(upstream, config)
         .inspect_err(|error| tracing::error!("hangs are not kept on disk: {error}"))

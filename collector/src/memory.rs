@@ -1,19 +1,19 @@
-//! Returns freed memory to the system: jobs come and go on a host, and their collector stays.
+//! Returns freed memory to the system, because a collector outlives many jobs.
 
 use std::time::Duration;
 
 use xpu_wire::unit::Moment;
 
-/// Interval. It takes milliseconds if much was freed.
+/// Interval of returning memory. This takes milliseconds if much was freed.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// Arenas of the C library: each keeps its freed memory, and by default there are eight for each core.
+/// Arenas of the C library. Each keeps its freed memory, and the default is eight per core.
 const ARENAS: libc::c_int = 2;
 
 /// Larger allocations get a separate mapping, which is unmapped when they are freed.
 const OWN_MAPPING: libc::c_int = 256 << 10;
 
-/// Must be called before there are threads.
+/// Limits the arenas. Must be called before other threads start.
 pub fn prepare() {
     for (which, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, OWN_MAPPING)] {
         // SAFETY: sets a parameter of the allocator, which ignores a value that it does not accept.

@@ -1,8 +1,8 @@
 //! The state of jobs as metrics: one model for both the Prometheus page and OTLP.
 //!
-//! Label sets are bounded: a rank has a few series for each element type, and for each communicator's name,
-//! operation and size bucket. Shapes have series only on request ([`shapes`]). Label sets beyond the limit
-//! are counted under `other`, and their number is a metric.
+//! Label sets are bounded: a rank has a few series for each element type, and for each combination of
+//! communicator name, operation and size bucket. Shapes have series only on request ([`shapes`]). Kinds
+//! beyond the limit are counted under `other`, and a metric has their number.
 
 mod catalogue;
 mod compat;
@@ -39,15 +39,15 @@ use crate::{follow::Known, what_if::WhatIfs};
 /// Longest text of a label, in characters: users choose the names of jobs, hosts and communicators.
 const LABEL: usize = 64;
 
-/// Ranks on one page; a relay's Prometheus takes this in a few seconds.
+/// Largest number of ranks on one page. Prometheus reads a relay's page of this size in a few seconds.
 const RANKS: usize = 16_384;
 
 /// Options of the pages, in addition to the native metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pages {
-    /// The gauges of xpu-timer.
+    /// Whether the page also has xpu-timer's gauges.
     pub compat: bool,
-    /// A gauge family for each shape, as in the first xpu-timer.
+    /// Whether the page also has a gauge family for each shape, as in the first xpu-timer.
     pub per_shape: bool,
     /// GPU peaks that override the data sheets.
     pub peaks: Peaks,
@@ -78,7 +78,7 @@ pub(crate) struct Family {
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     families: Vec<Family>,
-    /// The index of the family of each metric.
+    /// The index of each metric's family.
     places: HashMap<String, usize>,
 }
 
@@ -128,7 +128,7 @@ impl Exposition {
         family.is_some_and(|family| family.series.iter().any(|(known, _)| known == labels))
     }
 
-    /// Adds nothing for an unknown value, because unknown is not zero.
+    /// Adds a gauge. Adds nothing for an unknown value, because unknown is not zero.
     pub(crate) fn gauge(&mut self, metric: Metric, labels: &[Label], value: impl Into<Option<f64>>) {
         if let Some(value) = value.into() {
             self.put(metric, labels, Value::Gauge(value));
@@ -154,7 +154,7 @@ pub(crate) fn label(text: &str) -> Arc<str> {
     text.chars().filter(|c| !c.is_control()).take(LABEL).collect::<String>().into()
 }
 
-/// These labels, and some more.
+/// These labels, with some more.
 pub(crate) fn with(labels: &[Label], more: &[(&'static str, &str)]) -> Vec<Label> {
     labels.iter().cloned().chain(more.iter().map(|(name, text)| (*name, label(text)))).collect()
 }

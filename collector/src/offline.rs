@@ -1,5 +1,5 @@
-//! One host's ranks without sockets, clock and GPUs, for simulated jobs: frames of workers go in and frames
-//! for viewers come out, through the roster, digests and history of a real collector.
+//! Serves one host's ranks without sockets, clock and GPUs, for simulated jobs. Frames of workers go in,
+//! frames for viewers come out. They pass through the roster, digests and history of a real collector.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -31,12 +31,13 @@ pub struct Offline {
 
 impl Offline {
     pub fn new(host: HostName, now: Moment) -> Self {
-        // No file can be there.
+        // No file can exist at this path, so the history is only in memory.
         let past = Past::open(Path::new("/dev/null/history"), now);
         Self { host, started: now, roster: Roster::default(), past, numbers: BTreeMap::new(), digests: 0 }
     }
 
-    /// Takes a message of the worker with this identity. The result is empty if nothing is published at once.
+    /// Takes a message of the worker with this identity. The result is empty if nothing needs to be published
+    /// at once.
     pub fn take(&mut self, from: u32, frame: Frame, now: Moment) -> Vec<Frame> {
         let from = Identity(from.to_le_bytes().to_vec());
         let effects = match frame.body {
@@ -48,7 +49,7 @@ impl Offline {
         self.published(effects, now)
     }
 
-    /// Does the work that a collector does four times a second.
+    /// Does the work that a real collector does four times a second.
     pub fn check(&mut self, now: Moment) -> Vec<Frame> {
         let effects = self.roster.check(now);
         let mut frames = self.published(effects, now);
@@ -59,7 +60,7 @@ impl Offline {
         frames
     }
 
-    /// Does the work of every second, with the readings of GPUs and processes at that time.
+    /// Does the work that a real collector does once a second, with the readings of GPUs and processes.
     pub fn digest(
         &mut self,
         now: Moment,

@@ -1,5 +1,5 @@
-//! What jobs want done in a hang, or at an end: `XPU_TOP_ON_HANG` in the job's environment, or `--on-hang` of
-//! the collector; and whether the kernels on its GPUs are named.
+//! What a job requests for a hang, or for a rank's end: a command, from `XPU_TOP_ON_HANG` in the job's
+//! environment or from `--on-hang` of the collector; and whether the kernels on its GPUs are read.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use xpu_wire::{
 
 use crate::environment::Environment;
 
-/// Jobs whose actions are kept.
+/// Number of jobs whose actions are kept.
 const JOBS: usize = 256;
 
-/// The command to run, and its folder.
+/// The command to run, and the folder in which it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub line: String,
@@ -27,12 +27,12 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// The command for jobs without one of their own.
+    /// The command for jobs that set none.
     pub(crate) fn usual(line: &str) -> Self {
         Self { line: line.to_owned(), folder: PathBuf::from("/") }
     }
 
-    /// The action of a job, from the environment of this process of it.
+    /// The action of a job, from the environment of one of its processes.
     fn of(pid: Pid, environment: &Environment) -> Option<Self> {
         let line = environment.value(variable::ON_HANG)?;
         let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
@@ -40,21 +40,21 @@ impl Wish {
     }
 }
 
-/// The action of each job: read as its ranks join, because a rank may be gone a moment later.
+/// The action of each job. It is read as its ranks join, because a rank may be gone a moment later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, Asked>>>);
 
-/// From the job's lowest rank on this host.
+/// The action of one job, from its lowest rank on this host.
 #[derive(Clone, Debug)]
 struct Asked {
     by: Rank,
     wish: Option<Wish>,
-    /// Whether the kernels on its GPUs are named in a hang, which ends it.
+    /// Whether the kernels on the job's GPUs are read in a hang, which ends the job.
     names_kernels: bool,
 }
 
 impl Wishes {
-    /// Takes the action of a rank that has joined; the lowest of a job's ranks here determines the job's
+    /// Takes the action of a rank that has joined. The lowest of a job's ranks here determines the job's
     /// action.
     pub(crate) fn note(&self, info: &RankInfo) {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +79,7 @@ impl Wishes {
         jobs.get(job)?.wish.clone()
     }
 
-    /// Whether the kernels on its GPUs are to be named in a hang, which ends the ranks.
+    /// Whether the kernels on the job's GPUs are to be read in a hang, which ends its ranks.
     pub(crate) fn names_kernels(&self, job: &JobName) -> bool {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.get(job).is_some_and(|asked| asked.names_kernels)

@@ -1,8 +1,8 @@
-//! NCCL's RAS service, which is asked about a job when the job hangs or a user requests it: a source
-//! independent of the hook.
+//! Asks NCCL's RAS service about a job when the job hangs or a user requests it. RAS is a source independent
+//! of the hook.
 //!
-//! In each process, NCCL has a thread for RAS, which answers while the program waits. One question to any
-//! process returns the whole job. A separate thread asks, so the poll loop never waits.
+//! NCCL has a thread for RAS in each process. It answers even while the program waits, and an answer of any
+//! process covers the whole job. A separate thread asks, so the poll loop never waits.
 //!
 //! ```text
 //! Request::Ras ─▶ Target ──thread: address, version, client, answer──▶ Body::Ras, and unchanged ─▶ ras.json
@@ -34,29 +34,29 @@ use crate::address::Address;
 use address::{RasAddress, Unasked};
 pub(crate) use answer::Answer;
 
-/// Threads that ask at the same time, each about a job.
+/// Largest number of threads that ask at the same time, each about a job.
 const AT_ONCE: usize = 8;
 
-/// Viewers that wait for the same answer.
+/// Largest number of viewers that wait for the same answer.
 const VIEWERS: usize = 64;
 
 /// An answer this recent is sent again, so that viewers that ask in a loop do not make RAS collect in a loop.
 const RECENT: Duration = Duration::from_secs(2);
 
-/// After this time without an answer, none is expected any more: longer than the client's own limit.
+/// After this time, no answer is expected any more. This is longer than the client's own limit.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// Answers that wait for the thread that keeps them on disk.
+/// Number of answers that wait for the thread that keeps them on disk.
 const KEPT: usize = 4;
 
 /// A job whose RAS will be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub job: JobName,
-    /// Its living processes here, the one to begin with first.
+    /// The job's living processes here, the requested rank's first.
     pub pids: Vec<Pid>,
-    /// Ranks of some job on this host are creating a communicator. In some versions, a process that is asked
-    /// then crashes, and at a shared port it is unknown beforehand which process answers.
+    /// Whether a rank of any job on this host is creating a communicator. In some versions of NCCL, a process
+    /// that is asked meanwhile crashes, and at a shared port it is unknown beforehand which process answers.
     pub creating: bool,
 }
 
@@ -82,10 +82,10 @@ struct Asking {
 pub(crate) struct Ras {
     asking: Vec<Asking>,
     recent: BTreeMap<JobName, (Instant, RasReport, Vec<u8>)>,
-    /// Each thread holds a clone, so an abandoned thread still counts (it may hang in a name lookup).
+    /// Each thread holds a clone. So an abandoned thread, which may hang in a name lookup, still counts.
     threads: Arc<()>,
-    /// Whether a rank on this host is creating a communicator. It is read before each question, because a
-    /// thread may ask several processes.
+    /// Whether a rank on this host is creating a communicator. Read before each question, because a thread
+    /// may ask several processes.
     creating: Arc<AtomicBool>,
 }
 
@@ -114,7 +114,7 @@ impl Ras {
         let started = thread::Builder::new().name("ras".to_owned()).spawn(move || {
             let answer = ask(&target, &creating);
             drop(counted);
-            // If it took too long, the receiver is gone.
+            // If the thread took too long, the receiver is gone.
             let _ = answer_tx.send(answer);
         });
         if let Err(error) = started {
@@ -129,7 +129,7 @@ impl Ras {
         !self.asking.is_empty()
     }
 
-    /// Whether a rank on this host, of any job, is creating a communicator now.
+    /// Notes whether a rank on this host, of any job, is creating a communicator now.
     pub(crate) fn note(&self, creating: bool) {
         self.creating.store(creating, Relaxed);
     }
@@ -160,7 +160,7 @@ impl Ras {
     }
 }
 
-/// Runs in a thread of its own, because it reads files of processes and the network.
+/// Asks RAS. Runs in a separate thread, because it reads files of processes and the network.
 fn ask(target: &Target, creating: &AtomicBool) -> (RasReport, Vec<u8>) {
     let asked_at = Moment::now();
     let report = RasReport { asked_at, ..RasReport::unanswered(target.job.clone(), String::new()) };

@@ -1,4 +1,4 @@
-//! A relay: one place to watch many hosts from, if a viewer cannot or should not connect to each of them.
+//! A relay: one place to watch many hosts from, if a viewer cannot or should not connect to each host.
 //!
 //! Frames pass unchanged, so numbers, losses and hosts stay correct. A relay may be behind another relay. An
 //! unreachable host does not delay the others, because each has a separate socket and the relay never waits.
@@ -39,13 +39,13 @@ use crate::{
     upstream::Upstream,
 };
 
-/// Interval of taking answers from the hosts; published frames are forwarded at once.
+/// Interval of taking answers from the hosts. Published frames are forwarded at once.
 const SWEEP: Duration = Duration::from_millis(20);
 
 /// Messages taken from one socket before the others have their turn.
 const TURN: usize = 1024;
 
-/// Hosts behind one relay. Their states fit into one frame.
+/// Largest number of hosts behind one relay. Their states fit into one frame.
 const MOST_HOSTS: usize = 16_384;
 
 /// A relay's configuration.
@@ -70,7 +70,7 @@ pub struct Relay {
     connections: Vec<Connection>,
     prober: Prober,
     complaints: Complaints,
-    /// Number of its own frames.
+    /// Number of the relay's own frames.
     number: u64,
     /// Messages that did not fit into a viewer's queue.
     lost: u64,
@@ -104,7 +104,7 @@ impl Relay {
         })
     }
 
-    /// Its addresses within this process.
+    /// The relay's addresses within this process.
     pub fn upstream(&self) -> Upstream {
         self.front.upstream.clone()
     }
@@ -166,7 +166,7 @@ impl Relay {
             match codec::decode(&payload) {
                 Ok(Frame { body: Body::Request(mut request), number, now: at, lost, host }) => {
                     let mut payload = payload;
-                    // Shortened, because the viewer does not know how many hosts there are.
+                    // Shortened here, because the viewer does not know how many hosts there are.
                     if let Request::History { length } = &mut request {
                         *length = (*length).min(recall::length(self.connections.len()).into());
                         let body = Body::Request(request.clone());
@@ -196,7 +196,7 @@ impl Relay {
         Ok(asked)
     }
 
-    /// The hosts behind it, and the state of each connection.
+    /// The hosts behind the relay, and the state of each connection.
     fn known(&self) -> RelaySnapshot {
         RelaySnapshot {
             version: VERSION.to_owned(),
@@ -212,7 +212,8 @@ impl Relay {
         self.lost += u64::from(viewer.answer(&self.front.control, &codec::encode(&frame)).is_err());
     }
 
-    /// Forwards hosts' answers to the requesters; asks, gives up and retries each host when that is due.
+    /// Forwards hosts' answers to the requesters. Asks each host, gives up on it and retries it when that is
+    /// due.
     fn sweep(&mut self, now: Instant) {
         for (connection, found) in self.prober.results() {
             if let Some(connection) = self.connections.get_mut(connection) {
@@ -223,7 +224,7 @@ impl Relay {
             for _ in 0..TURN {
                 let Some(parts) = connection.receive(now) else { break };
                 match &parts[..] {
-                    // The answer to the relay's own request. It shows that the host is alive, and lists its
+                    // The answer to the relay's own request. It shows that the host answers, and lists its
                     // jobs.
                     [payload] => drop(connection.understand(payload)),
                     parts => {
@@ -250,7 +251,7 @@ fn receive(socket: &Socket) -> zmq::Result<Option<Vec<Vec<u8>>>> {
     }
 }
 
-/// The job of a request; a snapshot covers all.
+/// The job of a request; `None` for a request about all jobs.
 fn job_of(request: &Request) -> Option<&JobName> {
     match request {
         Request::Snapshot | Request::History { .. } => None,

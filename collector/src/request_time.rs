@@ -2,17 +2,16 @@
 
 use xpu_wire::unit::Moment;
 
-/// A smaller difference means that both clocks have the same source, and the difference is mostly the
-/// message's travel time.
+/// A smaller difference is mostly the message's travel time: both clocks have the same source.
 const SAME_CLOCK: u64 = 500_000_000;
 
-/// How far the clock here is ahead of the sender's, for a message that was stamped `theirs` and arrived at
-/// `now`. Includes the message's travel time.
+/// Time by which the clock here is ahead of the sender's, for a message that was stamped `theirs` and arrived
+/// at `now`. Includes the message's travel time.
 fn ahead(now: Moment, theirs: Moment) -> i64 {
     i64::try_from(i128::from(now.0) - i128::from(theirs.0)).unwrap_or_default()
 }
 
-/// When a request came, and how far the clock here is ahead of the requester's.
+/// When a request arrived, and the time by which the clock here is ahead of the requester's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestTime {
     pub at: Moment,
@@ -20,7 +19,7 @@ pub(crate) struct RequestTime {
 }
 
 impl RequestTime {
-    /// `theirs`: when it was sent, by the requester's clock.
+    /// `theirs` is when the request was sent, by the requester's clock.
     pub(crate) fn new(at: Moment, theirs: Moment) -> Self {
         Self { at, ahead: ahead(at, theirs) }
     }
@@ -47,7 +46,7 @@ mod tests {
             let ahead = ahead(Moment(now * second), Moment(theirs * second));
             assert_eq!(here(Moment(107 * second), ahead), Moment(at * second));
         }
-        // This much is travel time.
+        // A difference this small is travel time.
         assert_eq!(here(Moment(107), ahead(Moment(400_000_000), Moment(0))), Moment(107));
         assert_eq!(here(Moment(107), ahead(Moment(0), Moment(u64::MAX))), Moment(107));
     }

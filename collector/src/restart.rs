@@ -18,7 +18,7 @@ const VARIABLE: &str = "XPU_TOP_COLLECTOR_CRASHES";
 /// After this many crashes in a row the program ends, because it would crash again.
 const MOST: u8 = 5;
 
-/// After this many seconds without a crash it starts to count again.
+/// After this many seconds without a crash, the count begins again.
 const LONG: i64 = 600;
 
 /// Crashes before this start, and the time of the start in monotonic seconds.
@@ -26,11 +26,11 @@ static COUNT: AtomicU8 = AtomicU8::new(0);
 static START: AtomicI64 = AtomicI64::new(0);
 static ARGUMENTS: AtomicPtr<*const c_char> = AtomicPtr::new(ptr::null_mut());
 static ENVIRONMENT: AtomicPtr<*const c_char> = AtomicPtr::new(ptr::null_mut());
-/// The digit in the environment.
+/// The digit in the environment that counts crashes.
 static DIGIT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// From now on a crash restarts the program. Arguments that begin with `left_out` apply only to the first
-/// start. Called before there are threads.
+/// Makes each later crash restart the program. Arguments that begin with `left_out` are only for the first
+/// start. Must be called before other threads start.
 pub(crate) fn on_crash(left_out: &str) {
     let crashes = std::env::var(VARIABLE).ok().and_then(|count| count.parse().ok()).unwrap_or(0);
     if crashes > 0 {
@@ -92,8 +92,8 @@ extern "C" fn crashed(signal: c_int) {
             libc::execve(c"/proc/self/exe".as_ptr(), arguments, environment);
         }
     }
-    // The action was reset, so the signal now ends the process, with a core dump if those are enabled.
-    // SAFETY: as above.
+    // The signal's action was reset, so the signal now ends the process, with a core dump if enabled. SAFETY:
+    // as above.
     unsafe { libc::raise(signal) };
 }
 
@@ -113,7 +113,7 @@ fn report(signal: c_int, again: bool) {
     }
 }
 
-/// A null-terminated array for `exec`; it is never freed.
+/// A null-terminated array for `exec`, which is never freed.
 fn pointers(texts: impl Iterator<Item = OsString>, more: Option<*mut c_char>) -> *mut *const c_char {
     let known = texts.filter_map(|one| text(one).map(CString::into_raw)).chain(more);
     let all: Vec<*const c_char> = known.map(<*mut c_char>::cast_const).chain([ptr::null()]).collect();

@@ -1,6 +1,6 @@
-//! The ranks on this host by their place in a job, and the sender of each message.
+//! Knows the ranks on this host by their place in a job, and the sender of each message.
 //!
-//! It has no socket and reads no clock; it returns what should be sent as [`Effect`]s.
+//! The roster has no socket and reads no clock. It returns what to send as [`Effect`]s.
 
 mod gpus;
 mod kineto;
@@ -32,21 +32,21 @@ use crate::{
     worker::Worker,
 };
 
-/// Ranks kept in total; a host has tens. Beyond this limit, ended ranks are dropped first; then newcomers are
+/// Largest number of ranks; a host has tens. Beyond it, ended ranks are dropped first, and then new ranks are
 /// rejected.
 const PLACES: usize = 4096;
 
 /// How long an ended rank stays visible.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// An unknown sender is asked for its identity at most once in this time: a rejected one would otherwise send
-/// and be asked endlessly.
+/// An unknown sender is asked for its identity at most once in this time. Otherwise a rejected sender would
+/// be asked after each of its messages.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// A rejected sender that is silent for this time has gone.
+/// A rejected sender that is silent for this time counts as gone.
 const INSISTS: Duration = Duration::from_secs(10);
 
-/// Unknown senders kept.
+/// Largest number of unknown senders.
 const STRANGERS: usize = 1024;
 
 /// Longest command line and version that are forwarded.
@@ -79,7 +79,8 @@ pub(crate) struct Roster {
     places: BTreeMap<Place, Worker>,
     identities: HashMap<Identity, Place>,
     strangers: HashMap<Identity, Moment>,
-    /// Senders that claim a taken place, and their last message: bounded like unknown senders.
+    /// Senders that claim a taken place: the job, and when they last sent. Their number is bounded like that
+    /// of unknown senders.
     turned_away: HashMap<Identity, (JobName, Moment)>,
 }
 
@@ -104,14 +105,14 @@ impl Roster {
                     "process {pid} claims rank {} of job {}, which process {holder} has; give each job a name of its own with `xpu-top run --job NAME`",
                     place.rank, place.job,
                 );
-                // The sender counts as asked, so its summaries cause no question before the place may have
-                // become free.
+                // The sender counts as asked, so that its next summaries cause no question before the place
+                // may be free.
                 let _ = self.ask(from, now);
                 self.turn_away(from, place.job, now);
                 return vec![Effect::Complain("a place that is taken", text)];
             }
         }
-        // The end of the previous process is reported before a new one takes its place.
+        // The end of the previous process must be reported before a new process takes its place.
         let mut effects = self.departures(now);
         self.leave_other_place(from, &place);
         self.begin_anew(&place.job);
@@ -142,8 +143,8 @@ impl Roster {
         }
     }
 
-    /// A job without living ranks starts again, perhaps with fewer ranks: the ranks of its last run do not
-    /// belong to it.
+    /// Forgets the ranks of a job's last run if none of them lives. The job starts again, perhaps with fewer
+    /// ranks.
     fn begin_anew(&mut self, job: &JobName) {
         let of_job = || self.places.iter().filter(|(place, _)| place.job == *job);
         if of_job().all(|(_, worker)| !worker.is_there()) {
@@ -199,7 +200,7 @@ impl Roster {
         effects
     }
 
-    /// The rank's last counts are published at once: soon there may be no collector to send them.
+    /// Takes a rank's goodbye. Publishes the last counts at once, because the collector may exit soon.
     pub(crate) fn goodbye(&mut self, from: &Identity, now: Moment) -> Vec<Effect> {
         self.turned_away.remove(from);
         let peaks = self.peaks;
@@ -210,7 +211,7 @@ impl Roster {
         let (mut effects, mut ranks) = (Vec::new(), Vec::new());
         for place in &places {
             let Some(worker) = self.places.get_mut(place) else { continue };
-            // A program that ends itself with `os._exit` has made more calls since its last summary.
+            // A program that ends itself with `os._exit` may have made more calls since its last summary.
             worker.consult_ledger(now);
             effects.extend(life_event(worker, Life::Ended, now));
             ranks.extend(worker.next_digest(peaks, now).cloned());
@@ -276,7 +277,7 @@ impl Roster {
         let mut effects = Vec::new();
         for worker in self.places.values_mut().filter(|worker| !worker.is_beside()) {
             let Some(departure) = worker.departs(now) else { continue };
-            // Its last calls, read while that is possible.
+            // The last calls are read while that is possible.
             let record = worker.record(RankRecord::share(worker.info.world_size), now);
             effects.push(publish(Body::Record(record)));
             effects.push(Effect::Departed(Box::new(departure)));
@@ -284,12 +285,12 @@ impl Roster {
         effects
     }
 
-    /// The workers of a job that can receive.
+    /// The workers of a job that can receive messages.
     pub(crate) fn identities(&self, job: &JobName) -> Vec<Identity> {
         self.those(job, &[])
     }
 
-    /// The same for the processes of some ranks; of all ranks here if none is named.
+    /// The workers of the named ranks that can receive messages, or of all ranks here if none is named.
     pub(crate) fn those(&self, job: &JobName, ranks: &[Rank]) -> Vec<Identity> {
         let named = self.processes(job).filter(|worker| worker.is_named(ranks));
         named.filter(|worker| worker.is_there()).map(|worker| worker.identity.clone()).collect()
@@ -313,7 +314,7 @@ impl Roster {
         jobs
     }
 
-    /// The GPUs of a job, as CUDA names them; empty while unknown.
+    /// The GPUs of a job, as CUDA names them. Empty while unknown.
     pub(crate) fn gpu(&self, job: &JobName) -> String {
         let mut names = self.of_job(job).map(Worker::gpu);
         names.find(|name| !name.is_empty()).unwrap_or_default().to_owned()
@@ -338,7 +339,8 @@ fn life_of(worker: &Worker) -> Event {
     Event::Life { job, rank, pid, life: worker.life() }
 }
 
-/// A worker's identity goes to every viewer: its texts are cut, its job's name is made fit for a topic.
+/// Shortens the texts of a worker's identity, and makes its job's name fit for a topic, because every viewer
+/// gets them.
 fn trimmed(mut info: RankInfo) -> RankInfo {
     info.job = JobName::cleaned(info.job.as_str());
     for text in [&mut info.program, &mut info.version] {

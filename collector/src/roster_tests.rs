@@ -101,7 +101,7 @@ fn a_digest_covers_every_summary_once() {
     assert_eq!((again.step_count, again.step_median, again.heard), (0, None, digest.heard));
 }
 
-/// A program destroys its communicators before it ends: their last timed collectives are still published.
+/// A program destroys its communicators before it ends. Their last timed collectives are still published.
 #[test]
 fn the_last_samples_of_a_closed_communicator_are_reported() {
     let mut roster = Roster::default();
@@ -150,7 +150,7 @@ fn silence_is_reported_and_taken_back() {
     assert_eq!(roster.living(), 1);
 }
 
-/// Its process is in another container, and cannot be seen from here.
+/// The rank's process is in another container, and cannot be seen from here.
 #[test]
 fn a_rank_that_was_taken_for_dead_and_speaks_again_lives() {
     let mut roster = Roster::default();
@@ -165,7 +165,7 @@ fn a_rank_that_was_taken_for_dead_and_speaks_again_lives() {
     assert_eq!(roster.exits(), []);
 }
 
-/// A rank that hangs with its thread stopped: its last operations are in its ledger page.
+/// A rank hangs with its hook's thread stopped. Its last operations are in its ledger page.
 #[test]
 fn a_silent_rank_is_read_from_its_ledger() {
     let page = LedgerPage::create().unwrap();
@@ -190,8 +190,8 @@ fn a_silent_rank_is_read_from_its_ledger() {
     assert_eq!(digest.inside, [Inside { thread: 42, call: Call::StreamSynchronize, waited }]);
 }
 
-/// A process that has this page open under number 9 but, as after `exec`, not mapped. It waits for its input
-/// to end.
+/// A process that has this page open as descriptor 9 but, as after `exec`, not mapped. It waits until its
+/// input ends.
 fn without_mapping(page: &LedgerPage) -> Child {
     let script = format!("exec cat 9< /proc/{}/fd/{}", id(), page.descriptor().unwrap());
     let child = process::Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
@@ -215,7 +215,7 @@ fn a_process_that_executes_itself_again_is_no_hang() {
     assert_eq!(lives(&roster.check(at(6.0))), [Life::Ended]);
     drop(child.stdin.take());
     child.wait().unwrap();
-    // Here, where it is mapped, the same process has another page under the same number.
+    // The page is mapped in this process, which then puts another page under the same number.
     let ledger = old.descriptor().map(|fd| fd as u32);
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
@@ -352,7 +352,7 @@ fn a_flood_of_ranks_is_bounded_and_strangers_too() {
     assert!(roster.strangers.len() <= STRANGERS);
 }
 
-/// A second job of the same name would be invisible, so the digests of the first one count its living
+/// A second job of the same name would be invisible. So the digests of the first job count its living
 /// processes.
 #[test]
 fn a_refused_process_is_counted_as_long_as_it_sends() {

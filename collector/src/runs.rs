@@ -1,7 +1,7 @@
 //! Measures the baseline of the ranks that run here, and keeps it for later runs.
 //!
-//! One file per job and run, of this host's ranks alone: the files of other hosts are in the same folder if
-//! the hosts share a home.
+//! Each file has one run of a job, with this host's ranks only. Files of other hosts are in the same folder
+//! if the hosts share a home.
 
 use std::{
     collections::BTreeMap,
@@ -26,10 +26,10 @@ use xpu_wire::{
 const READ: Duration = Duration::from_secs(5);
 const WRITE: Duration = Duration::from_mins(1);
 
-/// Jobs measured at a time.
+/// Largest number of jobs measured at a time.
 const JOBS: usize = 32;
 
-/// Files and bytes that are kept; the oldest are removed first.
+/// Number and bytes of the files that are kept. The oldest are removed first.
 const FILES: usize = 256;
 const BYTES: u64 = 16 << 20;
 
@@ -38,7 +38,7 @@ const LONGEST: usize = 80;
 
 #[derive(Debug)]
 pub(crate) struct Runs {
-    /// `None`: nothing is kept or measured.
+    /// `None` if nothing is measured or kept.
     folder: Option<PathBuf>,
     host: HostName,
     jobs: Jobs,
@@ -60,7 +60,7 @@ impl Runs {
         }
     }
 
-    /// Reads and writes when due. `gpu` returns the name of a job's GPUs.
+    /// Reads and writes what is due. `gpu` returns the name of a job's GPUs.
     pub(crate) fn tend(&mut self, now: Moment, gpu: impl Fn(&JobName) -> String) {
         if self.folder.is_none() || now < self.read_at {
             return;
@@ -84,7 +84,7 @@ impl Runs {
                 self.write(&baseline);
             }
         }
-        // A new run of the same name is another job.
+        // A new run of the same name counts as another job.
         self.measures.retain(|name, _| !over.contains(name));
         self.jobs.forget(|name, _| over.contains(name));
     }
@@ -109,7 +109,7 @@ pub(crate) fn fit(text: &str) -> String {
     text.chars().map(|c| if fits(c) { c } else { '_' }).take(LONGEST).collect()
 }
 
-/// Under another name first, so that readers always find a whole file.
+/// Writes the file under another name first, so that readers always find a whole file.
 fn write(folder: &Path, name: &str, baseline: &Baseline) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let new = folder.join(format!(".{name}.{}.new", std::process::id()));
@@ -119,7 +119,7 @@ fn write(folder: &Path, name: &str, baseline: &Baseline) -> io::Result<()> {
     fs::rename(&new, folder.join(name))
 }
 
-/// Keeps the newest within the limits.
+/// Removes the oldest files beyond the limits.
 fn prune(folder: &Path) -> io::Result<()> {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {

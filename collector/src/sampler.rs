@@ -1,5 +1,5 @@
-//! Samples where main threads are while GPUs wait for them: one process of this program at a time, whose CPU
-//! time is limited by a budget.
+//! Samples what main threads do while GPUs wait for them. One process of this program runs at a time, within
+//! a budget of CPU time.
 
 use std::{
     collections::BTreeMap,
@@ -22,24 +22,24 @@ use crate::{
     stacks::{Reach, Target},
 };
 
-/// Share of a core that sampling may take, and CPU seconds that may be spent at once.
+/// Share of a core that sampling may take, and CPU seconds that it may spend at once.
 const BUDGET: f64 = 0.002;
 const BURST: f64 = 1.0;
 
-/// CPU seconds that may be spent in advance on ranks whose behaviour has changed, so that a new fault is
+/// CPU seconds that sampling may spend in advance on ranks whose behaviour has changed. A new fault is then
 /// sampled at once, even if all ranks were sampled just before.
 const ADVANCE: f64 = 1.0;
 
-/// A rank that could not be read is not tried again for this time.
+/// Time after which a rank that could not be read is tried again.
 const UNREADABLE: Duration = Duration::from_mins(10);
 
-/// A rank is sampled again after this time at the earliest, unless its behaviour changed.
+/// Minimum time between two samplings of a rank whose behaviour did not change.
 const AGAIN: Duration = Duration::from_mins(1);
 
-/// A process that takes longer is killed.
+/// A sampling process that takes longer than this is killed.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// Ranks whose last sampling is known.
+/// Number of ranks whose last sampling is remembered.
 const KNOWN: usize = 4096;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct Sampler {
 /// The result of the last sampling of a process.
 #[derive(Clone, Copy, Debug)]
 struct Sampled {
-    /// When it may be sampled again.
+    /// When the process may be sampled again.
     next: Moment,
     is_readable: bool,
 }
@@ -66,7 +66,7 @@ impl Sampled {
     }
 }
 
-/// CPU seconds that may be spent.
+/// CPU seconds that sampling may spend.
 #[derive(Clone, Copy, Debug)]
 struct Credit {
     seconds: f64,
@@ -101,7 +101,7 @@ impl Sampler {
         }
     }
 
-    /// Takes the result, and begins with the next rank. Never blocks.
+    /// Takes the result, and begins to sample the next rank. Never blocks.
     pub(crate) fn turn(&mut self, roster: &mut Roster, now: Moment) {
         if !self.enabled {
             return;
@@ -164,8 +164,8 @@ impl Run {
         Some(Self { job: job.clone(), rank: *rank, pid: *pid, begun: now, child, output })
     }
 
-    /// The CPU time that the sampling took, and the samples. The sampling process has ended, so reading the
-    /// pipe ends.
+    /// The CPU time that the sampling took, and the samples. Reading the pipe does not block, because the
+    /// process has ended.
     fn result(&mut self) -> (Nanoseconds, Option<MainThread>) {
         let mut bytes = Vec::new();
         let read = (&mut self.output).take(codec::LARGEST_FRAME as u64).read_to_end(&mut bytes);

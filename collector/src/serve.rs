@@ -1,4 +1,4 @@
-//! The poll loop: from sockets to the roster and back.
+//! The poll loop: passes messages from the sockets to the roster, and its effects to the sockets.
 
 mod publish;
 mod requests;
@@ -68,7 +68,7 @@ pub struct Collector {
     kineto: Kineto,
     ras: Ras,
     complaints: Complaints,
-    /// When a rank last lived, a request last arrived, or a process that may become a rank was last found.
+    /// When a rank last lived, a request last arrived, or an announced process was last found.
     busy: Moment,
 }
 
@@ -82,7 +82,7 @@ impl Collector {
     pub fn open(config: Config, now: Moment) -> Result<Self, OpenError> {
         Ok(Self {
             sockets: Sockets::bind(&config)?,
-            // Only one collector serves, so only one writes it.
+            // Only one collector serves, so only one writes the file.
             past: Past::open(&config.runtime.history(config.base), now),
             runs: Runs::new(config.runs.clone(), config.host.clone()),
             roster: Roster::new(config.peaks),
@@ -105,12 +105,12 @@ impl Collector {
         })
     }
 
-    /// Its addresses within this process.
+    /// The collector's addresses within this process.
     pub fn upstream(&self) -> Upstream {
         self.sockets.front.upstream.clone()
     }
 
-    /// Serves until it is stopped, or idle for the configured time.
+    /// Serves until stopped, or until idle for the configured time.
     pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
         let (mut digest_at, mut check_at, mut memory) = (Moment::now(), Moment::now(), Memory::default());
         let mut digests = 0_u32;
@@ -200,8 +200,7 @@ impl Collector {
         let Some(limit) = self.config.idle_exit.filter(|&limit| now.since(self.busy) >= limit) else {
             return false;
         };
-        // Checked only if everything else allows the exit. A job that is still loading has not sent anything
-        // yet.
+        // Checked only if everything else allows the exit. A job that is still loading has not sent anything.
         if !expected::living(&self.config.runtime, self.config.base).is_empty() {
             self.busy = now;
         }
@@ -220,7 +219,7 @@ impl Collector {
     }
 }
 
-/// The moment of the digest after the one that was due at `due`: on the second, unless some were missed.
+/// When the digest after the one due at `due` is due: on the second, unless digests were missed.
 fn next(due: Moment, now: Moment) -> Moment {
     let next = due.after(DIGEST);
     if next > now { next } else { now.after(DIGEST) }

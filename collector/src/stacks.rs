@@ -1,5 +1,5 @@
-//! Stacks, on demand and when a job hangs. A short-lived process of this program, never the serving thread,
-//! reads each rank. A reader that hangs is killed at its deadline, and the kernel releases whatever it held.
+//! Reads stacks, on demand and when a job hangs. A short-lived process of this program reads each rank, never
+//! the serving thread. A reader that hangs is killed at its deadline, and the kernel releases its resources.
 
 mod brief;
 mod gpu;
@@ -39,16 +39,16 @@ pub use samples::sample_python;
 
 use crate::address::Address;
 
-/// Ranks read at the same time: those of a usual host.
+/// Largest number of ranks read at the same time: those of a usual host.
 const AT_ONCE: usize = 8;
 
 /// Time limit for one rank.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Time limit if its GPUs are read too: the driver writes up to some hundred MB.
+/// Time limit if the rank's GPUs are read, too: the driver writes up to some hundred MB.
 const GPU_LIMIT: Duration = Duration::from_mins(1);
 
-/// Viewers that wait for the same rank.
+/// Largest number of viewers that wait for the same rank.
 const VIEWERS: usize = 64;
 
 /// A rank whose stacks are wanted.
@@ -57,17 +57,17 @@ pub(crate) struct Target {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// Whether it can be read from here.
+    /// Whether this process can read the rank.
     pub reach: Reach,
-    /// Whether its threads may be stopped for their native frames.
+    /// Whether the rank's threads may be stopped for their native frames.
     pub natively: bool,
-    /// Present if the kernels on its GPUs are read, which ends the rank: the launcher, which would then end
-    /// the other ranks.
+    /// The rank's launcher, if the kernels on its GPUs are read. Reading them ends the rank, and the launcher
+    /// would then end the other ranks.
     pub gpus: Option<Launcher>,
-    /// Threads in a call that can block, by the ledger page at that moment.
+    /// Threads in a call that can block, from the ledger page at `looked`.
     pub inside: Vec<Inside>,
     pub looked: Moment,
-    /// Its end, as far as known.
+    /// How the rank ended, as far as known.
     pub ended: Option<String>,
 }
 
@@ -76,13 +76,13 @@ pub(crate) struct Target {
 pub(crate) enum Reach {
     Here,
     Gone,
-    /// In another process namespace: its pid means nothing here.
+    /// The process is in another process namespace: its pid means nothing here.
     Elsewhere,
-    /// Another user's process, because a worker may report any pid.
+    /// Another user's process. Checked because a worker may report any pid.
     Foreign,
 }
 
-/// A target, and the waiting viewers.
+/// A target, and the viewers that wait for it.
 #[derive(Debug)]
 struct Wanted {
     target: Target,
@@ -94,7 +94,7 @@ impl Wanted {
         (&self.target.job, self.target.rank) == (&target.job, target.rank)
     }
 
-    /// Whether a reading for this target includes everything that the other needs.
+    /// Whether a reading for this target includes everything that `target` needs.
     fn will_do(&self, target: &Target) -> bool {
         self.is_of(target)
             && (self.target.natively || !target.natively)
@@ -128,18 +128,18 @@ impl Wanted {
 pub(crate) struct Answer {
     pub viewers: Vec<Address>,
     pub stacks: RankStacks,
-    /// When its ledger was read.
+    /// When the rank's ledger was read.
     pub looked: Moment,
 }
 
 /// All readings in progress.
 #[derive(Debug)]
 pub(crate) struct Stacks {
-    /// The program that reads: this one.
+    /// The program that reads, which is this program.
     program: PathBuf,
     waiting: VecDeque<Wanted>,
     readers: Vec<Reader>,
-    /// Killed, and not yet reaped.
+    /// Killed readers that are not reaped yet.
     ending: Vec<Child>,
     /// The launchers that are stopped while GPUs are read.
     launchers: Launchers,
@@ -157,7 +157,7 @@ impl Stacks {
     }
 
     /// Takes a request of a viewer or of this collector. A waiting rank is read once for all requests,
-    /// natively if one of them needs that; the queue is bounded by twice the number of ranks.
+    /// natively if one of them needs that. The queue has at most twice as many entries as there are ranks.
     pub(crate) fn want(&mut self, target: Target, viewer: Option<&Address>) {
         let mut reading = self.readers.iter_mut().map(|reader| &mut reader.wanted);
         if let Some(wanted) = self.waiting.iter_mut().find(|wanted| wanted.is_of(&target)) {
@@ -177,7 +177,7 @@ impl Stacks {
         self.readers.iter().map(Reader::descriptor)
     }
 
-    /// Takes finished readings, starts waiting ones. Never blocks.
+    /// Takes finished readings, and starts waiting ones. Never blocks.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<Answer> {
         self.ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let mut answers = Vec::new();
@@ -259,7 +259,7 @@ mod tests {
         Address { to: Identity(vec![number]), route: Vec::new() }
     }
 
-    /// A started reading is in progress until the next turn.
+    /// Readings with a reader that does nothing. A started reading is in progress until the next turn.
     fn stacks() -> Stacks {
         Stacks::new("/bin/true".into())
     }
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((natively(&stacks.waiting), stacks.waiting[0].viewers.len()), (vec![true], 2));
     }
 
-    /// A viewer asked just before the job was known to hang.
+    /// A viewer asked just before the hang of the job was detected.
     #[test]
     fn a_wish_for_native_frames_is_not_lost_in_a_reading_without() {
         let mut stacks = stacks();

@@ -1,4 +1,4 @@
-//! The counters of the whole host: CPU time, network devices, InfiniBand ports, disks.
+//! Reads the counters of the whole host: CPU time, network devices, InfiniBand ports, disks.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ use crate::metrics::machine;
 /// `InfiniBand` ports count words of four bytes (sysfs-class-infiniband).
 const WORD: u64 = 4;
 
-/// Modes in which a processor is idle.
+/// Modes in which a core is idle.
 const AT_REST: [&str; 2] = ["idle", "iowait"];
 
 /// Totals since the host's start.
@@ -39,7 +39,7 @@ impl HostCounts {
                 Path::new("/sys/class/net").join(name).join("device").exists()
             }),
             rdma: rdma(Path::new("/sys/class/infiniband")),
-            // Disks that consist of other disks count the same bytes again.
+            // Disks that consist of other disks would count the same bytes again.
             disk: sum(disks
                 .iter()
                 .filter(|disk| !is_made_of_others(&disk.name))
@@ -70,7 +70,7 @@ fn busy(stat: &str) -> Option<u64> {
     (!modes.is_empty()).then(|| at_work.sum::<u64>()).and_then(super::process::nanoseconds)
 }
 
-/// The traffic of all hardware devices; of all devices in a container, where none is hardware.
+/// The traffic of all hardware devices, or of all devices in a container, where none is hardware.
 fn network(text: &str, is_hardware: impl Fn(&str) -> bool) -> Traffic {
     let devices = machine::network(text);
     let has_hardware = devices.iter().any(|device| is_hardware(&device.name));
@@ -78,7 +78,7 @@ fn network(text: &str, is_hardware: impl Fn(&str) -> bool) -> Traffic {
     sum(counted.map(|device| (device.received, device.sent)))
 }
 
-/// Unknown if there is no such device.
+/// The traffic of all `InfiniBand` ports; unknown if there is none.
 fn rdma(devices: &Path) -> Traffic {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let ports = entries(devices).flat_map(|device| entries(&device.join("ports")).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! The counters of a rank's process and of those that it started.
+//! Reads the counters of a rank's process and of its descendants.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Processes of one rank that are read.
+/// Largest number of one rank's processes that are read.
 const MOST: usize = 128;
 
 /// Counts since the previous reading.
@@ -22,19 +22,19 @@ pub(super) struct ProcessCounts {
     pub disk: Traffic,
 }
 
-/// The totals of each process at its last reading, and when that was.
+/// The totals of each process at its last reading, and the time of that reading.
 #[derive(Debug, Default)]
 pub(super) struct Processes(BTreeMap<Pid, (Moment, Totals)>);
 
 #[derive(Clone, Copy, Debug)]
 struct Totals {
-    /// Nanoseconds.
+    /// CPU time in nanoseconds.
     cpu: Option<u64>,
     disk: Traffic,
 }
 
 impl Processes {
-    /// The activity of the process and its descendants. A new process counts from its next reading on;
+    /// The activity of the process and its descendants. A new process counts from its next reading on:
     /// otherwise a process that changes its parent would appear as a burst.
     pub(super) fn difference(&mut self, pid: Pid, now: Moment) -> ProcessCounts {
         let mut sum = ProcessCounts::default();
@@ -55,7 +55,7 @@ impl Processes {
         sum
     }
 
-    /// Forgets processes that were not read now.
+    /// Forgets the processes that were not read at `now`.
     pub(super) fn forget(&mut self, now: Moment) {
         self.0.retain(|_, (at, _)| *at == now);
     }
@@ -86,8 +86,8 @@ pub(super) fn nanoseconds(ticks: u64) -> Option<u64> {
     ticks.saturating_mul(1_000_000_000).checked_div(per_second)
 }
 
-/// The process and those descendants that main threads started: a rank has hundreds of threads, but data
-/// loaders start their workers from the main one.
+/// The process, and the descendants that main threads started. A rank has hundreds of threads, but data
+/// loaders start their workers from the main thread.
 pub(super) fn tree(pid: Pid) -> BTreeSet<Pid> {
     let (mut found, mut left) = (BTreeSet::new(), vec![pid]);
     while let Some(next) = left.pop().filter(|_| found.len() < MOST) {

@@ -19,7 +19,7 @@ pub(crate) enum In {
     Number,
     Seconds,
     Bytes,
-    /// 1 means all.
+    /// A share; 1 means all.
     Ratio,
     /// Floating-point operations.
     Flops,
@@ -167,7 +167,7 @@ metrics! {
     COLLECTIVE_BYTES = Counter Bytes "xpu_top_collective" "Bytes of the timed collectives, as nccl-tests counts them";
     COLLECTIVE_DURATION = Histogram Seconds "xpu_top_collective_duration" "Durations of the timed collectives on the rank, including waits for others, since this page has been read";
     COLLECTIVE_BANDWIDTH = Gauge BytesPerSecond "xpu_top_collective_bus_bandwidth" "Bus bandwidth of the transfer, at the median of the latest timed collectives of a kind";
-    // Its processes.
+    // The rank's processes.
     RANK_CPU = Gauge Number "xpu_top_rank_cpu_cores" "Cores that the rank's process and those that it started used in the last second";
     RANK_DISK = Gauge BytesPerSecond "xpu_top_rank_disk" "Bytes that the rank's processes read from and wrote to storage";
     // GPUs.

@@ -1,8 +1,8 @@
 //! The gauges of xpu-timer, by their own names, labels and units, so that existing readers continue to work.
 //!
-//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, all of the last ten
-//! to twenty seconds. As in xpu-timer, the time of a collective includes waiting for others. The counts of
-//! garbage collections and data loaders exist if Python is recorded all the time
+//! Latencies are whole microseconds, `FLOPS` is TFLOPS, and `BANDWIDTH` is Gbit/s on the bus. All cover the
+//! last ten to twenty seconds. As in xpu-timer, the time of a collective includes waiting for other ranks.
+//! The counts of garbage collections and data loaders exist if Python is recorded all the time
 //! (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
 
 use std::{collections::BTreeMap, env};
@@ -28,20 +28,20 @@ use super::{
     recent::{Cell, Recent},
 };
 
-/// Kinds of one rank: ten levels of a few element types, twenty of a few operations.
+/// Largest number of kinds of one rank: ten levels for a few element types, twenty for a few operations.
 const KINDS: usize = 256;
 
 /// xpu-timer's value for unknown.
 const NOT_SET: &str = "NOT_SET";
 
-/// Bits over the bus up to which a message counts as small.
+/// Largest message, in bits over the bus, that counts as small.
 const SMALL: f64 = 8192.0;
 
-/// Bandwidth has levels of a twentieth of xpu-timer's network bandwidth: 400 Gbit/s.
+/// Number of levels of bandwidth, each a twentieth of xpu-timer's network bandwidth: 400 Gbit/s.
 const LEVELS_OF_BANDWIDTH: f64 = 20.0;
 const NETWORK: f64 = 400.0;
 
-/// FLOPS have levels of a tenth of the peak.
+/// Number of levels of FLOPS, each a tenth of the peak.
 const LEVELS_OF_FLOPS: f64 = 10.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +104,8 @@ impl Levels {
     }
 }
 
-/// Each operation by its own level, as in xpu-timer: the mean of a shape would mix fast and slow operations.
+/// Counts each operation at its own level, as in xpu-timer. The mean of a shape would mix fast and slow
+/// operations.
 fn by_level<K: Ord>(durations: &Histogram, work: f64, kind: impl Fn(Nanoseconds) -> K) -> BTreeMap<K, Cell> {
     let mut cells: BTreeMap<K, Cell> = BTreeMap::new();
     for (took, count) in durations.recorded() {
@@ -250,7 +251,7 @@ const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of 
 const DUMPING: Metric = gauge("XPU_TIMER_COMMON_START_DUMP", "1 while a capture requested over HTTP runs");
 const DUMPED: Metric = gauge("XPU_TIMER_COMMON_END_DUMP", "1 when the last of them is done");
 
-/// Features that this program does not have: nothing is queued.
+/// Gauges of queues that this program does not have. They are always 0.
 const NOTHING: [Metric; 2] = [
     gauge("XPU_TIMER_COMMON_POOL_QUEUE_SIZE", "Always 0"),
     gauge("XPU_TIMER_COMMON_WORK_QUEUE_SIZE", "Always 0"),
@@ -298,7 +299,7 @@ pub(super) fn expose(
             exposition.put(metric, &labels(&[]), Value::Whole(count as i64));
         }
     }
-    // Several element types and operations here may have one name in xpu-timer.
+    // Several element types and operations may have the same name in xpu-timer.
     let mut multiplied: BTreeMap<Vec<Label>, Cell> = BTreeMap::new();
     for (Multiplied { datatype, level }, cell) in levels.multiplied.cells(now).0 {
         let more =

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Two pods behind a relay, each with a process of the same number.
+/// Two pods behind a relay, each with a process of the same number. Each rank must be found on its own host.
 #[test]
 fn a_rank_is_on_its_own_host_whatever_its_process_number() {
     use xpu_model::job::Jobs;
@@ -15,7 +15,7 @@ fn a_rank_is_on_its_own_host_whatever_its_process_number() {
         for rank in &mut snapshot.jobs[0].ranks {
             let number = rank.info.rank.0;
             (rank.info.pid, rank.digest.pid) = (Pid(100 + number % 2), Pid(100 + number % 2));
-            // One of two ranks, on each host.
+            // Each host has one of two ranks.
             rank.digest.communicators.truncate(1);
             rank.digest.communicators[0].id = CommunicatorId(u64::from(number / 2));
         }

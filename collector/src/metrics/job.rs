@@ -14,7 +14,8 @@ use super::{
     with,
 };
 
-/// Ranks listed per finding; a hang of ten thousand ranks names only the few ranks that cause it.
+/// Largest number of ranks listed per finding. A hang of ten thousand ranks names only the few ranks that
+/// cause it.
 const NAMED: usize = 64;
 
 pub(super) fn expose(
@@ -38,7 +39,8 @@ pub(super) fn expose(
     exposition.gauge(all::JOB_STEP_MEDIAN, &labels, over_ranks(RankView::step_p50));
     exposition.gauge(all::JOB_JOINED, &labels, job.joined());
     exposition.gauge(all::JOB_TURNED_AWAY, &labels, f64::from(job.turned_away()));
-    // A collector that sees some of the ranks, or a job that hangs elsewhere, may lose time without findings here.
+    // If this collector sees only some of the ranks, or the job hangs elsewhere, the job may lose time
+    // without findings here.
     let is_whole = !is_stuck && seen >= job.world_size() as usize;
     let lost = Lost::to(findings).map(|lost| lost.cost.pct / 100.0);
     exposition.gauge(

@@ -1,4 +1,4 @@
-//! Fixed buckets, with the number of durations in each.
+//! Histograms with fixed buckets.
 
 use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
@@ -32,7 +32,7 @@ const ENDS: [u64; 24] = [
     500_000_000_000,
 ];
 
-/// Some consecutive ends.
+/// Some consecutive ends of the above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ladder(&'static [u64]);
 
@@ -74,7 +74,7 @@ impl Spread {
         self.counts.iter().sum()
     }
 
-    /// In seconds.
+    /// The sum in seconds.
     pub(crate) fn sum(&self) -> f64 {
         self.sum
     }

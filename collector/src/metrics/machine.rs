@@ -1,11 +1,11 @@
-//! The machine of this collector, by the kernel's own counters: CPU, network, disks, memory. They are read
+//! The machine of this collector, from the kernel's own counters: CPU, network, disks, memory. They are read
 //! when the page is read, so the reader's interval determines the resolution of rates.
 
 use std::fs;
 
 use super::{Exposition, catalogue as all, label};
 
-/// Network devices and disks of one host.
+/// Largest number of network devices, and of disks, of one host.
 const DEVICES: usize = 64;
 
 /// Bytes of a sector in `/proc/diskstats`, whatever the sector size of the disk is (iostats.rst).
@@ -56,7 +56,7 @@ pub(crate) struct Network {
     wrong: [u64; 2],
 }
 
-/// All devices but the one that leads to this host itself (`proc_pid_net(5)`).
+/// All devices except the loopback device (`proc_pid_net(5)`).
 pub(crate) fn network(text: &str) -> Vec<Network> {
     let device = |line: &str| {
         let (name, counts) = line.split_once(':')?;

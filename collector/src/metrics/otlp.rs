@@ -1,4 +1,4 @@
-//! The same metrics for OTLP. The messages are built from OpenTelemetry's types, because its SDK takes single
+//! The same metrics in OTLP. The messages are built from OpenTelemetry's types, because its SDK takes single
 //! measurements and cannot import an existing histogram.
 
 use opentelemetry_proto::tonic::{
@@ -14,7 +14,7 @@ use xpu_wire::{VERSION, unit::Moment};
 
 use super::{Exposition, Family, Label, Value, catalogue::Kind};
 
-/// Counters and histograms cover the time since `since`.
+/// The OTLP message. Its counters and histograms cover the time since `since`.
 pub(crate) fn request(
     exposition: &Exposition,
     host: &str,
@@ -57,7 +57,7 @@ fn metric(family: &Family, since: Moment, now: Moment) -> Metric {
         }),
     };
     Metric {
-        // PromQL backends derive the same name from this one as from that on the page.
+        // PromQL backends derive the name on the page from this name.
         name: family.metric.stem.clone().into_owned(),
         description: family.metric.help.to_owned(),
         unit: family.metric.unit.ucum().to_owned(),

@@ -23,17 +23,17 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// A request was answered with this status.
+    /// Counts an answered request by its status.
     pub(crate) fn answered(&self, status: u16) {
         *self.answers.lock().unwrap_or_else(PoisonError::into_inner).entry(status).or_default() += 1;
     }
 
-    /// A connection was closed without a request.
+    /// Counts a connection that was closed without a request.
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// The progress of a capture.
+    /// Sets the progress of the last capture.
     pub(crate) fn dumps(&self, dump: Dump) {
         *self.dump.lock().unwrap_or_else(PoisonError::into_inner) = dump;
     }

@@ -1,4 +1,4 @@
-//! One rank: its steps, GEMMs, collectives, GPU, and its coverage.
+//! Metrics of one rank: its steps, GEMMs, collectives, GPU, and coverage.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -69,13 +69,13 @@ pub(super) fn expose(
     }
 }
 
-/// The word that JSON documents use for it.
+/// The word for a value in JSON documents.
 pub(super) fn word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).ok();
     value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Whether a rank's figures are current: stale ones have no gauges.
+/// Whether a rank's figures are current. Stale figures have no gauges.
 pub(super) fn is_live(job: &Job, findings: &[Finding], rank: Rank, view: &RankView, now: Moment) -> bool {
     let silence = now.since(job.common(view.host(), view.heard()));
     stale_since(view, finding::state(findings, rank, view), silence).is_none()
@@ -154,7 +154,7 @@ fn expose_tally(exposition: &mut Exposition, labels: &[Label], rank: Rank, tally
     if let Some(steps) = tally.steps() {
         exposition.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
     }
-    // The way in which a process calls NCCL is known only for all its GPUs together.
+    // How a process calls NCCL is known only for all its GPUs together.
     if let Some(calls) = tally.nccl().filter(|_| rank.gpu().is_none()) {
         let [dlsym, plugin] = [calls.dlsym, calls.plugin];
         let preload = calls.counted - dlsym - plugin;
@@ -189,7 +189,8 @@ fn expose_tally(exposition: &mut Exposition, labels: &[Label], rank: Rank, tally
     }
 }
 
-/// From the latest timed collectives. There are a few tens of them, which bounds the label sets.
+/// Exposes the bandwidth of the latest timed collectives. There are a few tens of them, which bounds the
+/// label sets.
 fn expose_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
     let Some(digest) = view.latest() else { return };
     let mut kinds: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();

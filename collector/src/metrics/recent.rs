@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
     pub durations: Histogram,
-    /// Their FLOPs or bytes.
+    /// The FLOPs or bytes of the operations.
     pub work: f64,
     /// All launches, timed or not.
     pub launched: u64,
@@ -26,7 +26,7 @@ impl Cell {
     }
 }
 
-/// Activity by kind, up to a limit; kinds beyond it are counted.
+/// Activity by kind, up to a number of kinds. Kinds beyond that are only counted.
 #[derive(Debug)]
 pub(super) struct Recent<K> {
     most: usize,
@@ -64,7 +64,7 @@ impl<K: Ord + Clone> Recent<K> {
     /// Kinds with their activity, most work first, and the seconds covered.
     pub(super) fn cells(&self, now: Moment) -> (Vec<(K, Cell)>, f64) {
         if now.since(self.began) >= 2 * WINDOW {
-            // There was no activity since then.
+            // No activity was taken in that time.
             return (Vec::new(), 0.0);
         }
         let mut all = self.before.clone();

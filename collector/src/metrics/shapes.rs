@@ -1,5 +1,5 @@
-//! One gauge family for each GEMM shape, as the first xpu-timer named them. Only on request: each shape
-//! becomes a metric, and databases are not made for that many.
+//! One gauge family for each GEMM shape, with the names of the first xpu-timer. Only on request: each shape
+//! becomes a metric, and databases are not made for that many metrics.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ impl Shapes {
         }
     }
 
-    /// Shapes beyond the limit.
+    /// Number of shapes beyond the limit.
     pub(crate) fn left_out(&self, now: Moment) -> u64 {
         self.recent.left_out() + self.recent.cells(now).0.len().saturating_sub(SHAPES) as u64
     }

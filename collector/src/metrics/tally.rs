@@ -21,21 +21,21 @@ use super::{
     shapes::Shapes,
 };
 
-/// Kinds of collectives distinguished for one rank: a job has one to three communicators' names, a few
-/// operations, two or three sizes.
+/// Largest number of kinds of collectives for one rank: a job has one to three communicator names, a few
+/// operations, and two or three sizes.
 const KINDS: usize = 64;
 
-/// Communicators whose name is kept after they were closed.
+/// Number of closed communicators whose names are kept.
 const COMMUNICATORS: usize = 1024;
 
 /// Upper ends of message sizes, and their labels.
 const SIZES: [(u64, &str); 5] =
     [(1 << 10, "1KiB"), (1 << 15, "32KiB"), (1 << 20, "1MiB"), (1 << 25, "32MiB"), (1 << 30, "1GiB")];
 
-/// Sizes above the last.
+/// The label of larger sizes.
 const LARGE: &str = "more";
 
-/// Kinds beyond the limit.
+/// The label of kinds beyond the limit.
 const OTHER: &str = "other";
 
 /// The bucket of a message size, named by its upper end.
@@ -43,7 +43,7 @@ pub(crate) fn size_label(bytes: u64) -> &'static str {
     SIZES.iter().find(|(end, _)| bytes <= *end).map_or(LARGE, |(_, name)| name)
 }
 
-/// A communicator's label on a page: the program's name for it, or a description by its size. Its id would
+/// A communicator's label on a page: the program's name for it, else a description by its size. Its id would
 /// differ in every run.
 pub(crate) fn communicator_label(name: &str, size: u32, world: u32) -> String {
     if !name.is_empty() {
@@ -106,8 +106,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds to the recent window, if that is enabled. `job`: the followed part of it, with the hosts of a
-    /// communicator's ranks.
+    /// Adds to the recent window, if that is enabled. `job` must have the hosts of a communicator's ranks.
     pub(crate) fn take_recent(&mut self, detail: &RankDetail, job: &Job, pages: &Pages, now: Moment) {
         let RankDetail { rank, summary, .. } = detail;
         if pages.compat {
@@ -225,7 +224,7 @@ impl Tally {
         self.nccl = report.clone();
     }
 
-    /// How the hook sees its NCCL calls; `None` while it has seen none.
+    /// How the hook observes the rank's NCCL calls; `None` while it has seen none.
     pub(crate) fn nccl(&self) -> Option<NcclCalls> {
         NcclCalls::of(&self.launches, &self.nccl)
     }
@@ -239,13 +238,13 @@ impl Tally {
         self.shapes.as_ref()
     }
 
-    /// Kinds beyond the limit.
+    /// Number of kinds beyond the limit.
     pub(crate) fn folded(&self) -> usize {
         self.folded
     }
 }
 
-/// The number of a communicator's ranks on the host of this rank. They are found by rank: behind a relay,
+/// The number of a communicator's ranks on the host of this rank. It uses the ranks' numbers: behind a relay,
 /// processes on two hosts may have the same pid.
 fn ranks_beside(job: &Job, rank: Rank, id: CommunicatorId) -> u32 {
     let own = job.rank(rank).map(RankView::host);

@@ -47,7 +47,8 @@ fn the_page_has_a_line_for_every_rank_and_ends_as_openmetrics_does() {
     assert!(page.contains("# UNIT xpu_top_step_median_seconds seconds\n"));
 }
 
-/// The ranks of a host that sends no frames have no gauges any more. Other ranks and the job keep theirs.
+/// The ranks of a host that sends no frames have no gauges any more. Other ranks and the job keep their
+/// gauges.
 #[test]
 fn gauges_are_of_ranks_whose_figures_are_of_now() {
     let simulation = Simulation::new(2, 2, 4);

@@ -1,4 +1,4 @@
-//! What stragglers cost a job, by `xpu-top what-if --live`.
+//! Metrics of what stragglers cost a job, from `xpu-top what-if --live`.
 
 use xpu_model::finding::Price;
 use xpu_wire::unit::Moment;
@@ -16,7 +16,7 @@ pub(super) fn expose(
     now: Moment,
 ) {
     let WhatIf { figures, estimated_at, .. } = of_job;
-    // A capture without an estimate makes the last estimate no younger.
+    // A capture without an estimate does not renew the last estimate.
     if let Some(at) = estimated_at {
         exposition.gauge(all::WHAT_IF_AGE, labels, (now.0 as f64 / 1e9 - at).max(0.0));
     }
@@ -40,7 +40,7 @@ pub(super) fn expose(
         let labels = with(labels, &[("cause", cause)]);
         exposition.counter(all::WHAT_IF_LOST, &labels, lost.gpu_hours * SECONDS_PER_HOUR);
         let labels = with(&labels, &[("currency", lost.currency.as_deref().unwrap_or_default())]);
-        // The document's money is rounded to cents.
+        // The document's amount of money is rounded to cents, so it is computed again.
         exposition.counter(all::WHAT_IF_MONEY, &labels, price.map(|price| price.of(lost.gpu_hours).amount));
     }
     for of in ranks {

@@ -1,4 +1,4 @@
-//! Where RAS of a job listens, and why it must not be asked.
+//! Finds where RAS of a job listens, and whether it must not be asked.
 
 use std::{
     fmt, io,
@@ -8,10 +8,10 @@ use std::{
 use super::{Target, library::Version};
 use crate::environment::Environment;
 
-/// NCCL's own default.
+/// NCCL's default address.
 const DEFAULT: &str = "localhost:28028";
 
-/// The first version with a JSON form, and the versions that may crash when they are asked.
+/// The first version with a JSON form, and the versions that may crash when asked.
 const JSON: Version = Version { major: 2, minor: 28, patch: 7 };
 const CRASHES: std::ops::RangeInclusive<Version> =
     Version { major: 2, minor: 26, patch: 2 }..=Version { major: 2, minor: 26, patch: 5 };
@@ -51,7 +51,7 @@ impl Unasked {
 }
 
 impl RasAddress {
-    /// From the environment of the job's processes here, which share one address.
+    /// The address, from the environment of the job's processes here, which share one address.
     pub(super) fn of(target: &Target) -> Result<Self, Unasked> {
         let mut environments = target.pids.iter().filter_map(|&pid| Environment::of(pid, &target.job));
         let environment = environments.next().ok_or(Unasked::NoProcess)?;
@@ -62,7 +62,7 @@ impl RasAddress {
         Ok(Self(set.unwrap_or_else(|| DEFAULT.to_owned())))
     }
 
-    /// A listener on all addresses is reached by this host's own.
+    /// The addresses to connect to. For a listener on all addresses, this is the loopback address.
     pub(super) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let local = |mut address: SocketAddr| {
             match address.ip() {

@@ -31,7 +31,7 @@ struct Communicator {
 #[derive(Debug, Deserialize)]
 struct Member {
     rank: u32,
-    /// -1 if it is unknown.
+    /// The process id; -1 if it is unknown.
     pid: i64,
     #[serde(default)]
     status: Status,
@@ -81,7 +81,7 @@ struct Collection {
     timeouts_count: u32,
 }
 
-/// `0x1b2c`
+/// A hash in the form `0x1b2c`.
 fn hash<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     let digits = text.strip_prefix("0x").unwrap_or(&text);
@@ -93,8 +93,8 @@ fn process(pid: i64) -> Option<Pid> {
 }
 
 impl Answer {
-    /// Returns the answer and its bytes. It adds the comma that NCCL 2.28.7 to 2.28.9 omit before a missing
-    /// rank's status.
+    /// Parses the answer. Adds the comma that NCCL 2.28.7 to 2.28.9 omit before a missing rank's status.
+    /// Returns the answer and its bytes, with that comma.
     pub(super) fn parse(raw: Vec<u8>) -> Result<(Self, Vec<u8>), serde_json::Error> {
         let (parsed, raw) = match serde_json::from_slice(&raw) {
             Ok(parsed) => (parsed, raw),
@@ -111,7 +111,8 @@ impl Answer {
         Ok((parsed, raw))
     }
 
-    /// Whether it is about a job with one of these processes. An answer without ranks is about no job.
+    /// Whether the answer is about a job with one of these processes. An answer without ranks is about no
+    /// job.
     pub(super) fn is_of(&self, pids: &[Pid]) -> bool {
         let there = self.communicators.iter().flat_map(|one| {
             let missing = one.missing_ranks.iter().map(|rank| rank.pid);
@@ -121,7 +122,7 @@ impl Answer {
         there.peek().is_none() || there.flatten().any(|pid| pids.contains(&pid))
     }
 
-    /// `report`: when and where it was asked.
+    /// Completes `report`, which has the time and the address of the question.
     pub(super) fn into_report(self, report: RasReport) -> RasReport {
         let took = self.ras.collection_time_sec.clamp(0.0, 1e6);
         RasReport {

@@ -1,8 +1,8 @@
 //! The client's side of the RAS protocol: lines of text, then a document until the connection ends.
 //!
-//! The request ends in time and the answer is bounded for any program that listens there. Processes of a host
-//! share the port, and the kernel chooses one for each connection. If that process is stopped, or of another
-//! job, the client connects again.
+//! The exchange is bounded in time and in bytes, whatever program listens there. The processes of a host
+//! share the port, and the kernel chooses one for each connection. If that process is stopped, or belongs to
+//! another job, the client connects again.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -15,21 +15,21 @@ use super::{
     answer::Answer,
 };
 
-/// Connections for one question.
+/// Largest number of connections for one question.
 const CONNECTIONS: usize = 12;
 
-/// Bytes of a document: enough for about 30,000 ranks in communicators.
+/// Largest document in bytes: enough for about 30,000 ranks in communicators.
 const MOST: usize = 16 << 20;
 
-/// Bytes of a line before it.
+/// Longest line before the document, in bytes.
 const LINE: usize = 1024;
 
-/// How long the client waits for a listener that may be RAS.
+/// Time limits of the client. A listener may be another program than RAS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// The limit for a connection, and for each line before the document.
     pub line: Duration,
-    /// The limit for the document: RAS itself gives up on processes after ten seconds.
+    /// The limit for the document. RAS itself gives up on processes after ten seconds.
     pub document: Duration,
     /// The limit for all connections.
     pub all: Duration,
@@ -78,8 +78,8 @@ impl Unanswered {
     }
 }
 
-/// Asks until an answer is about the job. Returns the answer and its bytes. `is_creating`: whether a process
-/// that may answer is creating a communicator; it is then not asked.
+/// Asks until an answer is about the job. Returns the answer and its bytes. Does not ask if `is_creating`:
+/// then a process that may answer is creating a communicator.
 pub(super) fn ask(
     address: &RasAddress,
     is_of_job: impl Fn(&Answer) -> bool,
@@ -116,12 +116,12 @@ fn ask_once(
 ) -> Result<(Answer, Vec<u8>), Unanswered> {
     let within = |time: Duration| deadline.min(Instant::now() + time);
     let mut talk = Talk::connect(to, within(limits.line))?;
-    // A listener that is not RAS gets this line and nothing more.
+    // A listener that is not RAS gets this line and nothing else.
     let greeting = talk.ask("CLIENT PROTOCOL 2", within(limits.line))?;
     if !greeting.starts_with("SERVER PROTOCOL ") {
         return Err(Unanswered::Foreign);
     }
-    // Older versions do not know this request. They get no further request, because some of them would crash.
+    // Older versions do not know this request. They get no further request, because some would crash.
     let format = talk.ask("SET FORMAT json", within(limits.line))?;
     if format != "OK" {
         return Err(if format.starts_with("ERROR") { Unanswered::NoJson } else { Unanswered::Foreign });
@@ -134,7 +134,7 @@ fn ask_once(
     Answer::parse(raw).map_err(|error| Unanswered::Unreadable(error.to_string()))
 }
 
-/// One connection, and what was read of it.
+/// One connection, and the bytes read from it.
 struct Talk {
     stream: TcpStream,
     read: Vec<u8>,
@@ -156,7 +156,7 @@ impl Talk {
         self.stream.write_all(format!("{line}\n").as_bytes()).map_err(lost)
     }
 
-    /// The line that answers this one.
+    /// Sends a line. Returns the line that answers it.
     fn ask(&mut self, line: &str, until: Instant) -> Result<String, Unanswered> {
         self.say(line, until)?;
         loop {
@@ -174,7 +174,7 @@ impl Talk {
         }
     }
 
-    /// Everything until the connection ends.
+    /// Reads until the connection ends.
     fn document(mut self, until: Instant) -> Result<Vec<u8>, Unanswered> {
         while self.more(until).map_err(|_lost| Unanswered::Late)? > 0 {
             if self.read.len() > MOST {
@@ -199,7 +199,7 @@ impl Talk {
     }
 }
 
-/// A socket's time limit must not be zero, because zero means no limit.
+/// The time until `until`. It is never zero, because a socket's time limit of zero means no limit.
 fn left(until: Instant) -> Result<Duration, Unanswered> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Unanswered::Silent) } else { Ok(left) }

@@ -1,5 +1,5 @@
-//! The version of the NCCL that a process has loaded, read from a text in the library, because some versions
-//! must not be asked.
+//! Finds the version of the NCCL that a process has loaded, from a text in the library: some versions must
+//! not be asked.
 
 use std::{
     collections::BTreeSet,
@@ -18,25 +18,26 @@ pub(super) struct Version {
     pub(super) patch: u32,
 }
 
-/// `2.28.9`
+/// As in `2.28.9`.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
     }
 }
 
-/// What NCCL prints of itself: `NCCL version 2.28.9+cuda13.0`.
+/// The begin of NCCL's version text: `NCCL version 2.28.9+cuda13.0`.
 const BEGIN: &[u8] = b"NCCL version ";
 
-/// Bytes of a library's constants that are read.
+/// Largest part of a library's constants that is read, in bytes.
 const MOST: u64 = 256 << 20;
 
-/// `None` if no library of that name is loaded (NCCL may be linked into another one), or none has the text.
+/// The version of NCCL in these processes. `None` if no library of that name is loaded (NCCL may be linked
+/// into another library), or none has the text.
 pub(super) fn version(pids: &[Pid]) -> Option<Version> {
     pids.iter().find_map(|&pid| libraries(pid).iter().find_map(|path| of_file(path)))
 }
 
-/// Paths as seen from the process, which may be in a container.
+/// Paths of the libraries as seen from the process, which may be in a container.
 fn libraries(pid: Pid) -> Vec<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let names = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));

@@ -9,7 +9,7 @@ fn viewer(number: u8) -> Address {
     Address { to: Identity(vec![number]), route: Vec::new() }
 }
 
-/// A process of job `train` with these in its environment, once it has them.
+/// A process of job `train` with these variables in its environment.
 struct Sleeper(Child);
 
 impl Sleeper {
@@ -18,7 +18,7 @@ impl Sleeper {
         let command = command.arg("600").env_remove("NCCL_RAS_ADDR").env(variable::JOB, "train");
         let new = Self(command.envs(set.iter().copied()).spawn().unwrap());
         let deadline = Instant::now() + Duration::from_secs(30);
-        // While the process executes its program, it has no environment for a moment.
+        // While the process executes its program, its environment is empty for a moment.
         let has = || {
             let environment = Environment::of(Pid(new.0.id()), &"train".into());
             environment.is_some_and(|environment| environment.value(variable::JOB).is_some())

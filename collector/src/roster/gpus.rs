@@ -15,7 +15,7 @@ use super::{Effect, Place, Roster, publish};
 use crate::{address::Identity, worker::Worker};
 
 impl Roster {
-    /// Gives each GPU other than the first its part of a summary. The part of the first GPU remains in the
+    /// Gives each GPU except the first its part of a summary. The part of the first GPU remains in the
     /// summary.
     pub(super) fn deal_to_gpus(
         &mut self,
@@ -57,7 +57,7 @@ impl Roster {
         effects
     }
 
-    /// Drops the other GPUs of a process that executes another program, or has another place.
+    /// Drops the other GPUs of a process for which `is_gone`.
     pub(super) fn forget_beside(&mut self, info: &RankInfo, is_gone: impl Fn(Rank) -> bool) {
         self.places.retain(|place, worker| {
             let is_its = worker.is_beside() && place.job == info.job && worker.is_process_of(info);
@@ -74,7 +74,7 @@ impl Roster {
     }
 }
 
-/// The part of a GPU other than the first. It does not contain figures of the whole process.
+/// The part of a GPU other than the first. It has no figures of the whole process.
 fn beside(gpu: GpuSummary, of: &Summary) -> Summary {
     let HookHealth { enabled, budget_ppm, gemm_rate, collective_rate, .. } = of.hook;
     let mut part = Summary {
@@ -89,8 +89,8 @@ fn beside(gpu: GpuSummary, of: &Summary) -> Summary {
     part
 }
 
-/// Replaces the figures of the process by those known for this GPU. How long communication and waiting
-/// threads delayed a single GPU is unknown.
+/// Replaces the figures of the process by those of this GPU. Removes those that are unknown for a single GPU:
+/// how long communication and waiting threads delayed it.
 fn keep_own(gpu: GpuSummary, summary: &mut Summary) {
     let GpuSummary { name, uuid, gemms, collectives, communicators, launches, .. } = gpu;
     let (held, peak) = (gpu.memory_held, gpu.memory_peak);

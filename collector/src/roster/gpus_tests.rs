@@ -38,7 +38,7 @@ fn info(rank: Rank) -> RankInfo {
     }
 }
 
-/// Two GPUs: a GEMM takes one millisecond on `first`, and two on the other.
+/// A summary of two GPUs. A GEMM takes one millisecond on `first`, and two on the other.
 fn summary(devices: [u32; 2], gemms: u64) -> Summary {
     let shape = GemmShape {
         m: 1000,

@@ -1,4 +1,4 @@
-//! The profilers of ranks: their identity and their step counts.
+//! The ranks as their profilers need them: their identity and their step counts.
 
 use xpu_wire::{
     id::{JobName, Pid, Rank},
@@ -19,7 +19,7 @@ pub(crate) struct Subject {
 }
 
 impl Roster {
-    /// The ranks of a job here; all if none is named.
+    /// The named ranks of a job here, or all its ranks if none is named.
     pub(crate) fn subjects(&self, job: &JobName, ranks: &[Rank]) -> Vec<Subject> {
         let named = self.processes(job).filter(|worker| worker.is_named(ranks));
         named
@@ -32,7 +32,7 @@ impl Roster {
             .collect()
     }
 
-    /// The same ranks, as processes whose stacks are sampled, with the descriptors of their ledgers.
+    /// The living ones of these ranks, as targets of sampling, with the descriptors of their ledgers.
     pub(crate) fn sampled(&self, job: &JobName, ranks: &[Rank], now: Moment) -> Vec<(Target, Option<u32>)> {
         let named = self.processes(job).filter(|worker| worker.is_named(ranks));
         let living = named.filter(|worker| worker.is_there());
@@ -43,7 +43,7 @@ impl Roster {
         self.places.get(&Place { job: job.clone(), rank })?.kineto_count()
     }
 
-    /// Whether that process lives and still holds this rank.
+    /// Whether the process `pid` lives and still holds this rank.
     pub(crate) fn lives_as(&self, job: &JobName, rank: Rank, pid: Pid) -> bool {
         let worker = self.places.get(&Place { job: job.clone(), rank });
         worker.is_some_and(|worker| worker.is_there() && worker.info.pid == pid)

@@ -9,7 +9,8 @@ use super::Roster;
 use crate::{ras::Target, stacks::Reach, worker::Worker};
 
 impl Roster {
-    /// `None` if this rank does not live here: another host asks then.
+    /// The processes of a job here that can be asked. `None` if `rank` does not live here: the collector of
+    /// its host asks.
     pub(crate) fn ras_target(&self, job: &JobName, rank: Rank, now: Moment) -> Option<Target> {
         let living = || self.processes(job).filter(|worker| worker.is_there());
         living().find(|worker| worker.info.rank.process() == rank)?;
@@ -20,8 +21,8 @@ impl Roster {
         Some(Target { job: job.clone(), pids: here.iter().map(|target| target.pid).collect(), creating })
     }
 
-    /// Whether a rank of any job here is creating a communicator. All jobs count, because the kernel chooses
-    /// the process that is asked at a shared port.
+    /// Whether a rank of any job here is creating a communicator. All jobs count, because at a shared port
+    /// the kernel chooses the process that is asked.
     pub(crate) fn creates_communicator(&self) -> bool {
         let mut living = self.places.values().filter(|worker| worker.is_there());
         living.any(Worker::creates_communicator)
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
     use crate::roster::Identity;
 
-    /// A rank with a ledger page in this process.
+    /// A rank whose ledger page is in this process.
     fn rank(rank: u32, page: &LedgerPage) -> RankInfo {
         RankInfo {
             job: "j".into(),

@@ -11,12 +11,12 @@ use xpu_wire::{
 use super::{Place, Roster};
 use crate::stacks::Target;
 
-/// Minimum interval between unasked records of a rank.
+/// Minimum interval between records of a rank that no viewer requested.
 const UNASKED: Duration = Duration::from_mins(1);
 
 impl Roster {
-    /// The records of the named ranks of a job, or of all its ranks here if none is named; `None` if there
-    /// are none.
+    /// The records of the named ranks of a job, or of all its ranks here if none is named. `None` if the job
+    /// has no ranks here.
     pub(crate) fn records(
         &mut self,
         job: &JobName,
@@ -36,7 +36,7 @@ impl Roster {
         Some(named.map(|worker| worker.record(most, now)).collect())
     }
 
-    /// The records of hung jobs, each once per hang; for ranks that are gone, the last ones.
+    /// The records of hung jobs, once per hang. For a rank that is gone, this is its last record.
     pub(crate) fn records_to_publish(&mut self, standing: &[Target], now: Moment) -> Vec<RankRecord> {
         let mut records = Vec::new();
         for target in standing {

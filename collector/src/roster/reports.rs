@@ -1,4 +1,4 @@
-//! Reports about the ranks: digests, snapshots for new viewers, details, ends, and ranks that wait for the
+//! What the roster reports: digests, snapshots for new viewers, details, ends, and ranks that wait for the
 //! CPU.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,8 @@ impl Roster {
         }
     }
 
-    /// The living ranks, with what their GPUs move and compute; a process of several GPUs once, with its first.
+    /// The living ranks, with what their GPUs move and compute. A process with several GPUs appears once,
+    /// with its first GPU.
     pub(crate) fn loaded(&self, gpu: impl Fn(DeviceUuid) -> Option<GpuLoad>) -> impl Iterator<Item = Loaded> {
         let living = self.places.iter().filter(|(_, worker)| worker.is_there() && !worker.is_beside());
         living.map(move |(place, worker)| Loaded {
@@ -48,7 +49,7 @@ impl Roster {
         })
     }
 
-    /// Processes that wait for the CPU, and those that work on it and make no progress, by job.
+    /// By job: processes that wait for the CPU, and processes that use it and make no progress.
     pub(crate) fn cpu(
         &self,
         now: Moment,

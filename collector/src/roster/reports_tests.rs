@@ -1,4 +1,4 @@
-//! A rank's published state.
+//! Tests of a rank's published state.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn blind_spots_of_a_hook_are_reported_briefly() {
     assert!(blind[0].len() <= RankDigest::LONGEST_BLIND && !blind[0].contains('\x1b'));
 }
 
-/// A viewer that requests only one snapshot has no window from which to compute rates.
+/// A viewer that requests only one snapshot has no earlier data from which to compute rates.
 #[test]
 fn a_snapshot_says_where_a_rank_stood_before() {
     let mut roster = Roster::default();
@@ -23,7 +23,7 @@ fn a_snapshot_says_where_a_rank_stood_before() {
         let now = at(f64::from(second));
         roster.summary(&who("x"), u64::from(second), steps(second.into(), 10), now);
         roster.digests(now);
-        // Without a new summary there is no second entry.
+        // Without a new summary, this adds no second entry.
         roster.digests(now);
     }
     let snapshot = &roster.snapshot()[0].ranks[0];
@@ -66,7 +66,7 @@ fn a_rank_has_the_health_of_the_gpu_it_named_until_it_leaves() {
     roster.take_devices(|_| panic!("who has left uses no GPU"));
 }
 
-/// Reading stacks takes a while. A thread that left a call meanwhile is not reported inside it.
+/// Reading stacks takes a while. A thread that left a call meanwhile is not reported as inside it.
 #[test]
 fn a_call_is_reported_with_the_stacks_only_if_it_lasted_all_the_while() {
     let page = LedgerPage::create().unwrap();

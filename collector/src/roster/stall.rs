@@ -18,12 +18,12 @@ use crate::{
     worker::{Motion, Worker},
 };
 
-/// Minimum interval between unasked readings of a job: a job that often pauses, to save or to evaluate, does
-/// not hang.
+/// Minimum interval between readings of a job that no viewer requested. A job that often pauses, to save or
+/// to evaluate, does not hang.
 const UNASKED: Duration = Duration::from_mins(1);
 
-/// Stacks this recent satisfy a request for kept ones. Otherwise, a job in which some ranks still run would
-/// be read again for each request.
+/// Stacks this recent satisfy a request for kept stacks. Otherwise, each request would read a job again in
+/// which some ranks still run.
 const RECENT: Duration = Duration::from_secs(10);
 
 /// The stacks that need not be read, and the ranks to read.
@@ -51,8 +51,8 @@ impl Roster {
         }
         let (mut known, mut targets) = (Vec::new(), Vec::new());
         for worker in self.processes(job).filter(|worker| worker.is_named(ranks)) {
-            // An event of one rank since then may have moved the others. For a rank that is gone, there is
-            // nothing newer.
+            // A change of one rank since then may have moved the others. A rank that is gone has nothing
+            // newer.
             let of_now = |stacks: &RankStacks| stacks.read_at >= changed || !worker.is_there();
             let good = |stacks: &&RankStacks| {
                 (stacks.read_at >= moved || now.since(stacks.read_at) < RECENT) && of_now(stacks)
@@ -68,8 +68,8 @@ impl Roster {
         Some(FoundStacks { known, targets })
     }
 
-    /// Which of the named ranks (or of all ranks) may have their GPUs read, and why the others may not.
-    /// `None` if there are no such ranks.
+    /// The named ranks (or all ranks) whose GPUs may be read, and why those of the others may not. `None` if
+    /// there are no such ranks.
     pub(crate) fn gpu_stacks(&self, job: &JobName, ranks: &[Rank], now: Moment) -> Option<FoundStacks> {
         let living = || self.processes(job).filter(|worker| worker.life() != Life::Ended);
         living().next()?;
@@ -93,12 +93,12 @@ impl Roster {
         self.places.iter().filter(move |(place, _)| place.job == *job).map(|(_, worker)| worker)
     }
 
-    /// The same ranks, but each process once, as the rank of its first GPU.
+    /// The ranks of a job, but each process only once, as the rank of its first GPU.
     pub(super) fn processes(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
         self.of_job(job).filter(|worker| !worker.is_beside())
     }
 
-    /// Keeps stacks, with the calls in which threads have been all the time since `looked`.
+    /// Keeps stacks. Keeps only those calls that threads have been inside since `looked`.
     pub(crate) fn keep(&mut self, stacks: &mut RankStacks, looked: Moment) {
         let place = Place { job: stacks.job.clone(), rank: stacks.rank };
         if let Some(worker) = self.places.get_mut(&place) {
@@ -107,9 +107,10 @@ impl Roster {
         }
     }
 
-    /// Ranks of jobs whose living ranks here all hang, if their stacks were not read since.
+    /// The ranks to read: those of jobs whose living ranks here make no progress, if no stacks were read
+    /// since.
     ///
-    /// Only a viewer of the whole job can decide whether it is a hang: stacks read now are ready for it.
+    /// Only a viewer of the whole job can decide whether this is a hang. It then finds the stacks ready.
     pub(crate) fn standing(&self, now: Moment) -> Vec<Target> {
         let mut jobs: BTreeMap<&JobName, Motion> = BTreeMap::new();
         for worker in self.places.values().filter(|worker| worker.is_there()) {
@@ -121,7 +122,8 @@ impl Roster {
             }
         }
         jobs.retain(|job, motion| {
-            // Stacks that a user requested early in the hang do not replace this reading.
+            // Stacks without native frames, which a user requested early in the hang, do not replace this
+            // reading.
             let thorough =
                 self.of_job(job).filter_map(|worker| worker.kept().filter(|kept| kept.is_thorough()));
             let read = thorough.map(|kept| kept.read_at).max();
@@ -139,8 +141,8 @@ impl Roster {
 }
 
 impl Roster {
-    /// How long the ranks of a job here may make no progress before it counts as a hang. The time is shorter
-    /// if all of them wait for their GPUs, because then none loads or compiles.
+    /// How long the ranks of a job here may make no progress before this counts as a hang. The time is
+    /// shorter if all of them wait for their GPUs, because then no rank loads or compiles.
     fn patience(&self, job: &JobName, motion: Motion, stalled_for: Duration) -> Duration {
         let usual = finding::patience(motion.begun, motion.pace);
         let might_be_early = !motion.begun && stalled_for < usual && stalled_for >= finding::EARLY_PATIENCE;
@@ -149,7 +151,7 @@ impl Roster {
     }
 }
 
-/// Why these ranks of a job must not be ended: one of them may advance.
+/// Why the ranks of a job must not be ended: one of them may make progress.
 fn why_not_gpus<'a, Workers: Iterator<Item = &'a Worker>>(
     living: impl Fn() -> Workers,
     now: Moment,

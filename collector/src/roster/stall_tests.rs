@@ -32,7 +32,7 @@ fn info(rank: u32, ranks: u32) -> RankInfo {
     }
 }
 
-/// Ranks of a job that completed their first step at 0 s.
+/// A job's ranks, which completed their first step at 0 s.
 fn trained(ranks: u32, milliseconds: u64) -> Roster {
     let mut roster = Roster::default();
     for rank in 0..ranks {
@@ -98,7 +98,7 @@ fn a_dump_by_hand_does_not_replace_the_dump_of_a_stall() {
     read(&mut roster, 0, at(10.0));
     read_by_hand(&mut roster, 0, at(10.5));
     assert_eq!((standing(&roster, 1000.0), asked(&roster, true)), (vec![], vec![at(10.0)]));
-    // Once it has moved, earlier stacks are out of date.
+    // Once the rank has moved, earlier stacks are out of date.
     step(&mut roster, 0, 2, 100, at(20.0));
     read_by_hand(&mut roster, 0, at(21.0));
     assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(500.0)).unwrap().known[0].read_at, at(21.0));
@@ -139,7 +139,7 @@ fn a_dump_since_the_last_progress_is_reused_for_requests_that_accept_it() {
     };
     assert_eq!(asked(&roster, true, 500.0), (vec![0], vec![1]));
     assert_eq!(asked(&roster, false, 500.0), (vec![], vec![0, 1]));
-    // Another rank moved: it is another hang.
+    // Another rank moved, so this is another hang.
     step(&mut roster, 1, 2, 100, at(600.0));
     assert_eq!(asked(&roster, true, 601.0), (vec![], vec![0, 1]));
     read(&mut roster, 0, at(601.0));
@@ -195,12 +195,12 @@ fn gpus_are_read_only_of_a_job_none_of_whose_ranks_advances() {
     let (why, targets) = asked(&roster, &[], 5.0);
     assert!(why.starts_with("it advances") && targets.is_empty(), "{why} {targets:?}");
     assert_eq!(asked(&roster, &[], 20.0), (String::new(), vec![(0, true), (1, true)]));
-    // The other one goes on.
+    // The other rank continues.
     step(&mut roster, 1, 2, 100, at(20.0));
     let (why, targets) = asked(&roster, &[Rank(0)], 21.0);
     assert!(why.starts_with("it advances") && targets.is_empty(), "{why} {targets:?}");
     assert_eq!(asked(&roster, &[Rank(0)], 40.0), (String::new(), vec![(0, true)]));
-    // Its hook is off: steps are not seen.
+    // With the hook paused, steps are not seen.
     let mut summary = Summary::default();
     summary.hook.enabled = false;
     roster.summary(&who(1), 3, summary, at(40.0));

@@ -13,13 +13,13 @@ use crate::stacks::Target;
 pub(crate) struct Idling {
     /// Share of the time in which the GPU waits.
     pub share: f64,
-    /// Whether there are samples that still describe its present behaviour.
+    /// Whether there are samples that describe its present behaviour.
     pub is_sampled: bool,
     pub target: Target,
 }
 
 impl Roster {
-    /// Returns the times of each job.
+    /// The times of each job's ranks.
     pub(crate) fn times(&self, now: Moment) -> Vec<HostTimes> {
         let mut jobs: Vec<HostTimes> = Vec::new();
         for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {

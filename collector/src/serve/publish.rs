@@ -1,4 +1,4 @@
-//! Frames to viewers: published under a topic, or sent to the requester.
+//! Sends frames to viewers: publishes them under a topic, or answers the requester.
 
 use std::time::Instant;
 
@@ -61,7 +61,7 @@ impl Collector {
         }
     }
 
-    /// Sends an answer to its requesters, and its unchanged bytes to the thread that saves hangs.
+    /// Sends an answer of RAS to its requesters, and its unchanged bytes to the thread that saves hangs.
     pub(super) fn send_word_of_ras(&mut self, answered: ras::Answered, now: Moment) {
         let ras::Answered { viewers, report, raw } = answered;
         let Upstream { name, ras, .. } = &self.sockets.front.upstream;
@@ -72,8 +72,8 @@ impl Collector {
             ras.put(&report.job, raw);
         }
         if is_kept && report.is_answered() {
-            // In a hang, all viewers get the report. The thread that saves hangs is one of them, and must not
-            // get it twice.
+            // In a hang, all viewers get the report. The thread that saves hangs is a viewer too, and must
+            // not get the report twice.
             self.publish(Body::Ras(report.clone()), now);
         } else {
             viewers.extend(own);
@@ -81,7 +81,7 @@ impl Collector {
         self.send_all(viewers.into_iter().map(|viewer| (viewer, Body::Ras(report.clone()))).collect(), now);
     }
 
-    /// Publishes ranks' ends, once their data is complete.
+    /// Publishes ranks' ends whose data is complete.
     pub(super) fn publish_exits(&mut self, now: Moment) {
         for exit in self.exits.turn(Instant::now()) {
             tracing::warn!("{}: rank {} {}", exit.job, exit.rank, exit.sentence());
@@ -90,8 +90,8 @@ impl Collector {
         }
     }
 
-    /// Publishes under the body's topic. Frames without subscribers still count, so that new viewers and old
-    /// ones see the same numbers.
+    /// Publishes under the body's topic. Frames without subscribers still count, so that new and old viewers
+    /// see the same numbers.
     pub(super) fn publish(&mut self, body: Body, now: Moment) {
         let topic = match &body {
             Body::Digest(digest) => topic::overview(&digest.job),

@@ -1,4 +1,4 @@
-//! Requests of viewers, and the answers that can be given at once.
+//! Takes viewers' requests, and sends the answers that are known at once.
 
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ impl Collector {
         let now = received.at;
         match request {
             Request::Snapshot => {
-                // Sent before the snapshot, so that a viewer that has the snapshot has everything.
+                // Sent before the snapshot, so that a viewer with the snapshot has everything.
                 for exit in self.roster.exits() {
                     self.send(viewer, Body::Exit(exit), now);
                 }
@@ -119,7 +119,7 @@ impl Collector {
         }
     }
 
-    /// Sends the known stacks, and reads the others.
+    /// Sends the stacks that are known, and reads the others.
     fn take_stacks(
         &mut self,
         job: &JobName,
@@ -178,7 +178,7 @@ impl Collector {
         None
     }
 
-    /// A request to the ranks' Kineto. Immediate answers are sent here.
+    /// Takes a request to the ranks' Kineto. Sends the answers that are known at once.
     fn take_kineto(
         &mut self,
         job: &JobName,

@@ -1,4 +1,4 @@
-//! Messages from ranks, their effects, and commands to ranks.
+//! Takes messages from ranks, applies their effects, and sends commands to ranks.
 
 use xpu_wire::{
     codec,
@@ -74,7 +74,7 @@ impl Collector {
                     if self.subscriptions.cover(&topic::detail(&job, rank))
                         && let Some(detail) = self.roster.detail(&job, rank)
                     {
-                        // Sent first, because figures computed from the details may need it.
+                        // Sent before the details, because figures computed from the details may need it.
                         if let Some(nccl) = self.roster.nccl(&job, rank) {
                             self.publish(Body::NcclDetail(nccl), now);
                         }
@@ -83,7 +83,7 @@ impl Collector {
                 }
                 Effect::Departed(mut departure) => {
                     if self.stacks.reads_gpus_of(departure.report.pid) {
-                        // The core dump that is being read is not that of an exception.
+                        // The core dump is the one being read for the stacks, not one of an exception.
                         departure.surroundings.gpu_core = None;
                     }
                     self.exits.take(*departure);

@@ -1,8 +1,8 @@
-//! Texts of foreign processes.
+//! Shortens texts of foreign processes.
 
 use xpu_wire::{frame::RankStacks, text};
 
-/// A foreign process's text: cut, and fit for a terminal.
+/// A foreign process's text, shortened, and safe for a terminal.
 pub(super) fn brief(text: &str) -> String {
     const MOST: usize = RankStacks::TEXT;
     let kept = match text.len() {

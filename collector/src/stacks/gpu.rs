@@ -1,4 +1,4 @@
-//! The kernels on the GPUs of a rank. CUDA's driver writes a core dump of the GPUs when another process
+//! Reads the kernels on the GPUs of a rank. CUDA's driver writes a core dump of the GPUs when another process
 //! writes to a pipe (`CUDA_ENABLE_USER_TRIGGERED_COREDUMP`). **This ends the kernels there**, and usually the
 //! rank.
 
@@ -22,19 +22,19 @@ use xpu_wire::{
 
 use super::brief::brief;
 
-/// The file has 20 to 200 MB, mostly the code of loaded modules.
+/// Longest wait for the core dump, which has 20 to 200 MB, mostly the code of loaded modules.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The driver's thread was stopped for its stack, and its reading of the pipe was interrupted. It reads again
-/// once it continues.
+/// Longest wait for the driver's thread to read the pipe again. The stop for its stack interrupted its
+/// reading, and it reads again once it continues.
 const RESTARTED: Duration = Duration::from_secs(2);
 
 /// Number of kernels reported per rank: those with an exception, then those with most blocks.
 const KERNELS: usize = 16;
 
-/// The kernels on the GPUs of a rank, one thread for each, or why they are not known.
+/// The kernels on the GPUs of a rank, one thread for each; or why they are unknown.
 pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     let prepared = Prepared::of(pid)?;
     prepared.trigger(|| thread::sleep(LOOK))?;
@@ -47,7 +47,7 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
         if std::mem::replace(&mut before, length) != length {
             continue;
         }
-        // SAFETY: if another process truncates the file meanwhile, this process ends; it serves only this one
+        // SAFETY: if another process truncates the file meanwhile, this process ends. It serves only this
         // rank.
         let read = unsafe { Mmap::map(&file) }.map_err(|error| error.to_string());
         match read.and_then(|bytes| core::kernels(&bytes).map_err(|error| error.to_string())) {
@@ -66,13 +66,12 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     ))
 }
 
-/// The kernel that an exception stopped, from the core dump of a process that has ended. The file is removed.
+/// The kernel that an exception stopped, from the core dump of a process that has ended. Removes the file.
 pub(crate) fn failed_kernel(path: &Path) -> io::Result<Option<FailedKernel>> {
     let opened = open(path);
     let _ = fs::remove_file(path);
     let Some((file, _)) = opened else { return Ok(None) };
-    // SAFETY: if another process truncates the file meanwhile, this process ends; it serves only this one
-    // rank.
+    // SAFETY: if another process truncates the file meanwhile, this process ends. It serves only this rank.
     let bytes = unsafe { Mmap::map(&file) }?;
     let kernels = core::kernels(&bytes).map_err(io::Error::other)?;
     Ok(kernels.into_iter().find_map(|kernel| {
@@ -88,7 +87,7 @@ pub(crate) fn failed_kernel(path: &Path) -> io::Result<Option<FailedKernel>> {
     }))
 }
 
-/// A file of this user, as far as it is written, and its length.
+/// Opens a file of this user, even if it is not complete yet. Returns the file and its length.
 fn open(path: &Path) -> Option<(File, u64)> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
     let meta = file.metadata().ok()?;
@@ -97,7 +96,7 @@ fn open(path: &Path) -> Option<(File, u64)> {
     (is_ours && meta.len() > 0).then_some((file, meta.len()))
 }
 
-/// A process whose driver waits for the request.
+/// A process whose driver waits for a request on its pipe.
 struct Prepared {
     pipe: PathBuf,
     file: PathBuf,
@@ -120,13 +119,13 @@ impl Prepared {
         };
         match (path("CUDA_COREDUMP_PIPE", PIPE), path("CUDA_COREDUMP_FILE", FILE)) {
             (Some(pipe), Some(file)) if is_prepared => Ok(Self { pipe, file }),
-            // Other core dumps belong to the user: only one that `xpu-top` configured is read.
+            // Reads only a core dump that `xpu-top` configured: other core dumps belong to the user.
             _ => Err("the kernels on its GPUs cannot be read: start the job with `xpu-top run --gpu-core`"
                 .to_owned()),
         }
     }
 
-    /// Writes to the pipe. While it has no reader, `wait` is called.
+    /// Writes to the pipe. Calls `wait` while the pipe has no reader.
     fn trigger(&self, mut wait: impl FnMut()) -> Result<(), String> {
         let refused = |error: io::Error| {
             format!("cannot ask for its GPUs' core dump by {}: {error}", self.pipe.display())
@@ -143,7 +142,7 @@ impl Prepared {
         if !pipe.metadata().map_err(refused)?.file_type().is_fifo() {
             return Err(format!("{} is no pipe: its driver did not make it", self.pipe.display()));
         }
-        // It may be left from an earlier process with this number.
+        // The file may be left from an earlier process with this number.
         let _ = fs::remove_file(&self.file);
         pipe.write_all(b"1\n").map_err(refused)
     }

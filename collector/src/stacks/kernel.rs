@@ -9,10 +9,10 @@ use xpu_wire::{
 
 use super::brief::brief;
 
-/// Threads that are read: further ones are only counted.
+/// Largest number of threads that are read. Further threads are only counted.
 const LOOKED_AT: usize = 4096;
 
-/// Its thread ids, the process's first thread first, and their total number.
+/// The process's thread ids, its first thread first, and their total number.
 pub(super) fn threads(pid: Pid) -> (Vec<u32>, usize) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut numbers: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
@@ -22,7 +22,7 @@ pub(super) fn threads(pid: Pid) -> (Vec<u32>, usize) {
     (numbers, all)
 }
 
-/// The kernel's data about a thread; `None` if it has ended meanwhile.
+/// The kernel's data about a thread; `None` if the thread has ended.
 pub(super) fn thread(pid: Pid, thread: u32) -> Option<ThreadStack> {
     let name = fs::read_to_string(task(pid, thread).join("comm")).ok()?;
     Some(ThreadStack {
@@ -37,7 +37,8 @@ pub(super) fn thread(pid: Pid, thread: u32) -> Option<ThreadStack> {
     })
 }
 
-/// `wchan` and `syscall` may be hidden from processes that may not trace this one: then they are unknown.
+/// The state of a thread. The kernel may hide `wchan` and `syscall` from processes that may not trace this
+/// one: they are then unknown.
 pub(super) fn task_state(pid: Pid, thread: u32) -> Option<TaskState> {
     let file = |name| fs::read_to_string(task(pid, thread).join(name)).ok();
     let waits_in = file("wchan").filter(|text| !text.is_empty() && text != "0");

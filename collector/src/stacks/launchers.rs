@@ -12,21 +12,21 @@ use xpu_wire::{endpoint::variable, id::Pid};
 pub(crate) struct Launcher(Option<u32>);
 
 impl Launcher {
-    /// The parent, if it belongs to a job: never a user's shell, nor another rank.
+    /// The rank's parent, if it belongs to a job: never a user's shell or another rank.
     pub(crate) fn of(rank: Pid, ranks: &[Pid]) -> Self {
         Self(parent(rank).filter(|&parent| !ranks.contains(&Pid(parent)) && belongs_to_a_job(parent)))
     }
 }
 
-/// Stops the process given as its parameter until its standard input ends, which also happens if the
-/// collector is killed.
+/// Stops the process given as its parameter until standard input ends. This also happens if the collector is
+/// killed.
 const STOPS: &str = "kill -STOP $0; read -r _; kill -CONT $0";
 
 #[derive(Debug, Default)]
 pub(super) struct Launchers {
     /// For each stopped launcher, the process that keeps it stopped.
     stopped: BTreeMap<u32, Child>,
-    /// Processes that let their launcher continue, and are not yet reaped.
+    /// Processes that resumed their launcher, and are not reaped yet.
     ending: Vec<Child>,
 }
 
@@ -39,7 +39,7 @@ impl Launchers {
         }
         let mut command = Command::new("/bin/sh");
         command.args(["-c", STOPS, &launcher.to_string()]).env_remove("LD_PRELOAD");
-        // It has its own process group, because Ctrl-C of the collector must not end it first.
+        // The process has a group of its own, so that Ctrl-C of the collector does not end it first.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         match command.spawn() {
             Ok(child) => drop(self.stopped.insert(launcher, child)),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     fn end(child: &mut Child, rank: Pid) {
-        // SAFETY: no memory is involved.
+        // SAFETY: kill touches no memory.
         unsafe { libc::kill(rank.0 as libc::pid_t, libc::SIGKILL) };
         child.wait().unwrap();
     }
@@ -121,7 +121,7 @@ mod tests {
         launchers.go_on();
         becomes(torchrun.id(), 'S');
 
-        // This simulates a killed collector: its end of the pipe is closed.
+        // Simulates a killed collector: its end of the pipe is closed.
         launchers.stop(of_the_job);
         becomes(torchrun.id(), 'T');
         drop(launchers);

@@ -1,5 +1,5 @@
-//! Native frames: each thread is stopped for a moment while its registers and stack are copied. The frames
-//! are computed from the copy while the thread runs again.
+//! Reads native frames. Each thread is stopped for a moment while its registers and stack are copied. The
+//! frames are computed from the copy while the thread runs again.
 
 mod hold;
 mod join;
@@ -21,7 +21,7 @@ use xpu_wire::{
 /// Number of signal handlers through which frames are unwound to the code that they interrupted.
 const HANDLERS: usize = 4;
 
-/// A frame of a process that is gone, and where it was.
+/// A frame of a process that has ended, and its address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CrashFrame {
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub(super) struct NativeThread {
     pub frames: Vec<StackFrame>,
 }
 
-/// A reading of a process.
+/// The native frames of a process.
 #[derive(Default)]
 pub(super) struct Native {
     pub threads: Vec<NativeThread>,
@@ -46,14 +46,14 @@ pub(super) struct Native {
     pub longest: Option<Duration>,
 }
 
-/// The native frames of these threads; or why there are none.
+/// The native frames of these threads, or why there are none.
 pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
     let mut copied: Vec<Copied> = Vec::new();
     let mut refusal = None;
     for &number in numbers.iter().take(RankStacks::THREADS) {
         match hold::copy(pid, number) {
             Ok(Some(copy)) => copied.push(copy),
-            // The thread ended, or it does not leave the kernel.
+            // The thread ended, or does not leave the kernel.
             Ok(None) => {}
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => refusal = Some(error),
             Err(_) => {}
@@ -82,7 +82,7 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
     Ok(Native { threads, longest })
 }
 
-/// The native frames of a process that is read again and again: its files are opened once.
+/// Reads the native frames of one process repeatedly. Opens its files only once.
 pub(super) struct Unwinding {
     modules: Modules,
     unwinder: modules::Unwinder,
@@ -90,13 +90,13 @@ pub(super) struct Unwinding {
 }
 
 impl Unwinding {
-    /// Libraries that are loaded later have no frames.
+    /// Libraries that are loaded later than this call have no frames.
     pub(super) fn of(pid: Pid) -> Self {
         let modules = Modules::of(pid);
         Self { unwinder: modules.unwinder(), cache: x86_64::CacheX86_64::new(), modules }
     }
 
-    /// The addresses of a thread's frames, the innermost first, and for how long it was stopped.
+    /// The addresses of a thread's frames, innermost first, and how long the thread was stopped.
     pub(super) fn addresses(&mut self, pid: Pid, thread: u32) -> Option<(Vec<u64>, Duration)> {
         let copied = hold::copy(pid, thread).ok()??;
         Some((unwind(&copied, &self.unwinder, &mut self.cache), copied.held))
@@ -107,14 +107,15 @@ impl Unwinding {
     }
 }
 
-/// The frames of a thread from its signal handler's note, outermost first; the process is gone.
+/// The frames of a thread of an ended process, from its signal handler's note, outermost first.
 pub(crate) fn crashed(fault: &FaultReading) -> Vec<CrashFrame> {
     let copied = Copied::of_fault(fault);
     let modules = Modules::of_lines(&String::from_utf8_lossy(&fault.modules));
     let unwinder = modules.unwinder();
     let mut cache = x86_64::CacheX86_64::new();
     let mut addresses = unwind(&copied, &unwinder, &mut cache);
-    // A handler that raises the signal again, as faulthandler does, is above the frames that it interrupted.
+    // A handler that raises the signal again, as faulthandler does, is above the frames that the signal
+    // interrupted.
     let mut interrupted = copied;
     for _ in 0..HANDLERS {
         let Some(below) = addresses.last().and_then(|&last| interrupted.below_handler(last)) else { break };

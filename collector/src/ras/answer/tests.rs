@@ -103,7 +103,7 @@ fn an_answer_of_nccl_is_read_with_and_without_its_missing_comma() {
     assert_eq!(one.missing, [missing]);
     let with_comma = OF_2_28.replace("\"nvml_dev\": 2\n", "\"nvml_dev\": 2,\n");
     assert_eq!(report(&with_comma), read);
-    // Any program can read the bytes that are kept.
+    // The bytes that are kept are valid JSON for any program.
     let (_, raw) = Answer::parse(OF_2_28.as_bytes().to_vec()).unwrap();
     assert!(serde_json::from_slice::<serde_json::Value>(&raw).is_ok());
     assert_eq!(raw.len(), OF_2_28.len() + 1);

@@ -1,4 +1,4 @@
-//! Against real listeners: NCCL's RAS, and other programs that may have its port.
+//! Tests the client against real listeners: NCCL's RAS, and other programs that may have its port.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -22,7 +22,7 @@ const LIMITS: Limits = Limits {
     all: Duration::from_secs(20),
 };
 
-/// What a listener does with its connections, by their number.
+/// How a listener treats a connection, by the connection's number.
 type Serve = fn(TcpStream, usize);
 
 fn ask_one_that(serves: Serve) -> (Result<Vec<Pid>, Unanswered>, usize) {
@@ -90,7 +90,7 @@ fn another_job_behind_the_port_is_passed_over() {
 fn nobody_is_asked_once_a_communicator_is_being_created() {
     let asked = ask_one_that_while(|stream, _| ras(stream, OF_2_28), || true);
     assert_eq!(asked, (Err(Unanswered::Creating), 1), "it would have answered");
-    // Answers for the job only after another job has answered.
+    // Answers about the job only after an answer about another job.
     let looks = AtomicUsize::new(0);
     let begins = || looks.fetch_add(1, SeqCst) > 0;
     let asked = ask_one_that_while(|stream, _| ras(stream, &OF_2_28.replace("400", "500")), begins);
@@ -101,7 +101,7 @@ fn nobody_is_asked_once_a_communicator_is_being_created() {
 fn a_stopped_process_behind_the_port_is_passed_over() {
     fn stopped_first(stream: TcpStream, number: usize) {
         if number == 0 {
-            // Reads until the other side gives up.
+            // Reads until the client gives up.
             let _ = BufReader::new(stream).lines().count();
         } else {
             ras(stream, OF_2_28);

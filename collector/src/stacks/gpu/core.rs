@@ -1,8 +1,8 @@
-//! The kernels on the GPUs of a process, from a core dump that CUDA's driver wrote.
+//! Finds the kernels on the GPUs of a process in a core dump that CUDA's driver wrote.
 //!
 //! The file is an ELF file. Its tables are sections of types above `SHT_LOUSER`, with rows of `sh_entsize`
 //! bytes, to which newer drivers append fields. `sh_link` names a table's parent section, and `sh_info` the
-//! row of it that the table belongs to. Layouts: `cudacoredump.h` of the CUDA toolkit.
+//! row of that section to which the table belongs. For the layouts, see `cudacoredump.h` of the CUDA toolkit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,21 +22,21 @@ const BLOCKS: u32 = 0x8000_000d;
 const WARPS: u32 = 0x8000_000e;
 const LANES: u32 = 0x8000_000f;
 
-/// More rows of one type are not read: a GPU has no more lanes.
+/// Largest number of rows of one type that are read: a GPU has no more lanes.
 const MOST: usize = 1 << 20;
 
 /// A kernel that was on a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kernel {
     pub device: u32,
-    /// Demangled; `None` if no loaded module has it.
+    /// The demangled name; `None` if no loaded module has it.
     pub name: Option<String>,
     pub grid: [u32; 3],
     pub block: [u32; 3],
     /// Number of blocks that were on multiprocessors, and the number of those multiprocessors.
     pub blocks: usize,
     pub sms: usize,
-    /// What stopped it, and in which block.
+    /// The exception that stopped the kernel, and in which block.
     pub exception: Option<(String, [u32; 3])>,
 }
 
@@ -63,22 +63,22 @@ pub(super) enum CoreError {
 type Header = FileHeader64<LittleEndian>;
 type Section = SectionHeader64<LittleEndian>;
 
-/// The tables of the file; there may be several of one type.
+/// The tables of the file. There may be several of one type.
 struct Core<'data> {
     bytes: &'data [u8],
     sections: &'data [Section],
 }
 
-/// A row, and its place: section and number.
+/// A row, and its place: the section, and the number in it.
 struct Row<'data> {
     bytes: &'data [u8],
     place: (usize, usize),
-    /// The row that it belongs to.
+    /// The place of the row that this row belongs to.
     parent: (usize, usize),
 }
 
 impl Row<'_> {
-    /// 0 if the row ends before it.
+    /// A field of the row; 0 if the row ends before the field.
     fn u32(&self, at: usize) -> u32 {
         self.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
     }
@@ -136,7 +136,7 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
     }
     let device_of_sm: BTreeMap<_, _> =
         core.rows(SMS).filter_map(|row| Some((row.place, *devices.get(&row.parent)?))).collect();
-    // Where the blocks are, by device and grid.
+    // The places of the blocks, by device and grid.
     let mut on: BTreeMap<(u32, u64), Extent> = BTreeMap::new();
     let mut blocks = BTreeMap::new();
     for row in core.rows(BLOCKS) {

@@ -4,8 +4,8 @@ use flate2::read::GzDecoder;
 
 use super::*;
 
-/// A core dump of an H100 (driver 580.159.04, CUDA 13.0), where a kernel of 3 blocks of 64 threads wrote to
-/// address 16.
+/// A core dump of an H100 (driver 580.159.04, CUDA 13.0). A kernel of 3 blocks of 64 threads wrote to address
+/// 16.
 const ILLEGAL_ADDRESS: &[u8] = include_bytes!("address.core.gz");
 
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
@@ -37,7 +37,7 @@ fn a_part_of_a_core_dump_and_other_files_are_refused() {
         assert!(core::kernels(&whole[..length]).is_err(), "{length} bytes");
     }
     assert!(core::kernels(&fs::read("/proc/self/exe").unwrap()).is_err());
-    // No number in it is trusted.
+    // A wrong number in the file causes no panic.
     for place in (0..whole.len()).step_by(997) {
         let mut broken = whole.clone();
         broken[place] ^= 0xff;

@@ -10,15 +10,16 @@ use std::{
 use framehop::x86_64::{Reg, UnwindRegsX86_64};
 use xpu_wire::{id::Pid, ledger::FaultReading};
 
-/// Pages of a stack that are copied.
+/// Largest number of a stack's pages that are copied.
 const PAGES: usize = 64;
 
 const PAGE: usize = 4096;
 
-/// The area below its stack pointer that a function may use.
+/// The area below the stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
 
-/// A thread in an uninterruptible system call does not stop: it is skipped.
+/// Longest wait for a thread to stop. A thread in an uninterruptible system call does not stop, and is
+/// skipped.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 pub(super) struct Copied {
@@ -33,7 +34,7 @@ pub(super) struct Copied {
 impl Copied {
     /// The registers and the stack that a signal handler noted.
     pub(super) fn of_fault(fault: &FaultReading) -> Self {
-        // SAFETY: it consists of integers, for which zero is a valid value.
+        // SAFETY: the structure consists of integers, for which zero is a valid value.
         let mut registers: libc::user_regs_struct = unsafe { zeroed() };
         let [rip, rsp, rbp, rbx, r12, r13, r14, r15] = fault.registers;
         (registers.rip, registers.rsp, registers.rbp, registers.rbx) = (rip, rsp, rbp, rbx);
@@ -42,9 +43,9 @@ impl Copied {
         Self { number: fault.thread, ip: rip, registers, from: fault.stack_from, stack, held: Duration::ZERO }
     }
 
-    /// The state that a signal interrupted, if the handler's return address is a byte after `trampoline`: the
-    /// kernel put the registers on the stack next to it (`rt_sigframe`). Few unwinders can read the form in
-    /// which unwind tables describe this.
+    /// The state that a signal interrupted, if the handler's return address is at `trampoline` or one byte
+    /// after it. The kernel put the registers on the stack next to that address (`rt_sigframe`). Few
+    /// unwinders can read the form in which unwind tables describe this.
     pub(super) fn below_handler(&self, trampoline: u64) -> Option<Self> {
         /// Offset from the return address: the context begins with flags, link and stack.
         const CONTEXT: u64 = 8 + 8 + 8 + 24;
@@ -98,7 +99,7 @@ impl Copied {
 /// Stops a thread and copies it; `None` if it ended or does not stop.
 ///
 /// A thread that does not stop in time would stop later, when it leaves the kernel, and stay stopped as long
-/// as its tracer lives. So the tracer is a thread that ends with this call.
+/// as its tracer lives. So a separate thread is the tracer, and ends with this call.
 pub(super) fn copy(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     thread::scope(|scope| scope.spawn(|| trace(pid, number)).join())
         .unwrap_or_else(|_| Err(io::Error::other("it could not be copied")))
@@ -108,14 +109,14 @@ fn trace(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     let thread = number as libc::pid_t;
     request(libc::PTRACE_SEIZE, thread, 0)?;
     let begun = Instant::now();
-    // From here on this thread traces the other: if this one ends, the kernel releases the other.
+    // From here on, this thread traces the other. If this thread ends, the kernel releases the other.
     request(libc::PTRACE_INTERRUPT, thread, 0)?;
     let Some(signal) = wait(thread, begun + PATIENCE)? else { return Ok(None) };
     let mut registers = MaybeUninit::<libc::user_regs_struct>::uninit();
-    // SAFETY: the thread is stopped and this one its tracer; the kernel fills the whole struct.
+    // SAFETY: the thread is stopped, and this thread is its tracer. The kernel fills the whole struct.
     let read = unsafe { libc::ptrace(libc::PTRACE_GETREGS, thread, 0, registers.as_mut_ptr()) };
     let copied = (read == 0).then(|| {
-        // SAFETY: the kernel reported that it filled it.
+        // SAFETY: the kernel reported that it filled the struct.
         let registers = unsafe { registers.assume_init() };
         let from = registers.rsp.saturating_sub(RED_ZONE);
         (registers, from, stack(pid, from))
@@ -133,7 +134,7 @@ fn trace(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     }))
 }
 
-/// Waits until the thread has stopped, and returns the signal it was about to receive (0: none).
+/// Waits until the thread has stopped. Returns the signal that it was about to receive (0: none).
 fn wait(thread: libc::pid_t, until: Instant) -> io::Result<Option<libc::c_int>> {
     loop {
         let mut status = 0;
@@ -158,12 +159,12 @@ fn request(request: libc::c_uint, thread: libc::pid_t, data: libc::c_int) -> io:
     }
 }
 
-/// Reads the existing pages of the stack, up to the limit.
+/// Reads the pages of the stack that exist, up to the limit.
 fn stack(pid: Pid, from: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGES * PAGE];
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // The kernel reads a piece as a whole or not at all, so each page is one piece. SAFETY: an iovec of zeros
-    // is a valid one.
+    // The kernel reads an iovec as a whole or not at all, so each page has its own. SAFETY: an iovec of zeros
+    // is valid.
     let mut remote: [libc::iovec; PAGES] = unsafe { zeroed() };
     let mut at = from as usize;
     for piece in &mut remote {

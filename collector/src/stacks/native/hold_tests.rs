@@ -19,7 +19,7 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // Its child may still wait for a writer; opening both ends does not block.
+        // The child may still wait for a writer. Opening both ends does not block.
         let _ = fs::OpenOptions::new().read(true).write(true).open(&self.1);
     }
 }
@@ -51,7 +51,7 @@ fn a_thread_that_does_not_stop_is_let_go() {
     until("it waits in the kernel", || has_child() && said(number, "State:").starts_with('D'));
     assert!(copy(Pid(number), number).unwrap().is_none());
     until("it is let go", || said(number, "TracerPid:") == "0");
-    // Its child continues, and so does the thread. Until then, the thread does not stop.
+    // The child continues, and so does the thread. Until then, the thread does not stop.
     fs::write(&pipe, "").unwrap();
     until("it goes on", || !said(number, "State:").starts_with('D'));
     assert!(!said(number, "State:").starts_with('t'));

@@ -5,10 +5,10 @@ use xpu_wire::frame::{RankStacks, StackFrame};
 /// The interpreter's functions. One call runs all frames up to the next frame that was called from C.
 const RUNS: [&str; 3] = ["_PyEval_EvalFrameDefault", "PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"];
 
-/// Both inputs have the innermost frame first; each Python frame says whether it was called from C. The
-/// result has the outermost frame first.
+/// Merges the frames. Both inputs have the innermost frame first, and state for each Python frame whether it
+/// was called from C. The result has the outermost frame first.
 ///
-/// Frames of the interpreter itself are left out. So are the frames that started it.
+/// Frames of the interpreter itself, and frames that started it, are left out.
 pub(crate) fn join(python: Vec<(StackFrame, bool)>, native: &[StackFrame]) -> (Vec<StackFrame>, usize) {
     let mut all = Vec::new();
     let mut rest = python.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! The mapped files of a process: their unwind tables and symbols.
+//! Reads the mapped files of a process: their unwind tables and symbols.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,7 +18,7 @@ use xpu_wire::{frame::StackFrame, id::Pid};
 
 use super::super::brief::brief;
 
-/// A function without a symbol. Its address would separate ranks that are in the same function.
+/// The name of a function without a symbol. Its address would separate ranks that are in the same function.
 pub(super) const UNNAMED: &str = "(unnamed)";
 
 pub(super) type Unwinder = x86_64::UnwinderX86_64<Piece>;
@@ -51,13 +51,14 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// The readable files. Code that was generated at run time, or whose file is gone, has no frames.
+    /// The mapped files that can be read. Code that was generated at run time, or whose file is gone, has no
+    /// frames.
     pub(super) fn of(pid: Pid) -> Self {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         Self { loaded: maps.lines().filter_map(|line| load(Some(pid), line)).collect() }
     }
 
-    /// For a process that is gone, from the lines of its `/proc/PID/maps`.
+    /// The mapped files of a process that has ended, from the lines of its `/proc/PID/maps`.
     pub(super) fn of_lines(maps: &str) -> Self {
         let lines = maps.lines().map(|line| line.trim_start_matches('\0'));
         Self { loaded: lines.filter_map(|line| load(None, line)).collect() }
@@ -122,7 +123,7 @@ fn load(pid: Option<Pid>, line: &str) -> Option<Loaded> {
     // only that reading.
     let file = Arc::new(unsafe { Mmap::map(&file) }.ok()?);
     let parsed = object::File::parse(&file[..]).ok()?;
-    // The page at which one segment ends and the next begins is mapped for both.
+    // The page at which one segment ends and the next begins is mapped for both segments.
     let segment = parsed.segments().find(|segment| {
         let (at, length) = segment.file_range();
         let code = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags & PF_X == PF_X);
