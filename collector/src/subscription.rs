@@ -1,9 +1,9 @@
-//! Viewers' subscriptions; frames without a subscriber are not written.
+//! Viewers' subscriptions. Frames without a subscriber are not sent.
 
 use std::collections::BTreeSet;
 
-/// Subscriptions distinguished. With more, everything is published, so that no viewer can cause a loss of
-/// data for others.
+/// Largest number of subscriptions that are distinguished. Beyond it, everything is published, so that no
+/// viewer can cause a loss of data for others.
 const DISTINGUISHED: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Takes what an XPUB receives: 1 or 0, then the prefix. Other messages are not for the publisher.
+    /// Takes what an XPUB receives: 1 or 0, then the prefix. Other messages are ignored.
     pub(crate) fn take(&mut self, message: &[u8]) {
         match message.split_first() {
             Some((1, prefix)) if self.prefixes.len() < DISTINGUISHED => {

@@ -1,4 +1,4 @@
-//! A rank's counts by shape, graph and kernel: summaries carry only changes, so all counts are kept here.
+//! A rank's counts by shape, graph and kernel. Summaries carry only changes, so all counts are kept here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,11 +13,11 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Shapes of each kind that are kept for one rank. Training has tens to hundreds. If a rank has more, its
-/// rates lack the others, whose updates [`Totals::turned_away`] counts.
+/// Largest number of shapes of each kind that are kept for one rank. Training has tens to hundreds. If a rank
+/// has more, its rates lack the others, whose updates [`Totals::turned_away`] counts.
 const SHAPES: usize = 4096;
 
-/// The part of each shape that is kept: everything except the distribution of the interval.
+/// The counts of a shape. The distribution of the interval is not kept.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     made: u64,
@@ -57,7 +57,7 @@ impl Totals {
         }
     }
 
-    /// FLOPs of the timed GEMMs and their time.
+    /// FLOPs of the timed GEMMs, and the time they took.
     pub(crate) fn timed(&self) -> (f64, Nanoseconds) {
         let flops = self.gemms.iter().map(|(shape, count)| shape.flops() * count.timed as f64).sum();
         let time = self.gemms.values().fold(0_u64, |sum, count| sum.saturating_add(count.timed_for.0));
@@ -78,13 +78,13 @@ impl Totals {
         (!self.gemms.is_empty()).then_some(Nanoseconds((seconds * 1e9) as u64))
     }
 
-    /// Updates beyond the limit.
+    /// Number of updates of shapes beyond the limit.
     pub(crate) fn turned_away(&self) -> u64 {
         self.turned_away
     }
 
-    /// Adds the shapes that the summary lacks, with empty intervals: a new subscriber of a rank gets all of
-    /// them.
+    /// Adds the shapes that the summary lacks, with empty intervals, so that a new subscriber of a rank gets
+    /// all shapes.
     pub(crate) fn complete(&self, summary: &mut Summary) {
         let sent: HashSet<_> = summary.gemms.iter().map(|gemm| gemm.shape).collect();
         let rest = self.gemms.iter().filter(|(shape, _)| !sent.contains(shape));
@@ -187,7 +187,7 @@ mod tests {
         let peaks = Peaks::parse("bf16=2").unwrap();
         assert_eq!(totals.at_peak(&peaks), None, "nothing was multiplied");
         totals.take(&gemms([gemm(1_000_000, 10), gemm(3_000_000, 10)]));
-        // 8 * 10^9 FLOPs at 2 * 10^12 a second.
+        // 8 * 10^9 FLOPs at 2 * 10^12 FLOPs per second.
         assert_eq!(totals.at_peak(&peaks), Some(Nanoseconds(4_000_000)));
         assert_eq!(totals.at_peak(&Peaks::default()), None);
         let mut other = gemm(7, 1);

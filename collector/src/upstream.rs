@@ -1,6 +1,6 @@
-//! The collector, or the relay, of this process as its own viewers reach it: over sockets within the process.
+//! Connects viewers within this process to its collector, or relay, over sockets within the process.
 //!
-//! A viewer here is a thread of its own, so the poll loop never waits for a page's reader, a slow disk or a
+//! Each such viewer has its own thread, so the poll loop never waits for a page's reader, a slow disk or a
 //! user's program.
 
 use std::{
@@ -21,23 +21,24 @@ use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 
 use crate::{on_hang::Wishes, ras::RawAnswers};
 
-/// Interval of snapshot requests, which reveal new jobs and ends.
+/// Interval of snapshot requests, which show new jobs and ends.
 const ASK: Duration = Duration::from_secs(2);
 
-/// Frames taken from a socket before the other has its turn.
+/// Frames taken from one socket before the other has its turn.
 const TURN: usize = 1024;
 
-/// Where a collector, or a relay, is reached within its process.
+/// The addresses of a collector, or of a relay, within its process.
 #[derive(Clone)]
 pub struct Upstream {
     pub context: Context,
-    /// Where its data socket (XPUB) is bound: `inproc://...`.
+    /// The address of the data socket (XPUB): `inproc://...`.
     pub data: String,
-    /// Where its control socket (ROUTER) is bound.
+    /// The address of the control socket (ROUTER).
     pub control: String,
-    /// Prefix of the identities of its viewers here: their requests do not keep a collector alive.
+    /// Prefix of the identities of viewers in this process. Their requests do not keep an idle collector
+    /// alive.
     pub name: Vec<u8>,
-    /// Set while some part of this process has work to finish: an idle collector does not exit then.
+    /// Whether a part of this process has work to finish, so that an idle collector does not exit.
     pub held: Arc<AtomicBool>,
     /// The hang actions of jobs.
     pub(crate) wishes: Wishes,
@@ -46,7 +47,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Addresses that are unique in this process, and a name that cannot be guessed outside it.
+    /// Creates addresses that are unique in this process, and a name that cannot be guessed outside it.
     pub fn within(context: Context) -> Self {
         let random = || RandomState::new().build_hasher().finish();
         let name = [random().to_be_bytes(), random().to_be_bytes()].concat();
@@ -61,7 +62,7 @@ impl Upstream {
         }
     }
 
-    /// Opens a viewer's sockets. The end of its identity is its own.
+    /// Opens a viewer's sockets. The viewer's identity is the name followed by `viewer`.
     pub(crate) fn open(&self, viewer: &[u8]) -> zmq::Result<Feed> {
         let data = socket::subscriber(&self.context, None)?;
         data.connect(&self.data)?;
@@ -87,7 +88,8 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Sends a request. If the queue is full, the poll loop is late, and waiting would not help.
+    /// Sends a request, without waiting. If the queue is full, the poll loop is late, and waiting would not
+    /// help.
     pub(crate) fn ask(&self, wanted: Request) {
         let _ = self.control.send(request(wanted), DONTWAIT);
     }
@@ -100,7 +102,7 @@ impl Feed {
         self.data.set_unsubscribe(topic.as_bytes())
     }
 
-    /// Waits for frames, but not for longer than `most`. Snapshots are requested meanwhile.
+    /// Waits for frames, at most for `most`. Requests snapshots at intervals.
     pub(crate) fn wait(&mut self, most: Duration) -> zmq::Result<()> {
         if self.asked.is_none_or(|asked| asked.elapsed() >= ASK) {
             self.asked = Some(Instant::now());
@@ -114,12 +116,13 @@ impl Feed {
         }
     }
 
-    /// The waiting frames with their topics, answers first: an answer has no topic. They are decoded one by
-    /// one, because many decoded frames would take many times as much memory.
+    /// The waiting frames with their topics, answers first. An answer's topic is empty. Frames are decoded
+    /// one by one, because decoded frames take many times as much memory.
     pub(crate) fn frames(&self) -> impl Iterator<Item = zmq::Result<(Vec<u8>, Frame)>> {
         [&self.control, &self.data].into_iter().flat_map(|socket| {
             let waiting = (0..TURN).map_while(|_| waiting(socket).transpose());
-            // A frame that does not decode is missing in the count of its stream.
+            // A frame that does not decode is dropped: its number is missing in its stream, and so counts as
+            // missed.
             waiting.filter_map(|parts| parts.map(named).transpose())
         })
     }
@@ -138,7 +141,7 @@ fn named(mut parts: Vec<Vec<u8>>) -> Option<(Vec<u8>, Frame)> {
     Some((parts.pop().unwrap_or_default(), frame))
 }
 
-/// A request as it goes over the control socket.
+/// A request as a message for the control socket.
 pub(crate) fn request(request: Request) -> Vec<u8> {
     let body = Body::Request(request);
     codec::encode(&Frame { host: host_name(), number: 0, now: Moment::now(), lost: 0, body })

@@ -1,4 +1,4 @@
-//! The last lines of `xpu-top what-if --live --json` for each job, for the API and the metrics.
+//! Keeps the last line of `xpu-top what-if --live --json` for each job, for the API and the metrics.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ pub(crate) const JOBS: usize = 16;
 pub(crate) struct WhatIfs(Mutex<BTreeMap<JobName, WhatIf>>);
 
 impl WhatIfs {
-    /// Takes a line of the command's output; `false` if it is no document.
+    /// Takes a line of the command's output; `false` if the line is not a document.
     pub(crate) fn take(&self, job: &JobName, line: &str) -> bool {
         let Ok(document) = serde_json::from_str::<Value>(line) else { return false };
         let Ok(figures) = Figures::deserialize(&document) else { return false };
@@ -64,7 +64,7 @@ pub(crate) struct WhatIf {
 pub(crate) struct Figures {
     /// Seconds since 1970.
     pub(crate) at: f64,
-    /// `None` if the last capture gave none.
+    /// `None` if the last capture gave no estimate.
     pub(crate) estimate: Option<Estimate>,
     pub(crate) total: Total,
 }

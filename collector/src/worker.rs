@@ -1,4 +1,4 @@
-//! One rank as this host knows it: its messages, and what can be read about it after they stop.
+//! One rank as this host knows it: its messages, and what can be read about it after the messages stop.
 
 mod ending;
 mod memory;
@@ -34,13 +34,13 @@ pub(crate) use stall::Motion;
 use step_times::StepTimes;
 use times::Times;
 
-/// A rank whose process lives without sending for this time is silent: five summaries are missing.
+/// A living rank that has sent nothing for this time is silent: five summaries are missing.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How the kernel's list of a process's mappings shows its page.
+/// How `/proc/PID/maps` shows a rank's ledger page.
 const PAGE: &[u8] = b"/memfd:xpu-top-ledger";
 
-/// A process gone for this long without a goodbye has died: until then its goodbye may still arrive.
+/// A process gone for this long without a goodbye has died. Until then its goodbye may still arrive.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// A rank whose process cannot be seen counts as dead after this time without messages.
@@ -58,7 +58,7 @@ pub(crate) struct Worker {
     joined: Moment,
     /// The expected number of its next frame.
     expected: u64,
-    /// How the hook sees its NCCL calls; empty until the rank reports it.
+    /// How the hook observes the rank's NCCL calls; empty until the rank reports it.
     nccl: NcclReport,
     step: Option<(Step, Moment)>,
     /// The last median of its steps.
@@ -81,7 +81,7 @@ pub(crate) struct Worker {
     stacks: Option<Box<RankStacks>>,
     /// Why its ledger page cannot be read, if it has one.
     no_ledger: Option<String>,
-    /// Its last calls, with the number requested; and when they were last published unasked.
+    /// Its last calls, with the number requested, and when they were last published without a request.
     record: Option<(usize, Box<RankRecord>)>,
     published: Option<Moment>,
     /// Whether there is new data since the last digest.
@@ -90,21 +90,21 @@ pub(crate) struct Worker {
     changed: Moment,
     /// Whether its end was reported.
     departed: bool,
-    /// Its end, if it failed.
+    /// The report of its end, if it failed.
     pub exit: Option<Box<RankExit>>,
     memory: MemoryKills,
     watch: ExitWatch,
     /// Its exit status, from the kernel.
     status: Option<ExitStatus>,
     surroundings: Surroundings,
-    /// Whether it represents a further GPU of a process that another worker represents.
+    /// Whether this worker represents a further GPU of a process that another worker represents.
     is_beside: bool,
 }
 
 impl Worker {
-    /// A further GPU of a process.
+    /// A worker for a further GPU of a process.
     pub(crate) fn beside(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
-        // The other worker takes what the kernel reports about the process.
+        // The process's other worker takes what the kernel reports about the process.
         let (memory, watch, surroundings) = Default::default();
         Self { is_beside: true, memory, watch, surroundings, ..Self::new(identity, info, number, now) }
     }
@@ -160,7 +160,7 @@ impl Worker {
             identity,
         };
         new.map_ledger();
-        // Otherwise, its pid may belong to another process here.
+        // Without the page, the pid may belong to another process here.
         if new.ledger.is_some() {
             (new.memory, new.surroundings) = (MemoryKills::of(new.info.pid), Surroundings::of(new.info.pid));
             new.watch = ExitWatch::of(new.info.pid);
@@ -168,13 +168,13 @@ impl Worker {
         new
     }
 
-    /// The same process introduces itself again.
+    /// Takes a further introduction by the same process.
     pub(crate) fn introduce(&mut self, identity: Identity, info: RankInfo, number: u64, now: Moment) {
         self.identity = identity;
         let is_elsewhere = self.info.ledger != info.ledger;
         self.info = info;
-        // After `exec` it has another page, mostly under the same number. A page whose descriptor the program
-        // has closed is still the rank's page.
+        // After `exec` the process has another page, usually under the same number. A page whose descriptor
+        // the program has closed is still the rank's page.
         let before = self.ledger.take();
         self.map_ledger();
         if self.ledger.is_none() && before.is_some() && !is_elsewhere {
@@ -206,7 +206,7 @@ impl Worker {
         (self.info.pid, self.info.started) == (info.pid, info.started)
     }
 
-    /// Whether another process may take its place.
+    /// Whether another process may take this rank's place.
     pub(crate) fn has_left(&self) -> bool {
         self.life != Life::Alive || self.process.lives() == Some(false)
     }
@@ -235,21 +235,21 @@ impl Worker {
         }
     }
 
-    /// `None` if there is nothing to report.
+    /// How the hook observes the rank's NCCL calls; `None` while unknown.
     pub(crate) fn nccl(&self) -> Option<RankNccl> {
         let (job, rank) = (self.info.job.clone(), self.info.rank);
         (self.nccl != NcclReport::default()).then(|| RankNccl { job, rank, report: self.nccl.clone() })
     }
 
-    /// Takes a summary. `false` if earlier frames were lost: they may have contained shapes that do not
-    /// change again.
+    /// Takes a summary. `false` if earlier frames were lost: they may have had shapes that do not change
+    /// again.
     pub(crate) fn summary(&mut self, number: u64, mut summary: Summary, now: Moment) -> bool {
         summary.communicators.truncate(ledger::COMMUNICATORS);
         summary.samples.truncate(Summary::SAMPLES);
         let gapless = number <= self.expected;
         self.expected = number.wrapping_add(1);
         if summary.launches.gemms < self.latest.launches.gemms {
-            // The process restarted under the same pid (exec): its old counts no longer apply.
+            // The process executed a program again under the same pid: its old counts no longer apply.
             self.totals = Totals::default();
             self.latest = Summary::default();
             self.communicators.clear();
@@ -284,13 +284,13 @@ impl Worker {
         self.communicators.truncate(2 * ledger::COMMUNICATORS);
     }
 
-    /// Sets its [`Life`]; `Some` if it changed.
+    /// Sets the rank's [`Life`]; `Some` if it changed.
     pub(crate) fn become_life(&mut self, life: Life, now: Moment) -> Option<Life> {
         if matches!(life, Life::Alive | Life::Ended) {
             self.hear(now);
         }
         if life == Life::Alive {
-            // It may have counted as dead while it sent nothing.
+            // The rank may have counted as dead while it sent nothing.
             (self.departed, self.exit) = (false, None);
         }
         (self.life != life).then(|| {
@@ -327,13 +327,13 @@ impl Worker {
             return None;
         };
         self.consult_ledger(now);
-        // It ran none of its exit handlers (`os._exit(0)`), but did not fail.
+        // The process ran none of its exit handlers (`os._exit(0)`), but did not fail.
         let life = if life == Life::Died && self.exited_well() { Life::Ended } else { life };
         self.become_life(life, now)
     }
 
-    /// Whether its process is no longer a rank: `exec` has left it without the page. A program that executes
-    /// itself again introduces itself when it has loaded its libraries.
+    /// Whether the process is no longer a rank: `exec` has left it without the page. If it executes a program
+    /// with the hook again, it introduces itself when its libraries are loaded.
     fn executes_another_program(&self) -> bool {
         let maps = || fs::read(format!("/proc/{}/maps", self.info.pid)).unwrap_or_default();
         // A process that is about to end has no mappings.
@@ -341,7 +341,7 @@ impl Worker {
         self.ledger.is_some() && lacks(&maps())
     }
 
-    /// Takes the rank's progress since its last message from the page.
+    /// Takes from the page the rank's progress since its last message.
     pub(crate) fn consult_ledger(&mut self, now: Moment) {
         let Some(page) = &self.ledger else { return };
         let reading = page.ledger().read();
@@ -351,14 +351,15 @@ impl Worker {
         for line in reading.communicators {
             match self.communicators.iter_mut().find(|known| known.is_of(&line)) {
                 Some(known) => known.advance(&line, now),
-                // For a process with several GPUs, the page does not show which GPU it concerns.
+                // If the process has several GPUs, the page does not show to which GPU this communicator
+                // belongs.
                 None if self.info.rank.gpu().is_some() => {}
                 None => self.communicators.push(Known::read(&line, now)),
             }
         }
     }
 
-    /// Kineto's current count.
+    /// Kineto's current count of steps.
     pub(crate) fn kineto_count(&self) -> Option<KinetoCount> {
         self.ledger.as_ref()?.ledger().kineto_count()
     }
@@ -368,7 +369,7 @@ impl Worker {
         &self.latest.device
     }
 
-    /// Its GPU, if it reported it.
+    /// The UUID of its GPU, if the rank has reported it.
     pub(crate) fn device_uuid(&self) -> Option<DeviceUuid> {
         self.latest.device_uuid
     }
@@ -378,7 +379,7 @@ impl Worker {
         self.device = reading;
     }
 
-    /// Its process as a target of a stack reading.
+    /// Its process, as a target of a stack reading.
     pub(crate) fn target(&self, natively: bool, now: Moment) -> Target {
         let reading = self.ledger.as_ref().map(|page| page.ledger().read());
         Target {
@@ -399,7 +400,7 @@ impl Worker {
         }
     }
 
-    /// Whether one of its threads is creating a communicator; unknown without a ledger.
+    /// Whether one of its threads is creating a communicator; `false` without a ledger.
     pub(crate) fn creates_communicator(&self) -> bool {
         let mut threads = self.ledger.iter().flat_map(|page| &page.ledger().threads);
         threads.any(|thread| thread.read().is_some_and(|reading| reading.call == Call::CommunicatorInit))
@@ -408,7 +409,7 @@ impl Worker {
     pub(crate) fn detail(&self) -> RankDetail {
         let mut summary = self.latest.clone();
         self.totals.complete(&mut summary);
-        // Call sites belong to the process, not to one of its GPUs.
+        // Call sites belong to the process, and not to one of its GPUs.
         if let Some(page) = self.ledger.as_ref().filter(|_| self.info.rank.gpu().is_none()) {
             summary.memory.sites = self.held_memory.sites(page.ledger());
         }

@@ -1,6 +1,6 @@
 //! Tests of the program itself: its start, its ready line, and its exit.
 
-// A helper that cannot go on fails its test, as a test itself would.
+// A helper that cannot go on panics, as a test does.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -26,7 +26,7 @@ impl Drop for Started {
     }
 }
 
-/// Starts it with a pipe for its first line.
+/// Starts the program with a pipe for its first line.
 fn start(name: &str, bind: &str, more: &[&str]) -> Started {
     let base = free_ports(bind);
     let dir = std::env::temp_dir().join(format!("xpu-top-program-{}-{name}", id()));
@@ -85,7 +85,7 @@ fn it_says_ready_and_ends_cleanly_at_a_signal() {
     assert_eq!(started.line, "ready\n");
     let socket = started.dir.join(format!("collector-{}.sock", started.base));
     assert!(socket.exists());
-    // SAFETY: kill has no memory to get wrong, and the child has not been waited for.
+    // SAFETY: kill touches no memory, and the child has not been waited for.
     unsafe { libc::kill(started.child.id() as i32, libc::SIGTERM) };
     assert!(started.child.wait().unwrap().success());
     assert!(!socket.exists());

@@ -1,6 +1,6 @@
-//! The collector over real sockets.
+//! Tests of the collector over real sockets.
 
-// A helper that cannot go on fails its test, as a test itself would.
+// A helper that cannot go on panics, as a test does.
 #![allow(clippy::unwrap_used)]
 
 mod lab;
@@ -151,7 +151,7 @@ fn garbage_on_every_socket_harms_nothing() {
         worker.socket.send(bytes, DONTWAIT).unwrap();
         viewer.control.send(bytes, DONTWAIT).unwrap();
     }
-    // A worker's message on the viewers' socket, and the other way round.
+    // A worker's message on the viewers' socket, and a viewer's on the workers'.
     worker.socket.send_multipart([&b"a"[..], b"", b"b"], DONTWAIT).unwrap();
     for address in [lab.data(), lab.control()] {
         for bytes in [
@@ -237,7 +237,7 @@ fn a_request_for_stacks_gets_one_frame_per_rank() {
     let [viewer, other] = [lab.viewer(None), lab.viewer(None)];
     until("the ranks", || (viewer.sees().len() == 3).then_some(()));
 
-    // Both ask at once; each gets only its own answer, and neither waits for the other.
+    // Both ask at once. Each gets only its own answer, and neither waits for the other.
     other.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)], kept: false, natively: false });
     viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![], kept: false, natively: false });
     let mut all: Vec<_> = (0..3).map(|_| stacks(&viewer)).collect();
@@ -256,7 +256,7 @@ fn a_request_for_stacks_gets_one_frame_per_rank() {
     assert!(matches!(next_body(&viewer), Body::Refusal(why) if why.contains("job b has no rank")));
 }
 
-/// A reader hangs, as it does on a process that hangs in the kernel. It is killed, and all viewers are served
+/// A reader hangs, as one does whose process hangs in the kernel. It is killed, and all viewers are served
 /// meanwhile.
 #[test]
 fn a_reader_that_hangs_stops_nobody() {

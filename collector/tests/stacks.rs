@@ -1,6 +1,6 @@
-//! Stacks of real Python processes, read by the real program.
+//! Tests with stacks of real Python processes, which the real program reads.
 
-// A helper that cannot go on fails its test, as a test itself would.
+// A helper that cannot go on panics, as a test does.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -19,7 +19,7 @@ use xpu_wire::{
 
 const READER: &str = env!("CARGO_BIN_EXE_xpu-collector");
 
-/// A Python whose main thread is in `hold_back`, and another thread in `work`.
+/// A Python program whose main thread is in `hold_back`, and another thread in `work`.
 const HOLDS: &str = "
 import threading, sys
 def work(): threading.Event().wait()
@@ -152,8 +152,8 @@ fn a_process_without_python_shows_its_kernel_state() {
     assert!(stacks.why[0].starts_with("no Python frames: "), "{stacks:?}");
 }
 
-/// Below Python's frames are the native frames that they called. Above them, the frames that started the
-/// interpreter are left out.
+/// The native frames called by Python's frames are below them. The frames that started the interpreter are
+/// left out.
 #[test]
 fn native_frames_stand_below_those_of_python() {
     let python = Python::start(HOLDS);
@@ -200,7 +200,7 @@ fn a_process_that_is_gone_is_said_to_be() {
     assert!(stacks.why[0].contains("is gone"), "{stacks:?}");
 }
 
-/// A protected process (not dumpable), read by a user who is not root.
+/// A process that is protected (not dumpable), and a reader that is not root.
 #[test]
 fn a_refusal_is_said_with_what_to_do() {
     let python =
@@ -221,7 +221,7 @@ fn a_refusal_is_said_with_what_to_do() {
     assert_eq!((stacks.state.is_some(), stacks.threads[0].thread), (true, Some(python.pid().0)));
 }
 
-/// A copy of the program that everybody may execute.
+/// A copy of the program that every user may execute.
 struct Copy(PathBuf);
 
 impl Copy {

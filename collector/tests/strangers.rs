@@ -1,7 +1,7 @@
-//! Unauthorised clients: without the key, with another key, with garbage, with too much data, or as another
-//! user.
+//! Tests of unauthorised clients: without the key, with another key, with garbage, with too much data, or as
+//! another user.
 
-// A helper that cannot go on fails its test, as a test itself would.
+// A helper that cannot go on panics, as a test does.
 #![allow(clippy::unwrap_used)]
 
 mod lab;
@@ -32,7 +32,7 @@ use zmq::DONTWAIT;
 /// A user id without an account.
 const NOBODY: u32 = 65_534;
 
-/// The worker still runs, and a viewer with the key sees it.
+/// Checks that the worker still runs, and that a viewer with the key sees it.
 fn all_is_well(worker: &mut Worker, viewer: &Viewer) {
     let before = viewer.sees().first().and_then(|seen| seen.3);
     until("a step more", || {
@@ -82,7 +82,7 @@ fn thousands_of_connections_that_say_nothing_or_garbage_cost_nobody_anything() {
         // A ZMTP 3.0 greeting that promises CURVE, and one that promises no security.
         b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0CURVE\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-        // A frame of an exabyte.
+        // A frame with a length of an exabyte.
         b"\xff\0\0\0\0\0\0\0\x01\x7f\x01\x02\x0f\xff\xff\xff\xff\xff\xff\xff",
     ];
     let mut held = Vec::new();
@@ -94,7 +94,7 @@ fn thousands_of_connections_that_say_nothing_or_garbage_cost_nobody_anything() {
         }
     }
     all_is_well(&mut worker, &viewer);
-    // A late viewer is served too.
+    // A viewer that connects afterwards is served, too.
     let late = lab.viewer(Some(&key));
     until("an answer to who came late", || (late.sees().len() == 1).then_some(()));
     // Each held message is released separately.
@@ -106,7 +106,7 @@ fn thousands_of_connections_that_say_nothing_or_garbage_cost_nobody_anything() {
     assert!(greeting.len() <= 64, "a greeting at most: {greeting:?}");
 }
 
-/// 64 MiB exceed any frame: the connection ends, and nothing of the message is kept.
+/// 64 MiB exceed any frame: the connection ends, and nothing of the message stays in memory.
 #[test]
 fn a_message_beyond_all_bounds_ends_its_connection_alone() {
     let lab = Lab::started(None);
@@ -124,7 +124,7 @@ fn a_message_beyond_all_bounds_ends_its_connection_alone() {
     all_is_well(&mut worker, &viewer);
 }
 
-/// Answers whose route has many relays, or invalid ones.
+/// Sends answers whose route has many relays, or invalid ones.
 #[test]
 fn routes_without_end_harm_nothing() {
     let lab = Lab::started(None);
@@ -153,7 +153,7 @@ fn routes_without_end_harm_nothing() {
     all_is_well(&mut worker, &viewer);
 }
 
-/// Whether these tests can run. If not, that is reported.
+/// Whether these tests can run. Prints a line if not.
 fn is_root() -> bool {
     let root = user_id() == 0;
     if !root {

@@ -1,5 +1,5 @@
-// Requests to the collector, with the token. The token comes in the fragment of the address, which browsers
-// never send, and stays in this tab alone.
+// Sends requests to the collector, with the token. The token is in the fragment of the address, which
+// browsers never send, and is stored only for this tab.
 
 const KEPT = "xpu-top-token";
 let token = null;

@@ -65,7 +65,7 @@ function tracesTable(go) {
 
 const reason = (refusal) => `${refusal.message}${refusal.next ? `: ${refusal.next}` : ""}`;
 
-/** Carries out a request of the user. A refusal is shown until the user's next request. */
+/** Carries out the user's request, and shows a refusal until the next one. */
 async function attempt(work, go) {
   said = "";
   try {
@@ -76,7 +76,7 @@ async function attempt(work, go) {
   if (state.page === "captures") go("captures");
 }
 
-/** Reads the list again. This is no request of the user, so the refusal of an earlier one stays. */
+/** Reads the list again. A refusal of the user's last request stays. */
 async function load(go) {
   try {
     ({ captures } = await json("/api/v1/capture"));

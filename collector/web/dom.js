@@ -1,4 +1,4 @@
-// Elements. Text from a job becomes text nodes, never markup.
+// Builds elements. Text from a job becomes text nodes, never markup.
 
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -21,7 +21,7 @@ export function renew(element, shown, children) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** A table; a column is `[title, value of a row, is a number]`. */
+/** A table. A column is `[title, value of a row, whether it is a number]`. */
 export function table(columns, rows, { rowClass, onRow, name } = {}) {
   const kind = (column) => (column[2] ? "number" : null);
   return h("div", { class: "wide" },

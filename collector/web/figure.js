@@ -1,4 +1,4 @@
-// Writes numbers as the terminal does (shared/model/src/figure.rs).
+// Formats numbers as the terminal does (shared/model/src/figure.rs).
 
 export const UNKNOWN = "·";
 
@@ -6,7 +6,7 @@ export const known = (value) => value !== null && value !== undefined;
 
 export const count = (number) => (known(number) ? Math.round(number).toLocaleString("en-US") : UNKNOWN);
 
-/** As many digits as distinguish values in four columns: `0.52`, `51.2`, `640`, `12k`. */
+/** Rounds a number to what fits in four columns: `0.52`, `51.2`, `640`, `12k`. */
 export function short(number) {
   if (!known(number)) return UNKNOWN;
   const size = Math.abs(number);
@@ -37,10 +37,10 @@ export function bytes(number) {
 
 export const counted = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;
 
-/** `08:00:00`, in UTC. */
+/** The time of day in UTC: `08:00:00`. */
 export const timeOfDay = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
 
-/** Numbers in order, neighbours together: `0-5,7`. */
+/** Sorts numbers, and joins consecutive ones: `0-5,7`. */
 export function runs(numbers, most = 16) {
   const found = [];
   for (const number of [...numbers].sort((a, b) => a - b)) {

@@ -1,4 +1,4 @@
-// A filter of ranks: `0-7,16`, `state=slow,hung`, `host~gpu-1`, or a part of a host's name. The terminal's
+// Filters ranks: `0-7,16`, `state=slow,hung`, `host~gpu-1`, or a part of a host's name. The terminal's
 // filters can express more (docs/tui.md).
 
 export function readFilter(text) {

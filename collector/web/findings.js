@@ -1,4 +1,4 @@
-// Page 7: all findings, the worst first, and those that have ended.
+// Page 7: all findings, the worst first, and the findings that have ended.
 
 import { h, table } from "./dom.js";
 import { age, known, runs, timeOfDay } from "./figure.js";
@@ -66,7 +66,7 @@ function card(finding, index, go) {
     h("dl", {}, lines.filter(Boolean).flatMap(([label, value]) => [h("dt", {}, label), h("dd", {}, value)])));
 }
 
-/** As `xpu-top status` writes it. */
+/** The cost of a finding, as `xpu-top status` writes it. */
 export function cost({ cost_pct: pct, cost_pct_error: error, cost_ms_per_step: ms, gpu_hours: hours, money, currency }) {
   const [least, most] = [Math.max(0, pct - error), Math.min(100, pct + error)];
   const between = most - least < 0.05 ? "" : `, ${least.toFixed(1)} to ${most.toFixed(1)}`;

@@ -50,7 +50,7 @@ const part = {
   nav: h("nav"),
 };
 
-/** Of a recording, the moment that is shown. */
+/** The moment that is shown, if this is a recording. */
 function moment({ recorded_at: at }) {
   if (!at) return "";
   return h("span", { class: "muted" }, ` recorded, ${new Date(at * 1000).toISOString().slice(0, 10)} ${timeOfDay(at)} UTC `);

@@ -1,4 +1,4 @@
-// A heatmap of all ranks on a canvas: one row per host, and several columns of hosts if one would be too
+// Draws a heatmap of all ranks on a canvas: one row per host, in several columns if one column would be too
 // long.
 
 import { h } from "./dom.js";
@@ -6,7 +6,7 @@ import { known, short } from "./figure.js";
 import { isLive } from "./metric.js";
 import { STEPS } from "./scale.js";
 
-/** In pixels. */
+/** Lengths in pixels. */
 const TALLEST = 420;
 const CELL = { least: 7, highest: 26, written: 38 };
 const GAP = 18;
@@ -37,7 +37,7 @@ export function byHost(ranks) {
   return hosts;
 }
 
-/** The place of every cell. */
+/** The number of rows, and the size of their cells. */
 function layout(hosts, width, labelWidth) {
   const perHost = Math.max(...[...hosts.values()].map((of) => of.length));
   for (let columns = 1; ; columns += 1) {
@@ -84,7 +84,7 @@ export class Heatmap {
     for (const [host, of] of hosts) {
       const left = Math.floor(index / place.rows) * (labelWidth + place.perHost * place.wide + GAP);
       const top = ABOVE + (index % place.rows) * place.high;
-      // If rows are low, only some of them have a name.
+      // If rows are low, only some hosts have their names shown.
       if (place.high >= 11 || (index % place.rows) % Math.ceil(11 / place.high) === 0) {
         context.fillStyle = palette().muted;
         context.textAlign = "left";
@@ -133,7 +133,7 @@ function drawCell(context, { rank, x, y, wide, high }, { metric, scale, isNamed,
   }
 }
 
-/** Old figures are grey, and have lines across. */
+/** Draws the lines across the cell of an old figure. */
 function hatch(context, [x, y, wide, high], colour) {
   context.save();
   context.beginPath();

@@ -1,4 +1,4 @@
-// The keyboard: the terminal's keys, where the page has the same function.
+// The keyboard: the terminal's keys, as far as the page has the same functions.
 
 import { byId, h, table } from "./dom.js";
 import { readFilter } from "./filter.js";
@@ -58,7 +58,7 @@ export function filter(go) {
   input.addEventListener("keydown", (event) => {
     if (event.key === "Escape") use(before);
     if (event.key === "Enter" || event.key === "Escape") {
-      // Otherwise it keeps the focus, and with it the next key, until the browser draws again.
+      // Otherwise the button keeps the focus, and so gets the next key, until the browser draws again.
       input.blur();
       byId("dialog").close();
     }

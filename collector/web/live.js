@@ -1,4 +1,4 @@
-// The stream of events. `EventSource` cannot send a token, so the stream is read with `fetch`.
+// Reads the stream of events with `fetch`, because `EventSource` cannot send a token.
 
 import { ask, Refusal } from "./access.js";
 import { now, state } from "./state.js";
@@ -26,7 +26,7 @@ export async function follow({ onEvent, onRefused }) {
         take(event);
         onEvent();
       });
-      // Streams end regularly, and the next one follows at once, unless the stream was too short.
+      // Streams end regularly. The next stream follows at once, unless this one was too short.
       if (now() - began < RETRY_MS) await pause();
     } catch (error) {
       if (error instanceof Refusal && error.status === 401) {
@@ -57,7 +57,7 @@ function take({ event, data }) {
   }
 }
 
-/** Events of a stream: lines `field: value`, ended by an empty line. */
+/** Reads the events of a stream. Each has lines `field: value`, and ends with an empty line. */
 async function read(body, onEvent) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let parts = [];

@@ -1,4 +1,4 @@
-// Starts the page: the token, the stream, the keys; draws what is chosen when something has changed.
+// Starts the page: the token, the stream, the keys. Draws the chosen page when something has changed.
 
 import { takeToken, useToken } from "./access.js";
 import { capturesPage } from "./captures.js";
@@ -96,7 +96,7 @@ function onRefused() {
     };
     entered?.leave?.();
     entered = null;
-    // The collector can be reached, because a refusal is an answer.
+    // A refusal is an answer, so the collector can be reached.
     state.status = null;
     state.lostAt = null;
     drawHeader([], go);
@@ -124,6 +124,6 @@ addEventListener("theme", later);
 addEventListener("resize", later);
 listen(PAGES, go);
 draw({ isAsked: true });
-// Ages advance even if no event arrives.
+// Ages grow even if no event arrives.
 setInterval(later, 1_000);
 follow({ onEvent: later, onRefused });

@@ -1,4 +1,4 @@
-// The quantities by which ranks are compared, in the words of the terminal (tui/src/app/metric.rs).
+// The metrics by which ranks are compared, with the terminal's names (tui/src/app/metric.rs).
 
 import { known } from "./figure.js";
 

@@ -9,7 +9,7 @@ import { scaleOf } from "./scale.js";
 import { chosenRank, findings, rankOf, ranks, state } from "./state.js";
 import { sure } from "./header.js";
 
-/** Time between two requests for its shapes. */
+/** Interval of requests for the rank's details. */
 const EVERY_MS = 2_000;
 
 let detail = null;
@@ -113,7 +113,7 @@ function device(rank) {
     table([["", (row) => row[0]], ["", (row) => h("span", { class: row[2] ? "warning" : null }, `${row[1]}${row[2] ? " ▲" : ""}`)]], rows));
 }
 
-/** What it has allocated on its GPU, what NCCL took in addition, and growth, as on the terminal's page 2. */
+/** The rank's memory on its GPU, NCCL's memory, and growth, as on the terminal's page 2. */
 function memory(rank, { activity }) {
   const { memory_held_bytes: held, memory_nccl_bytes: nccl, memory_growth: growth } = rank;
   const [site] = activity?.memory.sites ?? [];

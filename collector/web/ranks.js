@@ -1,4 +1,4 @@
-// The table of ranks: first those that findings name.
+// The table of ranks. The ranks that findings name come first.
 
 import { h, table } from "./dom.js";
 import { age, count, counted, known, short } from "./figure.js";
@@ -36,7 +36,7 @@ const COLUMNS = [
 export function ranksTable(go) {
   const rows = listed();
   const drawn = rows.slice(0, ROWS);
-  // The selected rank is always among them.
+  // The selected rank always has a row.
   const chosen = rows.find(({ rank }) => rank.rank === state.rank);
   if (chosen && !drawn.includes(chosen)) drawn.push(chosen);
   const rowClass = (row) => [

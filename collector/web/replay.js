@@ -1,4 +1,4 @@
-// A recording: its timeline below the header, and the terminal's keys that move time.
+// The controls of a recording: its timeline below the header, and the terminal's keys for moving in time.
 
 import { ask } from "./access.js";
 import { byId, h, renew } from "./dom.js";
@@ -29,7 +29,7 @@ export function drawReplay() {
   if (!part.slider) {
     part.slider = h("input", { type: "range", step: "any", "aria-label": "moment of the recording" });
     part.slider.addEventListener("change", () => steer(() => ({ at: Number(part.slider.value) })));
-    // The keys that move time act on the recording, not on the slider.
+    // The keys that move in time act on the recording, not on the slider.
     part.slider.addEventListener("keydown", (event) => { if (event.key.startsWith("Arrow")) event.preventDefault(); });
     box.replaceChildren(part.play, part.at, part.begin, part.slider, part.end, part.said);
   }
@@ -44,7 +44,7 @@ export function drawReplay() {
 
 let answered = Promise.resolve();
 
-/** Sends one wish after another: a wish may depend on the answer to the one before it. */
+/** Sends one request after another, because a request may depend on the previous answer. */
 function steer(wish) {
   answered = answered.then(async () => {
     try {
@@ -59,7 +59,7 @@ function steer(wish) {
 
 const turn = () => steer((now) => ({ is_playing: !now.is_playing }));
 
-/** Whether the key moves time. */
+/** Handles a key of the recording. Returns whether it is one. */
 export function press(event, askTime) {
   if (!replay()) return false;
   const by = event.shiftKey ? FAR_S : NEAR_S;
@@ -80,7 +80,7 @@ export function press(event, askTime) {
   return true;
 }
 
-/** The form for a time, as the terminal's `t` takes it. */
+/** The form for a time. It takes the same times as the terminal's `t`. */
 export function timeForm(close) {
   const hint = h("p", { class: "muted" }, "02:14:07 (UTC), +10m after the begin, -30s before the end, 50%");
   const input = h("input", { id: "time", "aria-label": "time", autocomplete: "off" });
@@ -110,7 +110,7 @@ function duration(text) {
   return parts.reduce((all, [, number, unit]) => all + Number(number) * (UNITS[unit] ?? 1), 0);
 }
 
-/** Seconds since 1970; null if the text is no time. */
+/** The moment in seconds since 1970; null if the text is not a time. */
 export function moment(text, { begin, end }) {
   if (/^[+-]/.test(text)) {
     const by = duration(text.slice(1));
@@ -124,6 +124,6 @@ export function moment(text, { begin, end }) {
   const [hours, minutes, seconds] = [clock[1], clock[2], clock[3] ?? 0].map(Number);
   if (hours > 23 || minutes > 59 || seconds > 59) return null;
   const today = begin - (begin % 86_400) + hours * 3600 + minutes * 60 + seconds;
-  // A named second includes its whole length.
+  // A named second means its end.
   return (today + 1 <= begin ? today + 86_400 : today) + 1 - 1e-6;
 }

@@ -1,4 +1,4 @@
-// The colour step, one of eight, for a value: the rules of tui/src/widget/scale.rs.
+// Chooses the colour step, one of eight, for a value, by the rules of tui/src/widget/scale.rs.
 
 import { known, median } from "./figure.js";
 
@@ -18,7 +18,7 @@ export function scaleOf(metric, ranks, usualStep) {
   const [toBad, toGood] = isLow ? [middle - lowest, highest - middle] : [highest - middle, middle - lowest];
   const bad = Math.max(toBad / MIDDLE, alike);
   const good = Math.max(toGood / (STEPS - 1 - MIDDLE), alike);
-  // Arrival skew counts by its share of a step, and not at all while that share is unknown.
+  // Arrival skew is coloured by its share of a step, and not coloured while that share is unknown.
   const isNoise = alike <= 0 || (metric.word === "skew" && whole === null) || highest - lowest < alike;
   const badness = (value) => (isLow ? middle - value : value - middle);
   const step = (value) => {

@@ -1,4 +1,4 @@
-// Page 6: the stacks of all ranks as one tree. Places with few ranks are marked.
+// Page 6: the stacks of all ranks as one tree. Branches with few ranks are marked.
 
 import { json } from "./access.js";
 import { h } from "./dom.js";
@@ -77,7 +77,7 @@ function number(text) {
   }, 0);
 }
 
-/** A branch is indented where it separates from others; consecutive frames are not. */
+/** Lists a branch. A frame is indented only where its branch separates from others. */
 function branch(node, depth, all, lines) {
   const here = number(node.here);
   const few = all > 1 && here * 4 <= all && here > 0;

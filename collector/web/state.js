@@ -1,4 +1,4 @@
-// What the page shows: the latest document, and the user's choices.
+// The state of the page: the latest document, and the user's choices.
 
 import { readFilter } from "./filter.js";
 import { known } from "./figure.js";
@@ -11,7 +11,7 @@ export const state = {
   problem: null,
   /** The moment since which the collector cannot be reached. */
   lostAt: null,
-  /** The job in the address, `?job=NAME`; otherwise the foremost job. */
+  /** The job named in the address, `?job=NAME`; null means the foremost job. */
   job: new URLSearchParams(location.search).get("job"),
   page: "overview",
   rank: null,
@@ -23,7 +23,7 @@ export const state = {
 
 export const now = () => performance.now();
 
-/** Seconds since the document arrived, if that is too long; else null. */
+/** The age of the figures in seconds; null while they are current. */
 export function staleFor() {
   const silent = (now() - state.arrivedAt) / 1000;
   if (state.status && silent > 5) return silent;
@@ -39,7 +39,7 @@ export const stops = (finding) => finding.kind === "hang" || finding.kind === "e
 
 export const isOver = () => ranks().length > 0 && ranks().every((rank) => rank.state === "exited");
 
-/** Ranks in the terminal's order: those that findings name, then silent and ended ones, then the others. */
+/** Ranks in the terminal's order: those that findings name, then silent and ended ranks, then the others. */
 export function listed() {
   const named = new Set(findings().flatMap((finding) => (finding.ranks.length <= 64 ? finding.ranks : [])));
   const place = (rank) => (named.has(rank.rank) ? 0 : ["silent", "exited"].includes(rank.state) ? 1 : 2);
@@ -47,7 +47,7 @@ export function listed() {
   return chosen.map((rank) => ({ rank, place: place(rank) })).sort((a, b) => a.place - b.place || a.rank.rank - b.rank.rank);
 }
 
-/** The selected rank, or the first that a finding names, or the first. */
+/** The selected rank, else the first that a finding names, else the first. */
 export function chosenRank() {
   if (known(state.rank) && rankOf(state.rank)) return state.rank;
   return findings().find((finding) => finding.ranks.length > 0)?.ranks[0] ?? ranks()[0]?.rank ?? null;

@@ -1,4 +1,4 @@
-// Page 5: step times of the last hour, drawn by uPlot.
+// Page 5: the step times of the last hour, drawn by uPlot.
 
 import { json } from "./access.js";
 import { byId, h } from "./dom.js";

@@ -1,5 +1,5 @@
-// Light or dark, as the browser says, until the user switches. A plain script that runs before anything is
-// drawn.
+// Follows the browser's choice of light or dark until the user switches. This is a plain script, so that it
+// runs before anything is drawn.
 (() => {
   const prefers = matchMedia("(prefers-color-scheme: light)");
   const kept = () => {

@@ -1,4 +1,4 @@
-//! Python's threads and frames, read from a process by py-spy.
+//! Reads Python's threads and frames of a process, with py-spy.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A Python thread, and separately its frames.
 pub(super) struct PythonThread {
     pub stack: ThreadStack,
-    /// The innermost first; each with whether it was called from C.
+    /// The frames, innermost first, and for each whether it was called from C.
     pub frames: Vec<(StackFrame, bool)>,
 }
 
-/// All Python threads, and how they were read; or why not.
+/// All Python threads, and how they were read; or why they could not be read.
 pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<PythonThread>, Reading), String> {
     let why = |error: &anyhow::Error| reason(pid, error);
     let config = Config { blocking: LockingStrategy::NonBlocking, ..Config::default() };
@@ -51,21 +51,21 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<PythonThread>, R
     Ok((traces.into_iter().map(|trace| thread(pid, trace, numbers)).collect(), reading))
 }
 
-/// The frames of the main thread at one moment, and those of another thread that held the GIL. The innermost
+/// The frames of the main thread at one moment, and those of another thread that held the GIL, innermost
 /// first.
 pub(super) struct Look {
     pub main: Vec<StackFrame>,
     pub holder: Vec<StackFrame>,
 }
 
-/// Reads a main thread repeatedly.
+/// Reads the main thread of one process repeatedly.
 pub(super) struct Spy {
     pid: Pid,
     spy: PythonSpy,
 }
 
 impl Spy {
-    /// `Err` if it is no Python process, or cannot be read.
+    /// Fails if the process is not a Python process, or cannot be read.
     pub(super) fn new(pid: Pid) -> Result<Self, String> {
         let config = Config { blocking: LockingStrategy::NonBlocking, ..Config::default() };
         let process = py_spy::Pid::try_from(pid.0).map_err(|_out_of_range| "no such process".to_owned())?;
@@ -73,7 +73,7 @@ impl Spy {
         Ok(Self { pid, spy })
     }
 
-    /// `None` if its memory changed meanwhile.
+    /// One reading. `None` if the process's memory changed meanwhile.
     pub(super) fn look(&mut self) -> Option<Look> {
         let traces = self.spy.get_stack_traces().ok()?;
         let threads = traces.into_iter().map(|trace| thread(self.pid, trace, &[self.pid.0]));
@@ -113,8 +113,8 @@ pub(super) fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> PythonThre
     PythonThread { stack, frames }
 }
 
-/// Where glibc keeps a thread's kernel id in its descriptor, whose address is Python's thread id before 3.11.
-/// This is a guess, which is used only if the process has such a thread.
+/// The kernel id of a thread from glibc's thread descriptor, whose address is Python's thread id before 3.11.
+/// This is a guess, used only if the process has such a thread.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn descriptor_number(pid: Pid, descriptor: u64) -> Option<u32> {
     const OFFSET: usize = 720;
@@ -144,7 +144,7 @@ pub(super) fn reason(pid: Pid, error: &anyhow::Error) -> String {
         };
         return format!("no Python frames: the kernel does not allow reading its memory: {remedy}");
     }
-    // The innermost cause: the outer ones only describe the steps of py-spy.
+    // The innermost cause, because the outer causes only describe the steps of py-spy.
     brief(&format!("no Python frames: {}", error.root_cause()))
 }
 

@@ -19,12 +19,12 @@ use super::{
     python::{self, PythonThread},
 };
 
-/// The reader's memory limit: damaged data may claim a large size.
+/// The reader's memory limit, because damaged data may claim a large size.
 const MEMORY: libc::rlim_t = 1 << 30;
 
-/// Writes two frames to `to`: the kernel's data at once; then the same with Python's frames, and with
-/// `natively` native ones, if they can be read. With `gpus`, a third frame adds the kernels on the GPUs;
-/// reading these ends the rank.
+/// Writes two frames to `to`. The first has the kernel's data, and is written at once. The second also has
+/// Python's frames, and with `natively` the native frames, if they can be read. With `gpus`, a third frame
+/// adds the kernels on the GPUs. Reading these ends the rank.
 pub fn read(pid: Pid, natively: bool, gpus: bool, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector(if gpus { GPU_LIMIT } else { LIMIT });
     let begun = Instant::now();
@@ -66,7 +66,7 @@ pub fn read(pid: Pid, natively: bool, gpus: bool, to: &mut impl Write) -> io::Re
     with_native_alone(&mut stacks.threads, native);
     stacks.took = begun.elapsed().into();
     if gpus {
-        // Earlier results are not lost if this takes too long, or ends the reader.
+        // Keeps the results so far, in case reading the GPUs takes too long or ends the reader.
         stacks.why.insert(0, "reading its GPUs did not end".to_owned());
         say(stacks.clone(), to)?;
         stacks.why.remove(0);
@@ -80,7 +80,7 @@ pub fn read(pid: Pid, natively: bool, gpus: bool, to: &mut impl Write) -> io::Re
     say(stacks, to)
 }
 
-/// Python's threads with all their frames.
+/// Python's threads with their Python and native frames.
 fn with_native(python: Vec<PythonThread>, native: &Native) -> Vec<ThreadStack> {
     let whole = |PythonThread { mut stack, frames }| {
         let own = native.threads.iter().find(|thread| Some(thread.number) == stack.thread);
@@ -92,7 +92,7 @@ fn with_native(python: Vec<PythonThread>, native: &Native) -> Vec<ThreadStack> {
     python.into_iter().map(whole).collect()
 }
 
-/// The frames of threads without Python frames.
+/// Adds native frames to the threads without Python frames.
 fn with_native_alone(threads: &mut [ThreadStack], native: Native) {
     for NativeThread { number, mut frames } in native.threads {
         let thread = threads.iter_mut().find(|thread| thread.thread == Some(number));
@@ -125,7 +125,7 @@ fn joined(mut python: Vec<ThreadStack>, native: Vec<ThreadStack>) -> Vec<ThreadS
     python
 }
 
-/// Bounds stacks to the limits of a frame, and counts the rest.
+/// Cuts stacks to the limits of a frame, and counts what is left out.
 fn bounded(mut stacks: RankStacks) -> RankStacks {
     let over = stacks.threads.len().saturating_sub(RankStacks::THREADS);
     stacks.threads.truncate(RankStacks::THREADS);
@@ -147,7 +147,7 @@ fn say(stacks: RankStacks, to: &mut impl Write) -> io::Result<()> {
     to.flush()
 }
 
-/// Ends this reader with its collector, and bounds its run time.
+/// Ends this reader when its collector ends, and limits its run time.
 pub(crate) fn end_with_the_collector(limit: Duration) {
     let seconds = limit.as_secs() as libc::c_uint * 2;
     let limit = libc::rlimit { rlim_cur: MEMORY, rlim_max: MEMORY };

@@ -49,7 +49,7 @@ fn stacks_that_do_not_fit_are_counted() {
     let kept = |thread: &ThreadStack| (thread.frames.len(), thread.more_frames);
     assert_eq!(kept(&bounded.threads[80]), (100, 0));
     assert_eq!((kept(&bounded.threads[81]), kept(&bounded.threads[82])), ((92, 8), (0, 100)));
-    // The innermost are kept.
+    // The innermost frames are kept.
     assert_eq!(bounded.threads[81].frames[0].function, "f8");
 }
 

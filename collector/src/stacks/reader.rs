@@ -1,4 +1,4 @@
-//! One process that reads one rank, and its output pipe.
+//! A process that reads one rank, and its output pipe.
 
 use std::{
     io::{self, PipeReader, Read as _},
@@ -21,7 +21,7 @@ use super::{Answer, Wanted};
 /// Bytes taken from one pipe before the others have their turn.
 const TURN: usize = 1 << 20;
 
-/// Largest output: three frames.
+/// Largest output in bytes: three frames.
 const MOST: usize = 3 * codec::LARGEST_FRAME;
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Reader {
         self.pipe.as_raw_fd()
     }
 
-    /// Takes its output. `true` when there will be no more.
+    /// Takes the process's output. `true` when no more follows.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let mut piece = [0; 1 << 13];
         let before = self.bytes.len();
@@ -67,7 +67,7 @@ impl Reader {
         self.late || self.bytes.len() > MOST
     }
 
-    /// Its last complete output, and the process, which may still have to end.
+    /// The last complete frame of the output, and the process, which may not have ended.
     pub(super) fn finish(mut self) -> (Answer, Child) {
         let _ = self.child.kill();
         let answer = match last_frame(&self.bytes) {
@@ -116,8 +116,8 @@ fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, PipeReader)> {
     Ok((child, pipe))
 }
 
-/// The kernel's data comes first, then Python's frames and then the kernels on the GPUs, if they could be
-/// read. The last complete frame counts.
+/// The last complete frame. The kernel's data comes first, then Python's frames, then the kernels on the
+/// GPUs, if they could be read.
 fn last_frame(mut bytes: &[u8]) -> Option<RankStacks> {
     let mut last = None;
     while let Some(header) = bytes.first_chunk::<{ codec::HEADER }>() {

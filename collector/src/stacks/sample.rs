@@ -17,7 +17,7 @@ use xpu_wire::{
 
 use super::{python::Spy, read::end_with_the_collector};
 
-/// Number of samples, and the mean time between two.
+/// Number of samples, and the mean time between two samples.
 const SAMPLES: u32 = 40;
 const APART: Duration = Duration::from_millis(125);
 
@@ -27,14 +27,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Where PyTorch's `DataLoader` is defined.
 const LOADER: &str = "torch/utils/data/dataloader.py";
 
-/// Writes the result as the times of a rank. Their interval is the CPU time that this process took.
+/// Writes the samples as a frame with the times of a rank. Their interval is the CPU time that this process
+/// took.
 pub fn sample(pid: Pid, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector(LIMIT);
     let main = Spy::new(pid).ok().map(|mut spy| {
         let mut seen = Seen::default();
         for number in 0..SAMPLES {
-            // A random time after the previous sample, so that samples fall on all parts of a step, whatever
-            // its length.
+            // A random time after the previous sample, so that the samples cover all parts of a step of any
+            // length.
             let share = (sampling::priority(u64::from(number) ^ u64::from(pid.0)) >> 11) as f64
                 / (1_u64 << 53) as f64;
             thread::sleep(APART.mul_f64(0.5 + share));
@@ -81,7 +82,7 @@ struct Seen {
 struct Places(BTreeMap<(String, String), BTreeMap<u32, u32>>);
 
 impl Seen {
-    /// `main`, `holder`: the innermost first.
+    /// Takes a sample. `main` and `holder` have the innermost frame first.
     fn take(&mut self, main: &[StackFrame], holder: &[StackFrame]) {
         if main.is_empty() {
             return;
@@ -106,7 +107,7 @@ impl Places {
         *lines.entry(place.line).or_default() += 1;
     }
 
-    /// The most frequent first.
+    /// The places, the most frequent first.
     fn sorted(self) -> Vec<SampledPlace> {
         let mut places: Vec<_> = self
             .0
@@ -122,8 +123,8 @@ impl Places {
     }
 }
 
-/// Installed packages and Python's own library: the place from which the program called them is more useful
-/// than the place within them.
+/// Whether a file is of an installed package or of Python's own library. The place from which the program
+/// called these is more useful than the place within them.
 fn is_library(file: &str) -> bool {
     let of_python =
         file.split("/lib/python").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));

@@ -1,14 +1,14 @@
-//! Python stacks of ranks, sampled during a capture. As for single stacks, a process of this program reads
-//! each rank. It begins when the first step begins by the rank's own ledger, and ends when the rank has sent
-//! its steps.
+//! Samples Python stacks of ranks during a capture. As for single stacks, a separate process of this program
+//! reads each rank. It begins when the first step begins by the rank's own ledger, and ends when the rank has
+//! sent its steps.
 //!
 //! ```text
 //! Request::Sample ──▶ Samplers ──order──▶ sampler (a process per rank) ──process_vm_readv──▶ rank
 //!        viewer ◀──PythonSamples──        ◀──────────parts──────────
 //! ```
 //!
-//! Nothing is kept here: a part goes to the viewer as soon as it is complete. A sampler whose parts are not
-//! taken waits.
+//! Nothing is kept here: a part goes to the viewer as soon as it is complete. A sampler waits until its parts
+//! are taken.
 
 mod part;
 mod sample;
@@ -35,10 +35,10 @@ pub(crate) type Parts = Vec<(Address, PythonSamples)>;
 
 #[derive(Debug)]
 pub(crate) struct Samplers {
-    /// The program that samples, which is this one.
+    /// The program that samples, which is this program.
     program: PathBuf,
     running: Vec<Sampler>,
-    /// Ended or killed, and not yet reaped.
+    /// Samplers that have ended or were killed, and are not reaped yet.
     ending: Vec<Child>,
 }
 
@@ -47,8 +47,7 @@ impl Samplers {
         Self { program, running: Vec::new(), ending: Vec::new() }
     }
 
-    /// Begins to sample a rank. The same order again changes nothing. `Some` with the reason if it is
-    /// refused.
+    /// Begins to sample a rank. A repeated order changes nothing. Returns the reason if the order is refused.
     pub(crate) fn begin(
         &mut self,
         target: Target,
@@ -61,7 +60,7 @@ impl Samplers {
         let refused = |why: &str| Some(refusal(&target, order, why));
         match self.running.iter().position(|sampler| of_rank(&sampler)) {
             Some(at) if self.running[at].number() == order.capture.number => return None,
-            // The results of an abandoned attempt are not wanted.
+            // The results of an abandoned attempt are not needed.
             Some(at) if self.running[at].is_ending() => {
                 let given_up = self.running.swap_remove(at);
                 self.ending.push(given_up.finish());
@@ -95,13 +94,13 @@ impl Samplers {
         }
     }
 
-    /// A rank has sent its steps, or will not send them: its sampler sends the samples so far.
+    /// Ends the sampler of a rank that has sent its steps or will not send them. It sends the samples so far.
     pub(crate) fn end(&mut self, job: &JobName, rank: Rank, number: u64) {
         let its = self.running.iter_mut().filter(|sampler| sampler.is_of(job, rank));
         its.filter(|sampler| sampler.number() == number).for_each(Sampler::end);
     }
 
-    /// The same for all ranks of a capture.
+    /// Ends the samplers of all ranks of a capture.
     pub(crate) fn end_all(&mut self, number: u64) {
         self.running.iter_mut().filter(|sampler| sampler.number() == number).for_each(Sampler::end);
     }
@@ -129,7 +128,7 @@ impl Samplers {
     }
 }
 
-/// A sampler that lost its collector ends by itself, but until then it would still sample its rank.
+/// Kills the samplers. Without a collector they end by themselves, but would sample their ranks until then.
 impl Drop for Samplers {
     fn drop(&mut self) {
         for sampler in self.running.drain(..) {

@@ -1,4 +1,5 @@
-//! How a rank ended, from the note in its ledger page, else from what can be observed from outside.
+//! Determines how a rank ended, from the note in its ledger page, else from what can be observed from
+//! outside.
 
 use std::{fs, time::Duration};
 
@@ -13,29 +14,30 @@ use xpu_wire::{
 use super::Worker;
 use crate::exits::{Departure, ExitStatus};
 
-/// An exception counts as the cause of an end within this time after it: Python's shutdown may take a while.
+/// An exception counts as the cause of an end at most this long after it: Python's shutdown may take a while.
 const AFTER_EXCEPTION: Duration = Duration::from_mins(1);
 
-/// The same for an exception in a thread other than the main one, which does not end the process by itself.
+/// The same limit for an exception in a thread other than the main thread, which does not end the process by
+/// itself.
 const AFTER_THREADS: Duration = Duration::from_secs(10);
 
-/// Older hooks noted SIGTERM, which ends a process without a handler at once.
+/// The same limit for a SIGTERM that an older hook noted: it ends a process without a handler at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// Both notes of a failed call are written within this time.
+/// The two notes of one failed call are written within this time.
 const AT_THE_SAME_CALL: Duration = Duration::from_millis(100);
 
 /// `cudaErrorMemoryAllocation`
 const NO_MEMORY: i32 = 2;
 
-/// `SIGABRT` has no address.
+/// A `SIGABRT` has no address.
 const ABORT: i32 = 6;
 
-/// `SIGKILL` does not reveal its reason.
+/// A `SIGKILL` does not show its reason.
 const KILL: i32 = 9;
 
 impl Worker {
-    /// How it ended, once its process is gone. Returned only once; `None` also if it did not fail.
+    /// How the rank ended, once its process is gone. Returned only once. `None` also if it did not fail.
     pub(crate) fn departs(&mut self, now: Moment) -> Option<Departure> {
         if self.is_there() || self.departed || self.process.lives() == Some(true) {
             return None;
@@ -80,7 +82,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// The memory that this error refused.
+    /// The memory whose allocation failed with this error.
     fn refused(&self, last: &LastReading, error: &ApiError) -> Option<RefusedMemory> {
         let is_of_this_call = |at: Moment| at >= error.at && at.since(error.at) < AT_THE_SAME_CALL;
         let refused = last.refused.filter(|refused| is_of_this_call(refused.at))?;
@@ -97,17 +99,17 @@ impl Worker {
         })
     }
 
-    /// Whether its last note is an exit with code 0.
+    /// Whether the process exited with code 0.
     pub(super) fn exited_well(&self) -> bool {
         let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();
-        // Parents see the lowest eight bits.
+        // The parent sees only the lowest eight bits.
         let said = last.exit.is_some_and(|(code, _)| code as u8 == 0);
         let well = self.status.map_or(said, |status| status == ExitStatus::Code(0));
         well && last.fault.is_none_or(|fault| !fault.is_final)
     }
 }
 
-/// Its cause and time; `None` if it did not fail.
+/// The cause and time of an end; `None` if the rank did not fail.
 fn verdict(
     last: &LastReading,
     status: Option<ExitStatus>,
@@ -116,8 +118,8 @@ fn verdict(
     killed: impl FnOnce() -> Option<(bool, String)>,
 ) -> Option<(Ending, Moment)> {
     let exit = last.exit.map(|(code, at)| (ExitStatus::Code(code & 0xff), at));
-    // The kernel's status, else the process's own note. This also applies to a process that sent a goodbye
-    // and was then killed during shutdown.
+    // The kernel's status, else the process's own note. The note also counts for a process that sent a
+    // goodbye and was then killed during shutdown.
     let leaving = exit.is_some() && life == Life::Ended;
     let status = status.filter(|&status| !(leaving && is_sent_away(status)));
     let (how, at) = match (status, exit) {
@@ -126,8 +128,8 @@ fn verdict(
         (None, None) => (None, gone),
     };
     let fault = last.fault.as_ref().filter(|fault| match how {
-        // A handler of a fatal signal may itself end the process by `abort()` or an exit, which is then noted
-        // as the end.
+        // The handler of a fatal signal may itself end the process by `abort()` or an exit, which is then
+        // noted as the end.
         Some(ExitStatus::Signal(number)) => number == fault.number || (fault.is_final && number == ABORT),
         Some(ExitStatus::Code(_)) => fault.is_final || (status.is_none() && fault.at > at),
         None => true,
@@ -159,18 +161,18 @@ fn verdict(
     })
 }
 
-/// Whether it ended in the way in which launchers end the remaining ranks.
+/// Whether the process ended in the way in which launchers end the remaining ranks.
 fn is_sent_away(status: ExitStatus) -> bool {
     matches!(status, ExitStatus::Signal(TERM | KILL))
 }
 
-/// The process that asked it to end shortly before it was gone, as older hooks noted it; 0 if the sender was
-/// no process.
+/// The process that sent the SIGTERM shortly before the rank was gone, as older hooks noted it; 0 if the
+/// sender was no process.
 fn asked_by(last: &LastReading, gone: Moment) -> Option<u32> {
     last.asked.as_ref().filter(|(_, _, at)| gone.since(*at) <= AT_ONCE).map(|(by, _, _)| *by)
 }
 
-/// A signal without further data.
+/// A signal with no other data than its number and sender.
 fn bare(number: i32, by: Option<u32>) -> FatalSignal {
     FatalSignal {
         number,
@@ -210,7 +212,7 @@ fn error(last: &LastReading, end: Moment) -> Option<ApiError> {
     let (error, lasting) = lasting.or_else(|| Some((last.passing.as_ref()?, false)))?;
     let at = error.at;
     (at <= end).then(|| ApiError {
-        // nvcc compiles a launch to `__cudaLaunchKernel`.
+        // nvcc compiles a kernel launch to `__cudaLaunchKernel`.
         function: text::clean(error.function.trim_start_matches('_')).into_owned(),
         code: error.code,
         lasting,
@@ -314,7 +316,7 @@ mod tests {
             Some((11, true)),
             "while it was torn down"
         );
-        // Its handler ended it, by an exit or by `abort()`.
+        // The signal's handler ended the process, by an exit or by `abort()`.
         let last =
             LastReading { fault: Some(fault(true, 5)), exit: Some((1, Moment(6))), ..LastReading::default() };
         assert_eq!(number(ending_of(&last, Some(ExitStatus::Code(1)), Life::Died)), Some((11, true)));

@@ -13,16 +13,17 @@ use xpu_wire::{
 
 use super::record::frames;
 
-/// After this many steps, allocators hold what a step needs.
+/// After this many steps, allocators hold the memory that a step needs.
 const FIRST_STEPS: u64 = 10;
 
-/// Length of an interval. The minimum held in each is kept: memory that a step frees again is no growth.
+/// Length of an interval. The minimum held in each interval is kept: memory that a step frees again is not
+/// growth.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Intervals that are kept: ten minutes.
+/// Number of intervals that are kept: ten minutes.
 const KEPT: usize = 60;
 
-/// The kept intervals are divided into this many parts, each of at least [`LEAST`] intervals; memory grows if
+/// The kept intervals are divided into this many parts, each of at least [`LEAST`] intervals. Memory grows if
 /// it grew from each part to the next.
 const PARTS: usize = 8;
 const LEAST: usize = 3;
@@ -30,28 +31,28 @@ const LEAST: usize = 3;
 /// Quantile of Student's t for a 95 % interval of the rates between these parts.
 const T: f64 = 2.447;
 
-/// If growth falls below this share of its earlier rate, it levels off, as after a start.
+/// Growth that falls below this share of its earlier rate levels off, as after a start.
 const STEADY: f64 = 0.5;
 
 #[derive(Debug, Default)]
 pub(super) struct HeldMemory {
     first: Option<First>,
     floors: VecDeque<Floor>,
-    /// The current interval, and its begin.
+    /// The begin of the current interval, and its minimum so far.
     open: Option<(Moment, Floor)>,
     growth: Option<MemoryGrowth>,
 }
 
-/// What was held after the first steps.
+/// The memory held after the first steps.
 #[derive(Debug)]
 struct First {
     step: Step,
     held: u64,
-    /// Bytes by the number of the site.
+    /// The bytes held by each site, by its number.
     sites: Vec<(u8, u64)>,
 }
 
-/// The minimum held in an interval.
+/// The minimum of the memory held in an interval.
 #[derive(Clone, Copy, Debug)]
 struct Floor {
     at: Moment,
@@ -90,12 +91,12 @@ impl HeldMemory {
         self.growth
     }
 
-    /// The number of its first steps, and what it held after them.
+    /// The number of first steps, and the bytes held after them.
     pub(super) fn first(&self) -> Option<(Step, u64)> {
         self.first.as_ref().map(|first| (first.step, first.held))
     }
 
-    /// The call sites that grew most; before the first steps, those that hold most.
+    /// The call sites that grew most. Before the first steps are completed, those that hold most.
     pub(super) fn sites(&self, ledger: &Ledger) -> Vec<MemorySite> {
         let mut sites: Vec<MemorySite> = Vec::new();
         for site in ledger.memory.read().into_iter().map(|reading| self.site(reading)) {
@@ -127,8 +128,8 @@ impl HeldMemory {
     }
 }
 
-/// One Python site may have several numbers: when the interpreter specializes a call, the call's address
-/// changes.
+/// Whether two sites are the same. A Python site may have several numbers: when the interpreter specializes a
+/// call, the call's address changes.
 fn is_same(one: &CallSite, other: &CallSite) -> bool {
     (&one.frames, &one.native) == (&other.frames, &other.native)
 }
@@ -141,7 +142,7 @@ fn merge(one: &mut MemorySite, other: &MemorySite) {
     one.last_step = one.last_step.max(other.last_step);
 }
 
-/// Growth over these intervals, oldest first, if it is steady.
+/// Growth over these intervals, oldest first. `None` if it is not steady.
 fn growth(floors: &[Floor]) -> Option<MemoryGrowth> {
     let each = floors.len() / PARTS;
     if each < LEAST {
@@ -195,7 +196,7 @@ mod tests {
         assert!((growth.per_second() / MIB as f64 - 10.0).abs() < 1e-6, "{growth:?}");
     }
 
-    /// Like a caching allocator that asks for 20 MiB at a time, in addition to memory that each step frees
+    /// Memory as from a caching allocator that requests 20 MiB at a time, and memory that each step frees
     /// again.
     #[test]
     fn growth_by_large_pieces_is_known_with_an_interval() {
@@ -229,7 +230,7 @@ mod tests {
         }
     }
 
-    /// The largest of random lengths so far: new maxima become rarer.
+    /// The memory of the longest of random lengths so far: new maxima become rarer.
     #[test]
     fn memory_for_the_longest_sequence_so_far_does_not_grow() {
         for seed in 1..200_u64 {

@@ -1,4 +1,4 @@
-//! A rank's published state: a digest each second, and the last one again for new viewers.
+//! A rank's published state: a digest each second, and the last digest again for new viewers.
 
 use xpu_model::peak::Peaks;
 use xpu_wire::{
@@ -11,7 +11,7 @@ use super::Worker;
 use crate::digest::{foremost, inside};
 
 impl Worker {
-    /// The digest of the events since the last one; `None` without news.
+    /// The digest of the events since the last digest; `None` without news.
     pub(crate) fn next_digest(&mut self, peaks: Peaks, now: Moment) -> Option<&RankDigest> {
         if !self.unsaid && !self.is_there() {
             return None;
@@ -95,7 +95,7 @@ impl Worker {
         self.latest.hook.blind.iter().take(RankDigest::BLIND).map(|said| text(said)).collect()
     }
 
-    /// Its totals at each digest of the last half minute, or since its first.
+    /// Its totals at each digest of the last half minute, or since its first digest.
     pub(crate) fn earlier(&self) -> Vec<Progress> {
         self.progress.iter().copied().collect()
     }
@@ -105,15 +105,15 @@ impl Worker {
         &self.advance
     }
 
-    /// The last digest, with the rank's present [`Life`]. For a rank that ended, the last digest that is not
-    /// empty, because the interval of an end is mostly empty.
+    /// The last digest, with the rank's present [`Life`]. For a rank that has ended, this is completed from
+    /// the last digest with timed collectives and steps, because the interval of an end is usually empty.
     pub(crate) fn said(&self) -> RankDigest {
         let mut said = RankDigest { life: self.life, ..self.digest.clone() };
         if !self.is_there()
             && let Some(reporting) = self.reporting.as_ref().filter(|_| said.samples.is_empty())
         {
-            // Samples refer to communicators by index, so their list comes from the same digest; its counts
-            // come from the last one.
+            // Samples refer to communicators by index, so the list of communicators comes from the same
+            // digest as the samples. Its counts come from the last digest.
             let newest = std::mem::replace(&mut said.communicators, reporting.communicators.clone());
             for state in &mut said.communicators {
                 let same = newest.iter().find(|one| (one.id, one.rank) == (state.id, state.rank));
@@ -135,7 +135,7 @@ fn text(said: &str) -> String {
     said.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
 }
 
-/// Number of calls that wait for the GPU, which a launch into a full queue does not count as.
+/// Number of calls that wait for the GPU. A launch into a full queue does not count.
 fn calls_that_wait(blocked: &[Blocked]) -> u64 {
     blocked.iter().filter(|blocked| blocked.call != BlockingCall::Launch).map(|blocked| blocked.count).sum()
 }

@@ -14,15 +14,15 @@ use xpu_wire::{
 use super::Worker;
 use crate::digest::Known;
 
-/// If a hook has not queried its events for this time, it is unknown whether the GPU has reached them: the
-/// hook's thread may be blocked in a CUDA call.
+/// If a hook has not queried its events for this time, their state on the GPU is unknown: the hook's thread
+/// may be blocked in a CUDA call.
 const ASKED: Duration = Duration::from_secs(3);
 
-/// A reading this recent is sent again, however many viewers ask.
+/// A record read this recently is sent again, for any number of viewers.
 const LATELY: Duration = Duration::from_millis(500);
 
 impl Worker {
-    /// Its last `most` calls.
+    /// The rank's last `most` calls.
     pub(crate) fn record(&mut self, most: usize, now: Moment) -> RankRecord {
         let known =
             self.record.as_ref().filter(|(of, record)| *of == most && now.since(record.read_at) < LATELY);
@@ -34,7 +34,7 @@ impl Worker {
         record
     }
 
-    /// The same for a hung job, once per hang.
+    /// The record of a rank in a hung job, once per hang.
     pub(crate) fn record_to_publish(&mut self, pause: Duration, now: Moment) -> Option<RankRecord> {
         let moved = self.motion().moved;
         if self.published.is_some_and(|at| at >= moved || now.since(at) < pause) {
@@ -68,7 +68,7 @@ impl Worker {
 /// A record being assembled.
 struct Reading<'a> {
     ledger: &'a Ledger,
-    /// Whether its events were queried recently.
+    /// Whether the hook has queried its events recently.
     asks: bool,
     lines: Vec<CommunicatorReading>,
     communicators: Vec<RecordedCommunicator>,
@@ -141,8 +141,8 @@ impl<'a> Reading<'a> {
             () if ended => CallState::Done,
             () if call.begun && call.enqueued => CallState::Begun,
             () if call.queued && call.enqueued && self.asks => CallState::Queued,
-            // The calls of a graph are launched once the launch of the graph has returned. This is not
-            // recorded for each call.
+            // A graph's calls are launched once the launch of the graph has returned. This is not recorded
+            // for each call.
             () if call.enqueued || call.replays > 0 => CallState::Enqueued,
             () => CallState::Entered,
         };
@@ -165,7 +165,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The work launched before a call, if the call's stream may not have reached the call.
+/// The work launched before a call, if the call's stream may not have reached the call yet.
 fn preceding(ledger: &Ledger, call: &RecordedCall) -> Option<PrecedingWork> {
     let waits = matches!(call.state, CallState::Queued | CallState::Enqueued);
     let known = ledger.record.preceding(call.order).filter(|_| waits)?;

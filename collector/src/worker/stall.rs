@@ -12,10 +12,10 @@ use xpu_model::finding;
 
 use super::Worker;
 
-/// Collectives after which a rank without step marks counts as training.
+/// A rank without step marks counts as training after this many collectives.
 const WARM: u64 = 10;
 
-/// After this time without progress, others may be waiting for a rank.
+/// After this time without progress, other ranks may be waiting for a rank.
 const ABSENT: Duration = Duration::from_secs(2);
 
 /// The progress of a rank, or of several.
@@ -56,18 +56,18 @@ impl Worker {
         }
     }
 
-    /// Whether its progress would be visible.
+    /// Whether the rank's progress would be visible.
     pub(crate) fn shows_progress(&self) -> bool {
         self.step.is_some() || !self.communicators.is_empty()
     }
 
-    /// When its state last changed without progress: it fell silent, died or returned.
+    /// When the rank's state last changed without progress: it fell silent, died or returned.
     pub(crate) fn changed(&self) -> Moment {
         self.changed
     }
 
-    /// Keeps only those calls that its threads were inside at `looked` and have not left since. The stacks
-    /// were read in between, so calls that began or ended meanwhile may not match them.
+    /// Keeps only those calls that the rank's threads were inside at `looked` and have not left since. The
+    /// stacks were read in between, so other calls may not match them.
     pub(crate) fn confirm(&self, stacks: &mut RankStacks, looked: Moment) {
         let now = self.ledger.as_ref().map(|page| page.ledger().read().threads).unwrap_or_default();
         for thread in &mut stacks.threads {
@@ -79,19 +79,19 @@ impl Worker {
         }
     }
 
-    /// Whether it makes no progress, and is inside no call.
+    /// Whether the rank makes no progress, and none of its threads is inside a call.
     pub(crate) fn is_absent(&self, now: Moment) -> bool {
         let is_inside = || self.ledger.as_ref().is_some_and(|page| !page.ledger().read().threads.is_empty());
         now.since(self.motion().moved) >= ABSENT && !is_inside()
     }
 
-    /// Whether a thread of it waits for the GPU.
+    /// Whether one of its threads waits for the GPU.
     pub(crate) fn waits_for_gpu(&self) -> bool {
         let threads = self.ledger.as_ref().map(|page| page.ledger().read().threads).unwrap_or_default();
         threads.iter().any(|thread| finding::GPU_WAITS.contains(&thread.call))
     }
 
-    /// Within one hang, stacks with native frames are not replaced by stacks without.
+    /// Keeps stacks. Within one hang, stacks without native frames do not replace stacks with them.
     pub(crate) fn keep(&mut self, stacks: &RankStacks) {
         let moved = self.motion().moved;
         let has_more = self.kept().is_some_and(|kept| kept.is_thorough() && kept.read_at >= moved);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use xpu_wire::{frame::Progress, histogram::Histogram, unit::Nanoseconds};
 
-/// Distinct times kept per interval. The steps of a second have few, to two digits.
+/// Number of distinct times kept per interval. The steps of a second have few, rounded to two digits.
 const KEPT: usize = 256;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct StepTimes {
 }
 
 impl StepTimes {
-    /// Takes the times since the last call; an empty interval counts too.
+    /// Takes the times since the last call. An empty interval counts, too.
     pub(super) fn take(&mut self, timed: &Histogram) {
         if self.intervals.len() == Progress::WINDOW {
             self.intervals.pop_front();
@@ -22,7 +22,7 @@ impl StepTimes {
         self.intervals.push_back(timed.recorded().take(KEPT).collect());
     }
 
-    /// The percentiles of the times. `None` while none was timed.
+    /// The percentiles of the times; `None` if no step was timed.
     pub(super) fn percentiles<const N: usize>(&self, percents: [u64; N]) -> [Option<Nanoseconds>; N] {
         let mut all: Vec<_> = self.intervals.iter().flatten().copied().collect();
         all.sort_unstable();

@@ -1,4 +1,4 @@
-//! How a rank's threads spent the last half minute, and whether its GPU waits for its host.
+//! How a rank's threads spent the last half minute, and whether the rank's GPU waits for its host.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,17 +9,18 @@ use xpu_wire::{
 
 use super::Worker;
 
-/// No shares are computed for a shorter time.
+/// Least time for which shares are computed.
 const LEAST: Duration = Duration::from_secs(3);
 
-/// A program's span of this name is its data loading.
+/// The name of a program's span that counts as its data loading.
 const DATA: &str = "data";
 
-/// A host is suspected if this share of the time is neither GEMM nor communication, and more than either.
+/// The host is suspected if this share of the time is neither GEMM nor communication, and if it is the
+/// largest share.
 const SUSPECTED: f64 = 0.25;
 
-/// The time over which a host is suspected: short, so that a fault that began some seconds ago counts in
-/// full.
+/// The time over which a host is suspected. It is short, so that a fault that began some seconds ago counts
+/// in full.
 const RECENTLY: Duration = Duration::from_secs(6);
 
 /// Samples of a rank's main thread are published for this long, unless the rank's behaviour changes.
@@ -32,12 +33,12 @@ const OTHER_STEP: f64 = 1.4;
 
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// One per digest of the last half minute, oldest first.
+    /// One reading per digest of the last half minute, oldest first.
     readings: VecDeque<Reading>,
     main: Option<Sampled>,
 }
 
-/// Where its main thread was, when that was read, and the rank's behaviour then.
+/// What the rank's main thread did, when it was sampled, and the rank's behaviour then.
 #[derive(Debug)]
 struct Sampled {
     at: Moment,
@@ -45,8 +46,8 @@ struct Sampled {
     main: MainThread,
 }
 
-/// A rank's behaviour: the share of the time that is neither GEMM nor exposed communication, if that is the
-/// largest share; and its step time in seconds.
+/// A rank's behaviour. `idle` is the share of the time that is neither GEMM nor exposed communication, if
+/// that is the largest share. `step` is the step time in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     idle: f64,
@@ -116,7 +117,7 @@ impl Times {
         let reading = Reading::of(digest, summary);
         match self.readings.back() {
             Some(last) if last.at >= reading.at => return,
-            // If totals decreased, the rank has restarted.
+            // Totals decrease only if the rank has restarted.
             Some(last) if last.flops > reading.flops => self.readings.clear(),
             _ => {}
         }
@@ -131,7 +132,7 @@ impl Times {
         (last.at.since(first.at) >= LEAST).then_some((first, last))
     }
 
-    /// The recent shares of a rank that makes steps.
+    /// The rank's recent behaviour. `None` if it completes no steps.
     fn pace(&self) -> Option<Pace> {
         let last = self.readings.back()?;
         let mut recent = self.readings.iter().rev();
@@ -141,7 +142,7 @@ impl Times {
             return None;
         }
         let passed = last.at.since(first.at).as_secs_f64();
-        // If steps take seconds, hardly any GEMM is timed within so short a time.
+        // If steps take seconds, hardly any GEMM is timed in so short a time.
         let timed = last.timed_since(first).or_else(|| last.timed_since(self.readings.front()?))?;
         let gemms = (last.flops - first.flops) * timed / passed;
         let exposed = last.exposed?.0.checked_sub(first.exposed?.0)?;
@@ -159,12 +160,12 @@ impl Times {
 }
 
 impl Worker {
-    /// `None` in its first seconds.
+    /// How the threads spent their time. `None` in the rank's first seconds.
     pub(crate) fn times(&self, now: Moment) -> Option<RankTimes> {
         let (first, last) = self.times.ends()?;
         let grown = |of: fn(&Reading) -> Nanoseconds| Nanoseconds(of(last).0.saturating_sub(of(first).0));
         let grown_if = |of: fn(&Reading) -> Option<Nanoseconds>| {
-            // It is known only after it has ended once; before that it is zero.
+            // The figure is unknown until the first such event has ended, and counts as zero before.
             let before = of(first).unwrap_or_default();
             Some(Nanoseconds(of(last)?.0.saturating_sub(before.0)))
         };
@@ -181,7 +182,7 @@ impl Worker {
         })
     }
 
-    /// The share of the time in which its GPU waits for its host, if that is the largest part of its steps.
+    /// The share of the time in which the rank's GPU waits for its host, if that is the largest share.
     pub(crate) fn idles(&self) -> Option<f64> {
         self.times.pace().filter(|_| self.is_there()).map(|pace| pace.idle)
     }

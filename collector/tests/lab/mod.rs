@@ -1,4 +1,4 @@
-//! A collector for each test, and hand-made workers and viewers that use real sockets.
+//! A collector for each test, with workers and viewers that use real sockets.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -25,7 +25,7 @@ use xpu_wire::{
 };
 use zmq::{Context, DONTWAIT, Socket};
 
-/// Long enough for a loaded machine. A test that passes takes a fraction of this time.
+/// Longest wait, long enough for a loaded machine. A test that passes takes a fraction of it.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Calls `look` until it returns `Some`.
@@ -47,7 +47,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Every lab has its own loopback address, so no port can be in use already.
+    /// Every lab has its own loopback address, so its ports are free.
     pub(crate) fn new(key: Option<Key>) -> Self {
         static LABS: AtomicU32 = AtomicU32::new(0);
         let lab = LABS.fetch_add(1, Relaxed);
@@ -84,7 +84,7 @@ impl Lab {
         lab
     }
 
-    /// Stops the collector in an orderly way.
+    /// Stops the collector normally.
     pub(crate) fn stop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             stop.store(true, Relaxed);
@@ -158,7 +158,7 @@ impl Worker {
         self.say(Body::Hello(self.info.clone()));
     }
 
-    /// One more step and its summary.
+    /// Completes a step, and sends its summary.
     pub(crate) fn step(&mut self) {
         self.step += 1;
         let mut durations = Histogram::new();

@@ -119,8 +119,8 @@ fn load(pid: Option<Pid>, line: &str) -> Option<Loaded> {
     if file.metadata().ok()?.ino() != inode.parse::<u64>().ok()? {
         return None;
     }
-    // SAFETY: truncating a loaded library ends the process that has loaded it, and this one, which serves
-    // only that reading.
+    // SAFETY: truncating a loaded library ends the process that has loaded it, and also this process, which
+    // serves only that reading.
     let file = Arc::new(unsafe { Mmap::map(&file) }.ok()?);
     let parsed = object::File::parse(&file[..]).ok()?;
     // The page at which one segment ends and the next begins is mapped for both segments.

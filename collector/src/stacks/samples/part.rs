@@ -1,4 +1,5 @@
-//! The samples that were not sent yet. Threads, frames and stacks are listed once, and samples refer to them.
+//! The samples that were not sent yet. Threads, frames and stacks are listed once, and the samples refer to
+//! them.
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -9,7 +10,7 @@ use xpu_wire::{
 
 use super::super::native;
 
-/// Stands for entries that no longer fit into a list.
+/// The name of the entry for frames that do not fit into the list.
 const MORE: &str = "(more)";
 
 /// Values in order of their first use, and the index of each.
@@ -41,17 +42,17 @@ impl<T: Clone + Eq + Hash> List<T> {
     }
 }
 
-/// A stack as it was read: the innermost first.
+/// A stack as it was read, innermost frame first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Raw {
     thread: u32,
     /// Python's frames, and whether each was called from C.
     python: Vec<(u32, bool)>,
-    /// Addresses of native frames, whose names are found later, all at once.
+    /// Addresses of native frames. Their names are found later, all at once.
     native: Vec<u64>,
 }
 
-/// Names of addresses, found once.
+/// Finds the names of addresses, each only once.
 pub(super) trait Names {
     fn names(&mut self, addresses: &[u64]) -> Vec<Option<StackFrame>>;
 }
@@ -99,14 +100,14 @@ impl Part {
         self.frames.number(frame)
     }
 
-    /// Whether it has to be sent before the next reading of a few threads.
+    /// Whether the part must be sent before the next reading, which may add some threads.
     pub(super) fn is_full(&self) -> bool {
         self.samples.len() + PythonSamples::THREADS > PythonSamples::SAMPLES
             || self.stacks.len() + PythonSamples::THREADS > PythonSamples::STACKS
             || self.frames.len() * 2 > PythonSamples::FRAMES
     }
 
-    /// Takes the part that is sent next.
+    /// Takes the part, to be sent next.
     pub(super) fn take(&mut self, names: &mut impl Names) -> PythonSamples {
         let Self { threads, mut frames, stacks, samples, since, .. } = std::mem::take(self);
         let mut addresses: Vec<_> = stacks.all.iter().flat_map(|raw| &raw.native).copied().collect();
@@ -117,7 +118,7 @@ impl Part {
         } else {
             addresses.iter().copied().zip(names.names(&addresses)).collect()
         };
-        // Frames without space share one entry, as when the part was filled.
+        // Frames that do not fit share one entry, as when the part was filled.
         let python = frames.all.clone();
         let mut part = Self { frames: std::mem::take(&mut frames), ..Self::default() };
         let stacks = stacks.all.into_iter().map(|raw| {
@@ -160,7 +161,7 @@ mod tests {
         SampledThread { number: Some(number), name: "t".to_owned(), main: number == 1 }
     }
 
-    /// The innermost first.
+    /// Python frames with these names, innermost first.
     fn python(names: &[&str]) -> Vec<(StackFrame, bool)> {
         names.iter().map(|name| (frame(name, "a.py"), false)).collect()
     }

@@ -1,4 +1,4 @@
-//! Samples one rank, in a process of its own.
+//! Samples one rank, in a separate process.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ use super::{
 /// Interval of checks whether the first step begins.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How often the list of threads is read.
+/// Interval at which the list of threads is read.
 const THREADS: Duration = Duration::from_millis(500);
 
 /// Time in addition to the capture's own limit.
@@ -99,7 +99,7 @@ fn read_order(from: &mut impl Read) -> io::Result<SampleOrder> {
     }
 }
 
-/// Whether the collector still holds the other end.
+/// Whether the collector still holds the other end of `from`.
 fn is_wanted(from: &mut impl Read) -> bool {
     match from.read(&mut [0; 1]) {
         Ok(count) => count > 0,
@@ -110,12 +110,12 @@ fn is_wanted(from: &mut impl Read) -> bool {
 struct Sampling {
     pid: Pid,
     process: Process,
-    /// Its threads, and when they were listed.
+    /// The process's threads, and when they were listed.
     numbers: Vec<u32>,
     looked: Instant,
     part: Part,
     sent: u32,
-    /// For native frames.
+    /// Finds the names of native frames; `None` without native frames.
     names: Option<Naming>,
     account: SampleAccount,
 }
@@ -159,7 +159,7 @@ impl Sampling {
         Ok(())
     }
 
-    /// Reads all threads once. The first thread is always kept; the others are kept if they run.
+    /// Reads all threads once. Keeps the first thread, and the others if they run.
     fn read(&mut self, spy: &mut PythonSpy) -> bool {
         if self.looked.elapsed() >= THREADS {
             (self.numbers, self.looked) = (kernel::threads(self.pid).0, Instant::now());
@@ -169,7 +169,7 @@ impl Sampling {
             self.account.failed += 1;
             return false;
         };
-        // The stacks are those of a moment between the two.
+        // The stacks are those of a moment between `begun` and now.
         let at = Moment(begun.0 + Moment::now().since(begun).as_nanos() as u64 / 2);
         self.account.readings += 1;
         for trace in traces {
@@ -185,7 +185,7 @@ impl Sampling {
         true
     }
 
-    /// The innermost first.
+    /// The addresses of a thread's native frames, innermost first.
     fn native(&mut self, number: u32) -> Vec<u64> {
         let Some(names) = &mut self.names else { return Vec::new() };
         let Some((addresses, held)) = names.unwinding.addresses(self.pid, number) else { return Vec::new() };
@@ -224,7 +224,7 @@ fn spent() -> Nanoseconds {
     Nanoseconds(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Native frames of a process, and the names that were found already.
+/// The native frames of a process, and their names found so far.
 struct Naming {
     unwinding: Unwinding,
     known: HashMap<u64, Option<StackFrame>>,

@@ -1,4 +1,4 @@
-//! One process that samples one rank, and the pipes to it.
+//! A process that samples one rank, and the pipes to it.
 
 use std::{
     io::{self, PipeReader, PipeWriter, Read as _, Write as _},
@@ -34,10 +34,10 @@ pub(super) struct Sampler {
     order: SampleOrder,
     viewer: Address,
     child: Child,
-    /// Closing it ends the child.
+    /// Closing this pipe ends the child.
     order_to: Option<PipeWriter>,
     pipe: PipeReader,
-    /// At most one part that is not complete yet.
+    /// Output that is not a complete part yet.
     bytes: Vec<u8>,
     /// The number of the next part.
     next: u32,
@@ -70,7 +70,7 @@ impl Sampler {
             .spawn()?;
         let request = Request::Sample { job: target.job.clone(), ranks: vec![target.rank], order: *order };
         let body = Body::Request(request);
-        // An empty pipe takes such a small frame at once.
+        // The pipe is empty, so a frame this small fits at once.
         order_to.write_all(&codec::encode(&Frame {
             host: "".into(),
             number: 0,
@@ -114,7 +114,7 @@ impl Sampler {
         self.pipe.as_raw_fd()
     }
 
-    /// Takes its output. `true` when there will be no more.
+    /// Takes the process's output. `true` when no more follows.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let mut piece = [0; 1 << 14];
         let mut taken = 0;
@@ -133,7 +133,7 @@ impl Sampler {
         now >= self.deadline
     }
 
-    /// The complete parts of what it wrote.
+    /// The complete parts of the output.
     pub(super) fn parts(&mut self) -> Parts {
         let mut parts = Vec::new();
         while let Some(header) = self.bytes.first_chunk::<{ codec::HEADER }>() {
@@ -150,7 +150,7 @@ impl Sampler {
         parts
     }
 
-    /// Adds the rank, which the sampler does not know.
+    /// Adds the rank's identity, which the sampler does not know.
     fn part(&mut self, part: PythonSamples) -> (Address, PythonSamples) {
         let number = self.number();
         let part = PythonSamples { number, job: self.job.clone(), rank: self.rank, part: self.next, ..part };
@@ -159,7 +159,7 @@ impl Sampler {
         (self.viewer.clone(), part)
     }
 
-    /// The last part of a sampler that ended without sending one.
+    /// A last part in place of the one that the sampler ended without sending.
     pub(super) fn last(&mut self) -> Option<(Address, PythonSamples)> {
         let why = "the process that sampled it ended early".to_owned();
         let account = SampleAccount { why: Some(why), ..of_order(&self.order) };

@@ -1,4 +1,5 @@
-//! When to sample: from shortly before the first step, by the rank's own count of steps, or during a period.
+//! Decides when to sample: from shortly before the first step, by the rank's own count of steps, or during a
+//! period.
 
 use std::time::Duration;
 
@@ -9,14 +10,15 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// For a period, sampling begins this much earlier; samples that are too early are left out later.
+/// Sampling for a period begins this much earlier. Samples before the period are left out later.
 const EARLY: Duration = Duration::from_millis(5);
 
-/// Detection of steps may lag behind by the steps completed in this time.
+/// Sampling begins earlier than the first step by the steps that the rank completes in this time, because a
+/// check may be this late.
 const LAG: Duration = Duration::from_millis(50);
 
-/// Longest time of sampling after the last step. Before it has passed, the rank usually sends its recorded
-/// steps, which ends the sampling.
+/// Longest time of sampling after the last step. The rank usually sends its recorded steps sooner, which ends
+/// the sampling.
 const AFTER: Duration = Duration::from_secs(3);
 
 /// A rank's progress through the steps, or the period, of a capture.
@@ -36,12 +38,12 @@ impl Schedule {
         Self { order, ledger, before: None, lag: 0, begun: now, past: None }
     }
 
-    /// Whether the first step, or the period, begins.
+    /// Whether the first step, or the period, begins now.
     pub(super) fn begins(&mut self, now: Moment) -> bool {
         if let Some(window) = self.order.window {
             return now.after(EARLY) >= window.at;
         }
-        // Without a ledger its steps are unknown, so everything is sampled.
+        // Without a ledger the rank's steps are unknown, so everything is sampled.
         let Some(page) = &self.ledger else { return true };
         let completed = page.ledger().completed();
         match self.before {
@@ -55,7 +57,7 @@ impl Schedule {
         completed.0.saturating_add(self.lag).saturating_add(1) >= self.order.capture.first.0
     }
 
-    /// Whether sampling can end: the last step was long ago, or the time limit has passed.
+    /// Whether sampling can end: the last step was long ago, or the time limit is over.
     pub(super) fn ends(&mut self, now: Moment) -> bool {
         let is_past = match (self.order.window, &self.ledger) {
             (Some(window), _) => now > window.end(),
