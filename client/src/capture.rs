@@ -342,7 +342,7 @@ impl<'a> Taking<'a> {
                             self.recording.take(frame)?;
                         }
                     }
-                    // Only the file needs details; here they would waste memory.
+                    // Only the file needs details. In the followed state, they would waste memory.
                     if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
                         self.following.take(arrival);
                     }

@@ -86,7 +86,7 @@ impl Filter {
 impl FromStr for Filter {
     type Err = String;
 
-    /// For the command line: the error has a caret under the wrong part.
+    /// Parses a filter of the command line. The error has a caret under the wrong part.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|fault| fault.pointed(text))
     }

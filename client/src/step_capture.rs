@@ -24,7 +24,7 @@ pub enum Skipped {
     NoJob,
     #[error("there are {} jobs: choose one with --job: {}", .0.len(), names(.0))]
     Several(Vec<JobName>),
-    /// Not now; the next attempt may succeed.
+    /// Not possible now. The next attempt may succeed.
     #[error("{0}")]
     NotNow(String),
 }

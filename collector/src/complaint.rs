@@ -1,5 +1,5 @@
-//! Complaints about invalid input from other processes. All are counted, and few are logged, so that a flood
-//! of invalid input cannot fill the disk.
+//! Complaints about invalid input from other processes. All are counted, but only a limited rate is logged,
+//! so that a flood cannot fill the disk.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -58,7 +58,7 @@ export function filter(go) {
   input.addEventListener("keydown", (event) => {
     if (event.key === "Escape") use(before);
     if (event.key === "Enter" || event.key === "Escape") {
-      // Otherwise the button keeps the focus, and so gets the next key, until the browser draws again.
+      // Otherwise the input keeps the focus, and so gets the next key, until the browser draws again.
       input.blur();
       byId("dialog").close();
     }

@@ -261,8 +261,8 @@ impl Connection {
         }
     }
 
-    /// Sends a message, or drops it if the queue is full: then the host does not answer, and its silence
-    /// shows that.
+    /// Sends a message, or drops it if the queue is full: a host that does not answer is detected by its
+    /// silence.
     fn send(&self, route: &[Vec<u8>], payload: &[u8]) {
         let State::Open(open) = &self.state else { return };
         let parts = route.iter().map(Vec::as_slice).chain([payload]);

@@ -115,7 +115,7 @@ mod tests {
         let steady = jobs_with(|_| 10);
         assert!(with(&steady, is_rate_known));
         assert_eq!(with(&steady, |views| first_step(views, None)), Some(Step(5_000 + 25 + STEPS_MORE)));
-        // One burst, and none since.
+        // One burst of steps, and none after it.
         let rare = jobs_with(|second| if second == 100 { 100 } else { 0 });
         assert!(!with(&rare, is_rate_known));
         assert_eq!(with(&rare, |views| first_step(views, None)), Some(Step(5_000 + 1 + STEPS_MORE)));

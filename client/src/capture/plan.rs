@@ -12,9 +12,9 @@ pub struct Plan {
     pub begin: Begin,
     /// Number of earlier steps to include, as far as ranks still have them.
     pub before: u32,
-    /// All kernels through CUPTI.
+    /// Whether to record all kernels, through CUPTI.
     pub activity: bool,
-    /// Python's functions.
+    /// Whether to record Python's functions.
     pub functions: bool,
     /// Python's stacks, sampled.
     pub python: Option<Sampling>,

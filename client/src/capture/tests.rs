@@ -137,7 +137,7 @@ fn an_error_before_anything_came_leaves_no_file_in_the_way() {
     let (mut following, job) = followed();
     let (live, _ordered) = Live::deaf();
     let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
-    // Nothing is followed any more.
+    // Ends the connection to the collectors.
     drop(sender);
     let path = fresh_path();
     let header = crate::recording_writer::header(Some(&job), &[]);

@@ -63,7 +63,7 @@ impl MemoryKills {
         Self { group, counts, in_group: None, on_host: None }
     }
 
-    /// Called regularly while the process lives, and once when it is gone.
+    /// Reads the kill counts. Called regularly while the process lives, and once when it is gone.
     pub(crate) fn look(&mut self, kills: &mut KillCounts, now: Moment) {
         let counts = kills.around(self.group.as_deref());
         let rose = |before: Option<u64>, after: Option<u64>| {

@@ -23,7 +23,7 @@ const TEXT: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Surroundings {
-    /// The plugins that the rank's environment names, else those that this collector's names.
+    /// The plugins from the rank's environment, else from this collector's.
     pub plugins: Vec<PathBuf>,
     /// The rank's Python interpreter, if it runs in one.
     pub python: Option<PathBuf>,

@@ -16,8 +16,8 @@ use xpu_wire::{
 use super::Known;
 use crate::metrics::Pages;
 
-/// Longest time between two advances that counts, so that a page that was not served for longer does not make
-/// the recording jump.
+/// Longest time that one advance covers, so that the recording does not jump after a page was not served for
+/// longer.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

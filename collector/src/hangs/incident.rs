@@ -53,7 +53,7 @@ pub(super) fn cause(job: &Job, now: Moment) -> Option<Cause> {
         return exits.any(|exit| !was_ended(exit)).then_some(Cause::End);
     }
     let stall: Vec<_> = finding::stall(job, now).into_iter().collect();
-    // If another problem stops the job, a rank's end follows soon, with its cause.
+    // Another kind of stall means that a rank ended. The report of its end arrives soon.
     let is_hang = || stall.iter().all(|found| found.kind == finding::Kind::Hang);
     (job.living() > 0 && finding::is_stuck(job, &stall) && is_hang()).then_some(Cause::Hang)
 }

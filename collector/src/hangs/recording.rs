@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 32 << 20;
 /// Frames of this time are compressed together.
 const BLOCK: Duration = Duration::from_secs(10);
 
-/// Kinds of frames; the recording has the latest of each kind for each rank.
+/// A kind of frame. The recording has the latest of each kind per rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Exit,

@@ -160,7 +160,7 @@ fn a_collector_that_takes_over_has_all_tiers() {
     let end = 1000 + 3 * 3600;
     publish(&mut past, &simulation, 1000..end);
     drop(past);
-    // All files are torn.
+    // Damages all files.
     for file in fs::read_dir(&place.0).unwrap() {
         let file = OpenOptions::new().write(true).open(file.unwrap().path()).unwrap();
         file.set_len(file.metadata().unwrap().len() - 7).unwrap();

@@ -4,8 +4,7 @@
 use memchr::memmem::{self, Finder};
 use xpu_wire::{frame::KinetoEnd, unit::Moment};
 
-/// The begin of an optimizer call on the host. The call also has a name like this on the GPU's tracks, in
-/// another category.
+/// The begin of an optimizer call on the host. The GPU's tracks have the same name in another category.
 const STEP: &[u8] = b"\"cat\": \"user_annotation\", \"name\": \"Optimizer.step#";
 /// The origin of the other times. Times of older traces count from the epoch.
 const BASE: &[u8] = b"\"baseTimeNanoseconds\":";

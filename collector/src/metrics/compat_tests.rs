@@ -1,6 +1,6 @@
 use super::*;
 
-/// Two pods behind a relay, each with a process of the same number. Each rank must be found on its own host.
+/// Two pods behind a relay, each with a process of the same number.
 #[test]
 fn a_rank_is_on_its_own_host_whatever_its_process_number() {
     use xpu_model::job::Jobs;

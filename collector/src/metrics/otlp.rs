@@ -1,5 +1,5 @@
-//! The same metrics in OTLP. The messages are built from OpenTelemetry's types, because its SDK takes single
-//! measurements and cannot import an existing histogram.
+//! The page's metrics in OTLP. The messages are built from OpenTelemetry's types, because its SDK takes
+//! single measurements and cannot import an existing histogram.
 
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,

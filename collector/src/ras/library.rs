@@ -18,7 +18,7 @@ pub(super) struct Version {
     pub(super) patch: u32,
 }
 
-/// As in `2.28.9`.
+/// `2.28.9`
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)

@@ -13,8 +13,8 @@ use xpu_wire::{
 /// Sampling for a period begins this much earlier. Samples before the period are left out later.
 const EARLY: Duration = Duration::from_millis(5);
 
-/// Sampling begins earlier than the first step by the steps that the rank completes in this time, because a
-/// check may be this late.
+/// Sampling begins before the first step, by as many steps as the rank completes in this time: a check may be
+/// late.
 const LAG: Duration = Duration::from_millis(50);
 
 /// Longest time of sampling after the last step. The rank usually sends its recorded steps sooner, which ends
