@@ -1,4 +1,4 @@
-//! Work on a thread of its own, one piece at a time, whose state others may read.
+//! Runs work on a separate thread, one piece at a time. Its state can be read meanwhile.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
@@ -38,7 +38,7 @@ impl<S: Clone + Send + 'static> Background<S> {
         self.stop.store(true, Relaxed);
     }
 
-    /// The state is `first` until `work` sets another, and what `work` returns after its end.
+    /// Begins `work`. The state is `first` until `work` sets another, and finally what `work` returns.
     pub(crate) fn begin(&mut self, first: S, work: impl FnOnce(&State<S>, Stop) -> S + Send + 'static) {
         self.stop.store(false, Relaxed);
         self.state.set(first);

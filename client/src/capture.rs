@@ -200,7 +200,7 @@ impl<'a> Taking<'a> {
                 if self.hurried { Duration::ZERO } else { left.saturating_sub(SENDING).max(left / 2) };
             let limit = Nanoseconds::from(limit);
             let now = Moment::now();
-            // Unique among viewers.
+            // The number is unique among viewers.
             let number = now.0 ^ u64::from(std::process::id()).rotate_left(40);
             let Plan { before, activity, functions, .. } = self.plan;
             let order = CaptureOrder { number, first, steps, limit, before, activity, functions };
@@ -356,7 +356,7 @@ impl<'a> Taking<'a> {
                         (self.report)(News::Far(self.tally.progress()));
                     }
                     if self.stop.swap(false, Relaxed) {
-                        // A second request, or a complete capture, ends it at once.
+                        // A second stop, or a complete capture, ends the wait at once.
                         if self.hurried || self.tally.is_over() {
                             self.deadline = Instant::now();
                             break;

@@ -101,13 +101,13 @@ impl fmt::Display for Filter {
 /// The position of the error, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Byte of the text.
+    /// The position in bytes.
     pub at: usize,
     pub what: String,
 }
 
 impl Fault {
-    /// Columns of a terminal before it.
+    /// The number of a terminal's columns before the error.
     pub fn column(&self, text: &str) -> usize {
         text.get(..self.at).unwrap_or(text).width()
     }

@@ -2,7 +2,7 @@
 //!
 //! One SUB socket receives from all hosts. One DEALER socket per host requests snapshots, whose arrival also
 //! shows that the host is up. Frames wait in a bounded queue. If it is full, frames are dropped, and later
-//! frames carry their number.
+//! frames have the number of dropped frames.
 
 mod follower;
 mod outbox;

@@ -97,7 +97,8 @@ impl Tally {
         self.window
     }
 
-    /// Whether recording has ended by itself; the steps of a hung job never do.
+    /// Whether a hung job's recording needs no more time: its period is over, or it awaits steps, which never
+    /// complete.
     pub(super) fn is_past(&self, now: Moment) -> bool {
         self.window.is_none_or(|window| now > window.end().after(ON_ITS_WAY))
     }

@@ -35,7 +35,7 @@ pub(super) struct Limit {
     pub of: Option<Statistic>,
 }
 
-/// Fields are identified by their names.
+/// A field. Fields are equal if their names are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldRef(pub &'static Field);
 

@@ -6,7 +6,7 @@ use super::Subject;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// The first is its name; the others are aliases.
+    /// The field's name, and then its aliases.
     pub names: &'static [&'static str],
     pub means: &'static str,
     pub(super) kind: Kind,

@@ -1,4 +1,4 @@
-"""Runs one plugin for one end: `python3 -c SOURCE FILE`, with the report as JSON on the standard input.
+"""Runs one plugin for one rank's end: `python3 -c SOURCE FILE`, with the report as JSON on the standard input.
 
 A plugin has any of `xpu_top_exit(report)`, and xpu-timer's `xpu_timer_parse_python_exception(exc_type, exc_value,
 exc_traceback, infos)` and `xpu_timer_parse_cpp_exception(stack_infos)`.
@@ -44,7 +44,7 @@ def raised(exception):
 
 
 def traced(frame, inner):
-    """A traceback needs a frame, and a frame some code: one line that raises, at that line of that file."""
+    """A traceback with a frame that runs one line of code: it raises, at that line of that file."""
     line = min(max(frame["line"], 1), 1_000_000)
     code = compile("\n" * (line - 1) + "raise Exception", frame["file"] or "?", "exec")
     names = {"co_name": frame["function"]}

@@ -104,7 +104,7 @@ fn refuse(app: &App, request: &Request) -> Option<Problem> {
 }
 
 fn not_let_in(config: &HttpConfig, request: &Request) -> Option<Problem> {
-    // RFC 9112, section 3.2.
+    // RFC 9112, section 3.2, forbids more than one Host header.
     if request.headers().get_all(header::HOST).iter().nth(1).is_some() {
         let next = "send one Host header";
         return Some(Problem::new(StatusCode::BAD_REQUEST, "more than one Host header", next));

@@ -58,7 +58,7 @@ impl Token {
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let shown = shown.and_then(|value| value.split_once(' '));
         let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        // Hash compares in constant time.
+        // `blake3::Hash` compares in constant time.
         shown.is_some_and(|(_, text)| Self::from_text(text.trim()).0 == self.0)
     }
 }

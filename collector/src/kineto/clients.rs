@@ -23,7 +23,7 @@ pub(super) struct Client {
     pub every: Option<Nanoseconds>,
     /// Whether it accepts an order: no trace is in progress there.
     pub accepts: bool,
-    /// Why it cannot be answered.
+    /// Why the client cannot be answered.
     pub unanswerable: Option<String>,
 }
 

@@ -146,7 +146,7 @@ impl<'t> Reader<'t> {
         Ok(if relation.is_negative() { Expression::Not(Box::new(test)) } else { test })
     }
 
-    /// Up to a blank or an operator; a star belongs to the word.
+    /// The word up to a blank or an operator. A star belongs to the word.
     pub(super) fn value(&mut self) -> String {
         let rest = self.rest();
         let ends = |c: char| c.is_whitespace() || "&|(),\"".contains(c);
