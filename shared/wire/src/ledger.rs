@@ -1,6 +1,6 @@
 //! The ledger page: a rank's current state, readable from outside when it is hung, stopped or dead.
 //!
-//! The hook writes it with plain stores, the collector maps the same pages read-only. It lives in a memfd
+//! The hook writes it with plain stores, and the collector maps the same pages read-only. It lives in a memfd
 //! that the collector opens through `/proc/<pid>/fd/<n>`: nothing is left on disk when the rank is killed,
 //! and a mapping made before the rank died stays readable after it. Every field is one atomic word. A reader
 //! sees each line consistently, though not all lines at one moment: every completed operation was enqueued,
@@ -87,7 +87,7 @@ impl Ledger {
         self.kineto.store(word, Relaxed);
     }
 
-    /// Apart from the rest: it is read often, and reading the rest means a copy.
+    /// Kineto's count, without a copy of the other fields: it is read often.
     pub fn kineto_count(&self) -> Option<KinetoCount> {
         let word = self.kineto.load(Relaxed);
         let counted = (word & HALF) as u32;

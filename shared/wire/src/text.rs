@@ -18,7 +18,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     without(text, is_steering)
 }
 
-/// The same with its line ends kept.
+/// The same, but line ends are kept.
 pub fn clean_lines(text: &str) -> Cow<'_, str> {
     without(text, steers_a_line)
 }

@@ -35,7 +35,7 @@ impl Advance {
         }
     }
 
-    /// The median of the paces. Allocates nothing: it is computed for every rank once a second.
+    /// The median of [`Self::paces`]. Allocates nothing: it is computed for every rank once a second.
     pub fn pace(&self) -> Option<Nanoseconds> {
         let mut paces = [Nanoseconds(0); Progress::WINDOW];
         let known = self.paces.len().min(Progress::WINDOW);

@@ -17,7 +17,7 @@ use crate::{
 
 pub const MS: u64 = 1_000_000;
 
-/// The begin of the first step, by a correct clock.
+/// The start of the first step, by a correct clock.
 pub const BEGIN: u64 = 1_000_000 * MS;
 
 pub const ORDER: CaptureOrder = CaptureOrder {
