@@ -52,8 +52,8 @@ pub struct Vector {
     pub total: f64,
     /// Number of executions in the recorded steps; for a sampled function, number of readings.
     pub executions: u64,
-    /// Mean and standard deviation of the rate while it executes, in the function's unit; `null` if the capture
-    /// has no rate for it.
+    /// Mean and standard deviation of the rate while it executes, in the function's unit; `null` if the
+    /// capture has no rate for it.
     pub rate: Option<f64>,
     pub variation: Option<f64>,
 }
@@ -114,7 +114,8 @@ impl Behaviour {
         Self { abnormal: abnormal(&functions, &workers, per), per, functions, workers }
     }
 
-    /// One sentence for each abnormal function, the costliest first; after the first few, how many more there are.
+    /// One sentence for each abnormal function, the costliest first; after the first few, the number of the
+    /// others.
     pub fn sentences(&self) -> Vec<String> {
         let mut lines = self.roles();
         lines.extend(self.abnormal.iter().take(SENTENCES).map(|row| row.sentence.clone()));

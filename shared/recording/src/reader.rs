@@ -129,7 +129,7 @@ impl Recording {
         self.is_closed
     }
 
-    /// Damage found so far. Some damage is found only when it is read.
+    /// Damage found so far. Some damage is found only when its block is read.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }

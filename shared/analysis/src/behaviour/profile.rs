@@ -22,7 +22,7 @@ use crate::capture::{Capture, Per, RankCapture, Sampled, Seen, Single, Spans, St
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     pub critical_ns: f64,
-    /// Time of all executions, whatever runs at the same time.
+    /// Time of all executions, including time shared with others.
     pub total_ns: f64,
     pub executions: u64,
     unit: Option<Unit>,

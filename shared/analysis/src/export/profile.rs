@@ -44,7 +44,7 @@ struct Event {
     name: String,
     #[serde(default)]
     tid: Value,
-    /// Microseconds since the file's begin.
+    /// Microseconds since the start of the file.
     #[serde(default)]
     ts: f64,
     #[serde(default)]

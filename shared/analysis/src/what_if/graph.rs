@@ -63,7 +63,7 @@ enum Unit {
 pub(crate) struct Durations {
     /// Time of the operation before its group meets; its whole time if it has no group.
     pub(crate) own: Vec<f64>,
-    /// A group's duration, from the begin of its last member to its end.
+    /// A group's duration, from the start of its last member to its end.
     pub(crate) transfer: Vec<f64>,
 }
 
@@ -85,7 +85,7 @@ impl Graph {
         Ok(Self { operations, after, order })
     }
 
-    /// The time of each step: from its begin to the end of its last operation.
+    /// The time of each step: from its start to the end of its last operation.
     pub(crate) fn simulate(&self, durations: &Durations, shape: Shape) -> Vec<f64> {
         let row = shape.row();
         let mut ends = vec![0.0_f64; self.operations.len() * row];
