@@ -42,8 +42,8 @@ pub struct Divergence {
     pub passed: bool,
     /// One sentence.
     pub sentence: String,
-    /// For a send or receive, both ranks, each with the `order` of its call; `None` for a rank that has not
-    /// called.
+    /// For a send or receive, both ranks, each with the `order` of its call; `None` for a rank without the
+    /// call.
     #[serde(skip)]
     pub ends: Vec<(Rank, Option<u64>)>,
     /// When the first of these calls was made, each by its own host's clock.

@@ -45,7 +45,7 @@ fn id_of(record: &RankRecord, call: &RecordedCall) -> Option<CommunicatorId> {
 }
 
 fn divergence(pair: [CommunicatorId; 2], records: &[&RankRecord]) -> Option<Divergence> {
-    // The position from which on not all calls have ended and every rank has a record.
+    // The first position at which not all calls have ended and every rank has a record.
     let mut from = [0; 2];
     for (from, id) in from.iter_mut().zip(pair) {
         let of = |record: &&RankRecord| {

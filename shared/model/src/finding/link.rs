@@ -14,8 +14,8 @@ use crate::{
     phrase,
 };
 
-/// A communicator is slow below this share of its usual bandwidth, if the deviation also exceeds [`SPREADS`].
-/// The limit is twice as far as for a GPU, because bandwidths vary more. Tuned.
+/// Share of its usual bandwidth below which a communicator is slow, if the deviation also exceeds
+/// [`SPREADS`]. The limit leaves twice as much as for a GPU, because bandwidths vary more. Tuned.
 const SLOW: f64 = 0.8;
 
 /// Number of usual spreads for single windows, which vary more. By chance, [`RECENT`] windows in a row exceed

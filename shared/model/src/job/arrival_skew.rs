@@ -1,4 +1,4 @@
-//! Arrival skew: how late a rank enters its collectives, or how long it waits in them. The collectives of a
+//! Arrival skew: the time by which a rank enters its collectives late, or waits in them. The collectives of a
 //! digest are evaluated once the other ranks had time to report them.
 
 use std::{collections::VecDeque, mem};
@@ -68,7 +68,7 @@ impl ArrivalSkew {
         }
         let digest = self.digests.pop_front().unwrap_or_default();
         self.window.begin(digest.at, digest.step);
-        // Ranks that compile for different times are late once.
+        // Ranks that compile for different times are late only once.
         let is_warm_up = digest.step.is_some_and(|step| step.0 < FIRST);
         let window = &mut self.window;
         let complete = self.samples.drain(..digest.samples).filter_map(|sample| {

@@ -1,4 +1,5 @@
-//! The results from matched collectives: bus bandwidth, arrival skew, and how many collectives are matched.
+//! The results from matched collectives: bus bandwidth, arrival skew, and the share of collectives that are
+//! matched.
 
 use xpu_wire::{
     id::Rank,
@@ -64,7 +65,7 @@ impl Job {
         (all > 0).then(|| joined as f64 / all as f64)
     }
 
-    /// How much later than the first rank this one entered its collectives, at the median.
+    /// The median time by which this rank enters its collectives later than the first rank.
     pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
         self.lateness_of(self.ranks.get(&rank)?.samples())
     }

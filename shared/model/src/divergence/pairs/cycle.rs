@@ -1,4 +1,4 @@
-//! Ranks that wait in a circle, each for a message of the next. The rank whose last call differs from its
+//! Ranks that wait in a circle, each for a message from the next. The rank whose last call differs from its
 //! usual call is the cause.
 
 use xpu_wire::{
@@ -10,7 +10,7 @@ use super::Unmatched;
 
 /// Number of preceding calls that show the usual next call of a rank.
 const CONTEXT: usize = 4;
-/// Longer sequences distinguish nothing more.
+/// Longest sequence of preceding calls that is compared.
 const MOST: usize = 256;
 
 /// The circle to which the earliest waiting rank leads, in the order of waiting. All ranks wait.

@@ -54,7 +54,7 @@ fn fitted<const N: usize>(lines: [String; N]) -> String {
     lines.into_iter().nth(fits.unwrap_or(N - 1)).unwrap_or_default()
 }
 
-/// The problem and its cost. The figures are left out first if not everything fits.
+/// The problem and its cost. If not everything fits, the figures are left out first.
 fn with_cost(what: &str, figures: &str, cost: &str) -> String {
     fitted([format!("{what}{figures}{cost}"), format!("{what}{cost}"), what.to_owned()])
 }
@@ -77,7 +77,7 @@ pub(in crate::finding) fn costs(ms: Option<f64>, pct: f64) -> String {
     )
 }
 
-/// A smaller arrival skew is that of healthy ranks.
+/// Largest arrival skew that is normal among healthy ranks.
 const LEAST_SKEW_PCT: f64 = 0.5;
 
 fn arrival(of: &Arrival) -> String {

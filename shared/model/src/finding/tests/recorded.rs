@@ -51,7 +51,7 @@ fn a_healthy_job_has_no_finding() {
     assert_eq!(found(include_bytes!("recorded/none.xpurec")), []);
 }
 
-/// Not only at the end: a viewer that asks in between must not be misled.
+/// A viewer may ask at any second, so every second is checked, not only the end.
 #[test]
 fn a_healthy_job_has_no_finding_at_any_second() {
     for (name, bytes) in [

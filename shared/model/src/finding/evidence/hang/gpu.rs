@@ -18,7 +18,7 @@ use crate::phrase::{self, counted};
 pub struct NotLaunched {
     pub ranks: Vec<Rank>,
     pub collective: CollectiveCall,
-    /// The call that the first of them is inside, and for how long.
+    /// The call that the first of them is inside, and the time since it entered.
     pub call: Call,
     pub inside_s: f64,
     pub hung_s: f64,
