@@ -48,7 +48,7 @@ pub struct Vector {
     pub function: usize,
     /// Share of the critical path, without the time that overlaps with a class listed before its own.
     pub share: f64,
-    /// The same, including the time that overlaps.
+    /// Same as `share`, including the time that overlaps.
     pub total: f64,
     /// Number of executions in the recorded steps; for a sampled function, number of readings.
     pub executions: u64,

@@ -300,7 +300,7 @@ impl Finding {
         self.headline_on(host)
     }
 
-    /// The same, with the host of the first rank.
+    /// Same as [`Self::headline`], with the host of the first rank.
     pub fn headline_on(&self, host: Option<&str>) -> String {
         let line = self.evidence.headline(&self.ranks, host);
         let cost = self.cost.filter(|_| !self.stops_the_job());
@@ -324,7 +324,7 @@ impl Finding {
 /// and arrival skew are summed if few collectives are timed, and the one before them.
 pub const WATCHED: u32 = 13;
 
-/// All findings of `job` at `now`, the worst first. Callers that ask every second keep an [`Examiner`].
+/// All findings of `job` at `now`, the worst first. Callers that need them every second keep an [`Examiner`].
 pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
     Examiner::default().examine(job, now)
 }

@@ -79,9 +79,9 @@ pub enum About {
     Error,
     /// Communicators that some ranks destroy or abort.
     Ending,
-    /// A communicator that only one of the two knows.
+    /// A communicator that only RAS or only xpu-top has.
     Unknown,
-    /// Collectives that only one of the two counts, equally on all ranks.
+    /// Collectives that only RAS or only xpu-top counts, equally on all ranks.
     LeftOut,
     /// How complete the answer is.
     Answer,

@@ -122,7 +122,7 @@ pub enum StepSign {
     Optimizer,
     /// The hook: the program's launches repeat.
     Detected,
-    /// The same, but the step number is a lower bound, because the steps before the first repetition are
+    /// The hook, too, but the step number is a lower bound, because the steps before the first repetition are
     /// unknown.
     DetectedLate,
 }
@@ -207,7 +207,7 @@ impl Status {
         Self::with(jobs, job, finding::examine(job, now), now)
     }
 
-    /// The same with these findings.
+    /// Same as [`Self::of`], with these findings.
     pub fn with(jobs: &Jobs, job: &Job, findings: Vec<Finding>, now: Moment) -> Self {
         let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank, &findings, now)).collect();
         let steps = ranks.iter().filter_map(|rank| rank.step);

@@ -126,7 +126,7 @@ pub mod variable {
     pub const FUNCTIONS_OF_XPU_TIMER: &str = "XPU_TIMER_HOST_TRACING_FUNC";
     /// `1`: the hook records these functions all the time, so that a capture also has the steps before it.
     pub const FUNCTIONS_ALWAYS: &str = "XPU_TOP_TRACE_FUNCS_ALWAYS";
-    /// `1`: captures that ask for all kernels (`--kernels`) may switch CUPTI on in this process.
+    /// `1`: captures of all kernels (`--kernels`) may switch CUPTI on in this process.
     pub const CUPTI: &str = "XPU_TOP_CUPTI";
     /// `0`: no signal handlers and no Python exception hook. Only the collector then observes a rank's end.
     pub const EXIT_REPORTS: &str = "XPU_TOP_EXIT_REPORTS";

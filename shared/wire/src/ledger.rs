@@ -37,10 +37,10 @@ use crate::{
 /// `xpuledg` and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x0a");
 
-/// Communicators a rank can show at once; a 5-way parallel job uses about ten.
+/// Largest number of communicators in a page; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;
 
-/// Threads that can be shown inside a call at once.
+/// Largest number of threads in a page that are inside a call.
 pub const THREADS: usize = 64;
 
 /// The page as it lies in memory, all words little-endian of the same machine.

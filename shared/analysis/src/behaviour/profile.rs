@@ -85,7 +85,7 @@ impl Profile {
         spent.critical_ns / (self.whole_ns as f64).max(1.0)
     }
 
-    /// The same for all its time.
+    /// Share of all its time, including time off the critical path.
     pub(super) fn total(&self, spent: &Spent) -> f64 {
         spent.total_ns / (self.whole_ns as f64).max(1.0)
     }

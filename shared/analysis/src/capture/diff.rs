@@ -94,8 +94,8 @@ impl Capture {
 const LEAST_NS: f64 = 1000.0;
 
 impl Diff {
-    /// Compares the data that was requested for both captures: data that only one of them has says nothing
-    /// about the job.
+    /// Compares the data that was requested for both captures: data in only one of them shows nothing about
+    /// the job.
     pub fn of(before: &Capture, after: &Capture) -> Self {
         let (before, after) = (&*in_common(before, after), &*in_common(after, before));
         let (a, b) = (Costs::of(before), Costs::of(after));

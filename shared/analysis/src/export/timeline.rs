@@ -110,7 +110,7 @@ impl Timeline {
         Self::with(capture, groups, BTreeMap::new())
     }
 
-    /// The same, with additional traces of the same ranks by PyTorch's profiler, on one clock.
+    /// Same as [`Self::of`], with additional traces of the same ranks by PyTorch's profiler, on one clock.
     pub fn with(capture: &Capture, groups: Option<&Groups>, mut profiles: BTreeMap<Rank, Profile>) -> Self {
         relate(&mut profiles);
         let clocks = Clocks::of(capture);

@@ -143,7 +143,7 @@ impl<'a> Sequence<'a> {
         both >= least && (0..both).all(|at| alike(self.signature(from + at), other.signature(there + at)))
     }
 
-    /// The same for the call sites, if both are known.
+    /// Same as [`Self::goes_on_as`], for the call sites, if both are known.
     pub(super) fn comes_from_as(&self, from: u64, other: &Self, there: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
         both > 0 && (0..both).all(|at| self.is_from_site_of(from + at, other, there + at) != Some(false))

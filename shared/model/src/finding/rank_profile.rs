@@ -71,7 +71,8 @@ pub(super) struct RankProfile {
     pub blocked_lately: Option<f64>,
     /// Whether its first steps are over.
     pub begun: bool,
-    /// How long the others wait for it alone, and the share of time in which communication held up its GEMMs.
+    /// The time that the others wait for it alone, and the share of time in which communication held up its
+    /// GEMMs.
     pub delay: Option<StragglerDelay>,
     pub exposed: Option<f64>,
     pub pace: Option<Nanoseconds>,

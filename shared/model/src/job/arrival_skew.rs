@@ -24,9 +24,9 @@ const OTHERS: usize = 2;
 /// may carry the whole loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrivals {
-    /// How long after the first rank it entered.
+    /// Time from the entry of the first rank to its own.
     pub late: f64,
-    /// How long it waited until the last rank entered.
+    /// Time from its own entry to that of the last rank.
     pub waited: f64,
     /// The largest arrival skew.
     pub latest: f64,

@@ -30,7 +30,7 @@ impl Job {
         self.bus_bandwidth_of(view.samples())
     }
 
-    /// The same over some of a rank's timed collectives.
+    /// Same as [`Self::bus_bandwidth`], over some of a rank's timed collectives.
     pub fn bus_bandwidth_of<'a>(
         &self,
         samples: impl Iterator<Item = &'a Sample>,
@@ -86,7 +86,7 @@ impl Job {
         (median(rates).map(GigabytesPerSecond), late)
     }
 
-    /// The same over some of a rank's timed collectives.
+    /// Same as [`Self::lateness`], over some of a rank's timed collectives.
     pub fn lateness_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<Nanoseconds> {
         let late = samples.filter_map(|sample| Some(late_by(sample, self.complete(sample)?)));
         median(late.collect()).map(|nanoseconds| Nanoseconds(nanoseconds as u64))

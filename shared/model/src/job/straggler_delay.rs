@@ -42,23 +42,24 @@ const REVEALING: u32 = 8;
 /// A digest this many times as long as the one before may contain a time without matched collectives.
 const LONGER: f64 = 1.5;
 
-/// It does if the numbers of its matched collectives, at least this many, span less than one in this many of
-/// those that were launched. By chance, this happens once in 80 times.
+/// Smallest number of matched collectives, and share of the launched ones: the digest contains such a time if
+/// the numbers of its matched collectives span less than this share. By chance, this happens once in 80
+/// times.
 const SPANNING: u32 = 16;
 const SPANNED: f64 = 0.75;
 
 /// Shares of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StragglerDelay {
-    /// How long the others wait for this rank alone, and the standard error.
+    /// Time that the others wait for this rank alone, and the standard error.
     pub cost: f64,
     pub error: f64,
     /// `None` while the loss began too recently.
     pub onset: Option<Onset>,
-    /// If few digests have a loss, the same over the time since the loss began, at most two minutes: with a
+    /// If few digests have a loss, the cost over the time since the loss began, at most two minutes: with a
     /// pause every five seconds, only three or four are in the last 15 digests.
     pub average: Option<f64>,
-    /// The same without the digest of the largest loss, so that nothing is left of a single event.
+    /// The cost without the digest of the largest loss, which is zero for a single event.
     pub steady: f64,
     /// When it began, at most a day ago.
     pub since: Moment,
@@ -106,8 +107,8 @@ struct Tally {
     at: Moment,
     step: Option<Step>,
     communicators: Vec<Counts>,
-    /// The times that its collectives represent themselves: more than one if some of its time has no matched
-    /// collectives, because a collector was restarted.
+    /// Factor by which its collectives count: more than one if some of its time has no matched collectives,
+    /// because a collector was restarted.
     represents: f64,
 }
 
@@ -200,7 +201,7 @@ impl Window {
         self.digests.pop_front();
     }
 
-    /// The multiple of themselves that the collectives of the last digest represent.
+    /// The factor by which the collectives of the last digest count.
     fn represents(&self) -> f64 {
         let mut newest = self.digests.iter().rev();
         let Some((last, before)) = newest.next().zip(newest.next()) else { return 1.0 };

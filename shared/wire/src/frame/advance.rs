@@ -1,4 +1,4 @@
-//! When a rank last made progress. Collectors keep it, so that a new viewer knows since when a job hangs.
+//! When a rank last made progress. Collectors keep it, so that a new viewer can show since when a job hangs.
 
 use serde::{Deserialize, Serialize};
 

@@ -255,7 +255,7 @@ pub enum CapturedSpan {
     Unknown,
     /// The thread was in the call for this time.
     Host { took: Nanoseconds },
-    /// It was on the GPU for this time; its begin is unknown.
+    /// It was on the GPU for this time; its start is unknown.
     Timed { took: Nanoseconds },
     /// It was on the GPU. It began `late` nanoseconds after its launch; `late` is negative only within the
     /// clock error.

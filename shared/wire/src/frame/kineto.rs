@@ -15,7 +15,7 @@ use crate::{
 pub enum KinetoWish {
     /// Report its state: one [`KinetoRank`] each.
     Tell,
-    /// A trace. Repeating the order asks for its state.
+    /// A trace. Repeating the order returns its state.
     Trace(KinetoOrder),
     /// This part of the trace that was written for this order. The part before it can be dropped.
     Part { number: u64, part: u32 },

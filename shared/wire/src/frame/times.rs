@@ -45,7 +45,7 @@ pub struct MainThread {
     pub loading: u32,
     /// The program's functions that it was in, the most frequent first; at most [`MainThread::PLACES`].
     pub places: Vec<SampledPlace>,
-    /// The same for other threads, from the samples in which one of them held the GIL.
+    /// The functions that other threads were in, from the samples in which one of them held the GIL.
     pub holders: Vec<SampledPlace>,
 }
 

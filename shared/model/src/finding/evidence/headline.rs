@@ -335,7 +335,7 @@ fn mismatch(of: &Mismatch, host: Option<&str>) -> String {
     }
 }
 
-/// The evidence's line, with a cost that only the finding knows.
+/// The evidence's line, with the finding's cost if the line has none.
 pub(in crate::finding) fn joined(line: String, cost: Option<Cost>) -> String {
     let known = ["costs ", "arrival skew "].iter().any(|words| line.contains(words));
     match cost.filter(|_| !known) {

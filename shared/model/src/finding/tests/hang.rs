@@ -361,8 +361,8 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     }
 }
 
-/// Each of two hosts receives only its own ranks. Neither host knows the cause, but all ranks of each host
-/// wait, so both report the hang.
+/// Each of two hosts receives only its own ranks. The cause is not visible on either host, but all ranks of
+/// each host wait, so both report the hang.
 #[test]
 fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     let standing = |rank, digest: &mut RankDigest| {

@@ -136,12 +136,12 @@ impl RankView {
         self.detail.as_ref()?.gemms_timed(total)
     }
 
-    /// Likewise by communicator, operation and size.
+    /// Totals by communicator, operation and size, over the same periods as [`Self::gemms`].
     pub fn collectives(&self) -> impl Iterator<Item = &CollectiveTotals> {
         self.detail.iter().flat_map(|detail| detail.collectives.values().flatten())
     }
 
-    /// The same for CUDA graphs, and kernels with requested names.
+    /// Totals of CUDA graphs; [`Self::kernels`] has those of kernels with requested names.
     pub fn graphs(&self) -> impl Iterator<Item = &GraphTotals> {
         self.detail.iter().flat_map(|detail| detail.graphs.values().flatten())
     }

@@ -193,7 +193,7 @@ impl RankView {
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
     }
 
-    /// The same over `digests` with progress, without the last `skip`.
+    /// Same as [`Self::blocked`], over `digests` with progress, without the last `skip`.
     pub fn blocked_before(&self, skip: usize, digests: usize) -> Option<f64> {
         let mut latest_first = self.intervals.active().rev().skip(skip);
         let last = latest_first.next()?;

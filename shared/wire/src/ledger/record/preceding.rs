@@ -7,7 +7,7 @@
 use super::{AtomicU64, Record, Relaxed, Release, fence};
 use crate::{datatype::DataType, unit::Moment};
 
-/// Number of collectives that can have one at once.
+/// Number of collectives whose preceding operation is kept.
 pub const PRECEDED: usize = 128;
 
 /// Bytes of a kernel's name that are kept.

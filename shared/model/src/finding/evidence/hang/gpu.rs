@@ -168,7 +168,7 @@ impl WithFigures for InKernel {
     }
 }
 
-/// It ended on all but a few.
+/// A collective that ended on all ranks but a few.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partial {
     pub ranks: Vec<Rank>,
