@@ -1,5 +1,5 @@
-//! Function-level behaviour of all workers: how much of the critical path of its rank each GPU operation,
-//! CUDA call and Python function takes, and which rank differs from its peers.
+//! Function-level behaviour of all workers: the share of its rank's critical path that each GPU operation,
+//! CUDA call and Python function takes, and the ranks that differ from their peers.
 //!
 //! The method is that of `PerfTracker` (arXiv 2506.08528): a function becomes a small vector per worker, and
 //! workers are compared by the distances of their vectors. docs/capture.md has the formulas.

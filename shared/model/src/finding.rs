@@ -176,17 +176,18 @@ pub enum Class {
     Deadlock,
     /// The ranks call different collectives.
     Mismatch,
-    /// All ranks called it; some are still inside the call.
+    /// All ranks called the collective; some are still inside the call.
     NotLaunched,
     /// A communicator is being destroyed, and some ranks do not take part.
     Finalize,
     /// A rank called fewer sends and receives than ranks with the same role.
     Unmatched,
-    /// All ranks launched it, but some GPUs have not reached it because their earlier work does not end.
+    /// All ranks launched the collective, but some GPUs have not reached it because their earlier work does
+    /// not end.
     NotStarted,
-    /// All ranks launched it, but it does not end.
+    /// All ranks launched the collective, but it does not end.
     InKernel,
-    /// It ended on other ranks but not on these.
+    /// The collective ended on other ranks but not on these.
     Partial,
     /// All ranks make no steps and do nothing, and none is in a collective.
     Idle,
@@ -315,7 +316,7 @@ impl Finding {
 
     /// Whether the finding means that the job has stopped.
     pub fn stops_the_job(&self) -> bool {
-        // A job that lost a rank makes no more progress than a hung one.
+        // A job that lost a rank makes no progress, like a hung one.
         matches!(self.kind, Kind::Exited | Kind::Hang)
     }
 }

@@ -65,7 +65,7 @@ pub struct Job {
     behind: BTreeMap<HostName, (Moment, Duration)>,
     /// Whether ranks may disagree on their number.
     mixed: bool,
-    /// When processes whose ranks were taken by others were last heard, by the most advanced host's clock.
+    /// When the processes that others have replaced were last heard, by the most advanced host's clock.
     replaced: Option<Moment>,
     revision: u64,
 }
@@ -250,7 +250,7 @@ impl Job {
         self.ranks.get(&rank).map(Box::as_ref)
     }
 
-    /// The number that the ranks report, including ranks that were never seen.
+    /// The number of ranks that the ranks report, including ranks that were never seen.
     pub fn world_size(&self) -> u32 {
         self.views().map(RankView::world_size).max().unwrap_or(0)
     }

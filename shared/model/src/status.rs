@@ -60,9 +60,9 @@ pub struct Status {
     /// Ranks whose last loss is infinite, or not a number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loss_not_finite: Vec<Rank>,
-    /// Model FLOPs utilisation, the mean over the ranks with a known one: 0.4 is 40 %.
+    /// Model FLOPs utilisation, the mean over the ranks for which it is known: 0.4 is 40 %.
     pub mfu: Option<f64>,
-    /// Seconds since any rank's figures were current; absent while those of any rank are.
+    /// Seconds since any rank's figures were current; absent while any rank's figures are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figures_age_s: Option<f64>,
     /// What limits the job as a whole; `None` while too little is known.

@@ -45,7 +45,8 @@ pub enum Work {
 }
 
 impl Single {
-    /// No GPU work counts twice: if kernels are recorded, the hook's times around them are not added.
+    /// The kind of its GPU work. No work counts twice: if kernels are recorded, the hook's times around them
+    /// are not added.
     pub fn work(&self, seen: Seen) -> Option<Work> {
         match (seen, self.kind()) {
             (Seen::Kernels, Kind::ActivityKernel) => match &*self.label {

@@ -25,7 +25,7 @@ struct Unmatched<'a> {
     call: &'a RecordedCall,
     /// The rank that called it.
     calls: &'a RankRecord,
-    /// The rank that has not made the matching call, and its last call between the two.
+    /// The rank that has not made the matching call, and its last call between these two ranks.
     lacks: &'a RankRecord,
     last: Option<&'a RecordedCall>,
 }
@@ -38,7 +38,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// The number after the last call's; `None` if the record may have lost calls of this pair.
+    /// The number after that of the last call; `None` if the record may have lost calls of this pair.
     fn next(&self) -> Option<u64> {
         let record = self.of?;
         let whole = record.made as usize <= record.calls.len();

@@ -77,7 +77,8 @@ pub(super) fn of<'a>(
 ) -> Vec<Vec<Member<'a>>> {
     let counting = ranks.filter(|(.., profile)| profile.counts);
     let members: Vec<_> = counting.map(|(rank, view, profile)| Member { rank, view, profile }).collect();
-    // There are few distinct sizes, so their indices are sorted instead, which are close together in memory.
+    // There are few distinct sizes. Their indices are sorted instead, because they are close together in
+    // memory.
     let sizes: BTreeSet<&[u32]> = members.iter().map(|member| &member.profile.mix.sizes[..]).collect();
     let sizes: Vec<_> = sizes.into_iter().collect();
     let place = |member: &Member<'a>| sizes.binary_search(&&member.profile.mix.sizes[..]).unwrap_or_default();

@@ -140,8 +140,8 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
     let hosts = |id: &CommunicatorId| -> BTreeSet<&HostName> {
         members.get(id).into_iter().flatten().map(|&(_, host)| host).collect()
     };
-    // The hosts that all slow communicators include, if communicators that also span other hosts are slow
-    // only there.
+    // The hosts that all slow communicators include. Such a host is the cause if no other communicator
+    // includes it.
     let mut common = hosts(&worst.id);
     for id in slow.keys() {
         common = common.intersection(&hosts(id)).copied().collect();

@@ -54,7 +54,7 @@ pub(super) struct RankProfile {
     pub late_pooled: f64,
     /// Whether it is always last.
     pub always_last: bool,
-    /// Seconds since it became the last; each digest counts as one.
+    /// Seconds since it became the last rank to enter; each digest counts as one second.
     pub since_last: f64,
     /// Its own waiting over all of these digests, as a share of the time.
     pub waited: f64,

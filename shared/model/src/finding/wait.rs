@@ -49,8 +49,8 @@ impl<'a> Still<'a> {
         self.places.iter().map(|place| place.state.entered)
     }
 
-    /// The number of the collective that not all ranks have entered, or of the one after the last that all
-    /// have entered.
+    /// The number of the first collective that not all ranks have entered. If all have entered the same, that
+    /// of the next one.
     pub(super) fn least(&self) -> u64 {
         self.entered().min().unwrap_or(0)
     }
@@ -85,7 +85,7 @@ impl<'a> Still<'a> {
         self.places.len() >= size as usize
     }
 
-    /// Collective `number`, as reported by the rank in `of` that is least far beyond it.
+    /// Collective `number`, as reported by the rank in `of` that has entered the fewest collectives.
     pub(super) fn collective<'b>(
         &self,
         number: u64,

@@ -296,7 +296,7 @@ impl RankView {
                 transfers.take(&taken, route, &join, digest.heard);
             }
             if route.is_some() {
-                // One end waits for the other by design, so no rank is late for it.
+                // One end waits for the other by design, so this is no arrival skew.
                 push_bounded(&mut self.messages, taken, SAMPLES);
                 continue;
             }

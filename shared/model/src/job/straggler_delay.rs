@@ -24,19 +24,19 @@ use super::rank::push_bounded;
 const DIGESTS: usize = 15;
 
 /// Number of digests with matched collectives that an estimate needs, so that a single one is at most a
-/// fifth. With steps of many seconds it looks back further, over at most this many digests: five steps of 24
-/// s.
+/// fifth. With steps of many seconds, the estimate looks back further, over at most this many digests: five
+/// steps of 24 s.
 const LEAST: usize = 5;
 const MOST: usize = 120;
 
 /// Number of digests that the cost of a new loss needs: the first of them may have begun before the loss.
 const ONSET: usize = 3;
 
-/// Steps that compile and warm up: their loss does not recur.
+/// Number of first steps, which compile and warm up: their loss does not recur.
 pub(super) const FIRST: u64 = 10;
 
-/// This many collectives of a digest reveal their sampling rate: the chance that all of them lie in the lower
-/// half of the hash is one in 2^8.
+/// Number of collectives in a digest that reveal their sampling rate: the chance that all of them lie in the
+/// lower half of the hash is one in 2^8.
 const REVEALING: u32 = 8;
 
 /// A digest this many times as long as the one before may contain a time without matched collectives.

@@ -184,7 +184,7 @@ fn judge_sums(statements: &mut Vec<Statement>, theirs: &Counts, ours: &Counts, o
     agrees.is_some()
 }
 
-/// Collectives that one of the two does not count, equally on all ranks; this is no contradiction.
+/// Collectives that only RAS or only xpu-top counts, equally on all ranks; this is no contradiction.
 fn left_out(theirs: &Counts, ours: &Counts, one: &RasCommunicator, own: &Own) -> Option<Statement> {
     let apart = |member: &u32| ours.get(member)?.checked_sub(*theirs.get(member)?).filter(|&more| more > 0);
     let apart: Vec<_> = theirs.keys().map(apart).collect::<Option<_>>()?;

@@ -10,8 +10,8 @@ use crate::id::Step;
 /// Largest number of sites. Memory of further ones belongs to no site.
 pub const MEMORY_SITES: usize = 96;
 
-/// Smaller allocations belong to no site: a program may make millions of them, and a caching allocator asks
-/// CUDA for at least this much.
+/// Smallest allocation that belongs to a site. A program may make millions of smaller ones, and a caching
+/// allocator asks CUDA for at least this much.
 pub const LARGE: u64 = 1 << 20;
 
 /// Number of slots that are probed.

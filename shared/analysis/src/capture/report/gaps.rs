@@ -25,7 +25,7 @@ pub struct Gaps {
     /// The next operation had been launched before, and waited for something else: another stream, a copy,
     /// another rank.
     pub other_ns: u64,
-    /// When the next operation was launched is unknown: it is a kernel recorded by CUPTI that belongs to no
+    /// The launch time of the next operation is unknown: it is a kernel recorded by CUPTI that belongs to no
     /// timed operation.
     pub unknown_ns: u64,
 }

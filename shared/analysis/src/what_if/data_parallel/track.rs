@@ -62,7 +62,7 @@ impl Tracks {
                 Refusal::NotDataParallel(what.to_owned())
             });
         };
-        // Steps that have others, such as one in ten that logs, are left out.
+        // Steps with other collectives, such as one step in ten that logs, are left out.
         if let Some(other) = usual.iter().map(|name| name.1).find(|operation| !meets_all(*operation)) {
             return Err(Refusal::NotDataParallel(format!("its steps have {other:?} operations")));
         }

@@ -13,7 +13,8 @@ const CONTEXT: usize = 4;
 /// Longest sequence of preceding calls that is compared.
 const MOST: usize = 256;
 
-/// The circle to which the earliest waiting rank leads, in the order of waiting. All ranks wait.
+/// The circle of waiting ranks that is reached from the rank that has waited longest, in the order of
+/// waiting.
 pub(super) fn of<'a, 'b>(unmatched: &'b [Unmatched<'a>]) -> Vec<&'b Unmatched<'a>> {
     let mut path: Vec<&Unmatched<'_>> = Vec::new();
     let mut next = unmatched.iter().min_by_key(|one| one.call.entered);

@@ -48,7 +48,7 @@ pub(super) struct Late {
 struct Found {
     rank: Rank,
     digests: usize,
-    /// What this share of them do not exceed: half, and [`MOSTLY`].
+    /// Number of queued collectives that this share of the digests does not exceed: half, and [`MOSTLY`].
     queued: f64,
     mostly: f64,
     waits: f64,

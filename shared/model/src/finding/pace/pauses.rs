@@ -53,7 +53,7 @@ struct Lost {
     /// The usual step. Seconds.
     pace: f64,
     /// The share of the time lost, without the first pause, and the mean step; both since pauses began, or in
-    /// the latest of [`AVERAGED`] digests.
+    /// the latest [`AVERAGED`] digests.
     average: f64,
     step: f64,
     /// Number of digests before pauses began.

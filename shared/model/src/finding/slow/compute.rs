@@ -89,7 +89,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     if fallen.len() > steady {
         fallen.retain(|&(member, _, usual)| low_since(member, SLOW * usual) > LATENESS_KNOWN);
     }
-    // Ranks that neither became slower nor stayed the same are between two digests.
+    // A rank that neither became slower nor stayed the same is still between the two.
     if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
         return Vec::new();
     }

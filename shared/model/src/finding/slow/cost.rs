@@ -399,8 +399,7 @@ pub(super) fn may_account(member: &Member<'_>, rate: f64, growth: Option<&Growth
     growth.is_none_or(|growth| in_gemms * (1.0 - rate) > EXPLAINS * growth.share())
 }
 
-/// The cost of these ranks, given by the costliest one, and its duration: the given one, or a longer one if
-/// the history shows it.
+/// The cost of the costliest of these ranks, and its duration: `since_s`, or longer if the history shows it.
 pub(super) fn of(
     ranks: &[Rank],
     since_s: f64,

@@ -20,7 +20,7 @@ pub(super) const LATE: f64 = 0.05;
 /// Share of a rank's arrival skew: if another cause accounts for it, its host accounts for less.
 const MOST: f64 = 0.5;
 
-/// Compares the arrival skew of ranks with the same part, because the first stage of a pipeline ends last.
+/// Compares the arrival skew of ranks of the same part, because the first stage of a pipeline ends last.
 pub(super) fn by_arrival<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     cohort::parts(cohort).iter().flat_map(|part| late_of(part)).collect()
 }

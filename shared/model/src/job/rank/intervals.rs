@@ -13,7 +13,7 @@ use super::{RATES, push_bounded};
 /// Digests over which rates are computed.
 pub(super) const WINDOW: usize = Progress::WINDOW;
 
-/// Capacity for earlier totals: one, and temporarily one more.
+/// Capacity that is kept for earlier totals.
 const FEW: usize = 4;
 
 /// Number of digests with progress that are kept, even if they are old.
@@ -77,7 +77,7 @@ pub(super) struct Intervals {
     window: VecDeque<Interval>,
     /// Its totals before these intervals, back to the start of the half minute.
     before: VecDeque<Progress>,
-    /// Number of intervals with progress, and the kept ones before them.
+    /// Number of intervals with progress in the window, and the kept ones before them.
     active: usize,
     active_before: VecDeque<Activity>,
 }

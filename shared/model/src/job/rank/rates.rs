@@ -180,7 +180,7 @@ impl RankView {
         (passed > 0.0).then(|| busy as f64 / passed)
     }
 
-    /// Its GPU's peak for GEMMs like these, since the rank started. `None` for a GPU whose peak is unknown.
+    /// Its GPU's peak for its mix of GEMMs since the rank started. `None` for a GPU whose peak is unknown.
     pub fn gemm_peak(&self) -> Option<Tflops> {
         let latest = self.latest.as_ref().filter(|latest| latest.gemm_flops > 0.0)?;
         Tflops::from_work(latest.gemm_flops, latest.gemm_at_peak?)

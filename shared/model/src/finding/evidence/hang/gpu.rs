@@ -13,7 +13,7 @@ use super::{
 };
 use crate::phrase::{self, counted};
 
-/// All ranks called it; some are still inside the call.
+/// A collective that all ranks called, while some are still inside the call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotLaunched {
     pub ranks: Vec<Rank>,
@@ -132,7 +132,7 @@ impl WithFigures for NotStarted {
     }
 }
 
-/// All ranks launched it, but it does not end.
+/// A collective that all ranks launched, but that does not end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InKernel {
     /// The ranks on which it does not end, and the number that launched it.
