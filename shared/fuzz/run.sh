@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes the decoder (decode) or the ZMTP of the hook (receive), guided by coverage, with the compiler that builds everything else:
-# libFuzzer's counters come by flags, and there is no sanitizer.
+# Fuzzes the decoder (decode) or the ZMTP of the hook (receive), guided by coverage. The stable compiler is
+# enough: compiler flags add libFuzzer's counters, and no sanitizer is used.
 #
 #     shared/fuzz/run.sh decode SECONDS [RECORDING...]
 #     shared/fuzz/run.sh receive SECONDS

@@ -1,5 +1,5 @@
-//! Function-level behaviour of all workers: how much of the critical path of its rank each GPU operation,
-//! CUDA call and Python function takes, and which rank differs from its peers.
+//! Function-level behaviour of all workers: the share of its rank's critical path that each GPU operation,
+//! CUDA call and Python function takes, and the ranks that differ from their peers.
 //!
 //! The method is that of `PerfTracker` (arXiv 2506.08528): a function becomes a small vector per worker, and
 //! workers are compared by the distances of their vectors. docs/capture.md has the formulas.
@@ -48,12 +48,12 @@ pub struct Vector {
     pub function: usize,
     /// Share of the critical path, without the time that overlaps with a class listed before its own.
     pub share: f64,
-    /// The same, including the time that overlaps.
+    /// Same as `share`, including the time that overlaps.
     pub total: f64,
     /// Number of executions in the recorded steps; for a sampled function, number of readings.
     pub executions: u64,
-    /// Mean and standard deviation of the rate while it executes, in the function's unit; `null` if the capture
-    /// has no rate for it.
+    /// Mean and standard deviation of the rate while it executes, in the function's unit; `null` if the
+    /// capture has no rate for it.
     pub rate: Option<f64>,
     pub variation: Option<f64>,
 }
@@ -114,7 +114,8 @@ impl Behaviour {
         Self { abnormal: abnormal(&functions, &workers, per), per, functions, workers }
     }
 
-    /// One sentence for each abnormal function, the costliest first; after the first few, how many more there are.
+    /// One sentence for each abnormal function, the costliest first; after the first few, the number of the
+    /// others.
     pub fn sentences(&self) -> Vec<String> {
         let mut lines = self.roles();
         lines.extend(self.abnormal.iter().take(SENTENCES).map(|row| row.sentence.clone()));

@@ -139,14 +139,14 @@ impl Single {
         matches!(*self.label, CapturedLabel::Activity(_))
     }
 
-    /// When it ran on the GPU: begin and end, by its host's clock.
+    /// Its start and end on the GPU, by its host's clock.
     pub fn on_gpu(&self) -> Option<(Moment, Moment)> {
         let CapturedSpan::Gpu { late, took, .. } = self.span else { return None };
         let begin = self.at.0.saturating_add_signed(late);
         Some((Moment(begin), Moment(begin.saturating_add(took.0))))
     }
 
-    /// When it blocked a thread that waited for the GPU: begin and end.
+    /// Start and end of the time in which it blocked a thread that waited for the GPU.
     pub(crate) fn held(&self) -> Option<(Moment, Moment)> {
         let CapturedSpan::Host { took } = self.span else { return None };
         let waits = matches!(self.kind(), Kind::Blocked | Kind::Copy | Kind::Set);
@@ -284,7 +284,7 @@ impl RankCapture {
     /// The step number that represents a recorded period.
     pub const WINDOW: Step = Step(1);
 
-    /// The recorded steps: the number of each, and its begin and end. If steps were marked only occasionally,
+    /// The recorded steps: the number of each, and its start and end. If steps were marked only occasionally,
     /// several share one interval.
     pub fn steps(&self) -> impl Iterator<Item = (Step, Moment, Moment)> {
         self.account.marks.windows(2).filter_map(|pair| match pair {

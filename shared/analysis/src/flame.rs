@@ -39,7 +39,8 @@ const KINDS: [(Class, &str); 6] = [
 /// inferno's root frame, which has no name.
 const ROOT: &str = "";
 
-/// A frame's width is its number of ranks; its title lists them, and those that are missing.
+/// The tree as an SVG. A frame's width is its number of ranks; its title lists them, and those that are
+/// missing.
 pub fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     let mut colors = PaletteMap::default();
     colors.insert(ROOT, color(Class::Role));

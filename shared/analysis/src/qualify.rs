@@ -39,7 +39,8 @@ pub enum Kind {
     /// Copies from pinned host memory to one GPU alone.
     ToGpu,
     FromGpu,
-    /// The same on all GPUs of the host at once, limited by the host's switches and memory. Not judged.
+    /// Same as [`Self::ToGpu`], on all GPUs of the host at the same time, limited by the host's switches and
+    /// memory. Not judged.
     ToGpuTogether,
     /// Copies from one GPU's memory to another's.
     Peer,

@@ -1,6 +1,6 @@
 //! What-if analysis of stragglers. It simulates a job's steps as they were, with every operation at its
 //! typical time, and with one part of the job repaired. It is a separate module because the rest of the crate
-//! reports only what happened.
+//! reports only measured data.
 //!
 //! The method and its figures are those of "Understanding Stragglers in Large Model Training Using What-if
 //! Analysis" (arXiv 2505.05713).
@@ -150,8 +150,8 @@ pub struct Job {
     pub(crate) measured: Vec<f64>,
     /// Steps left out because their ranks' operations differ.
     pub(crate) left_out: usize,
-    /// The shortest step by the host's clock of each replica without calls that wait for the GPU, in seconds:
-    /// a host that launches ahead of its GPU needs this long even if no other rank is late. 0 if it is not
-    /// known to launch ahead; empty for a trace, which has no host times.
+    /// For each replica, the shortest step by its host's clock without calls that wait for the GPU, in
+    /// seconds. A host that launches ahead of its GPU needs this long even if no other rank is late. 0 if it
+    /// is not known to launch ahead; empty for a trace, which has no host times.
     pub(crate) host_steps: Vec<f64>,
 }

@@ -3,9 +3,9 @@
 //!
 //!     cd shared/fuzz && cargo run --example seeds [RECORDING...] && cargo +nightly fuzz run decode
 //!
-//! The input is a row of frames, each with a kind, a length of two bytes, and a payload. The header is made
-//! here, because a mutation that breaks a length hides everything after it. The input is also decoded
-//! unchanged.
+//! The input is a row of frames, each with a kind, a length of two bytes, and a payload. The frame's header
+//! is built here, because a mutation that breaks its length would hide everything after it. The input is also
+//! decoded unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -30,7 +30,7 @@ pub struct Baseline {
     pub ranks: Vec<Normal>,
 }
 
-/// Which GPUs it ran on.
+/// The model of its GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
@@ -42,7 +42,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Whether they are of one model, as far as known.
+    /// Whether both are of one model, as far as known.
     pub fn is_like(&self, other: &Self) -> bool {
         fn alike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
             one.zip(other).is_none_or(|(one, other)| one == other)

@@ -16,8 +16,8 @@ const SPREADS: f64 = 3.0;
 /// The smallest noise that is assumed, as a share.
 const LEAST_SPREAD: f64 = 0.002;
 
-/// Largest number of changes in one series, because a series with more has no steady segments; and of cuts
-/// that are tried to find them.
+/// Largest number of changes in one series, because a series with more has no steady segments; and largest
+/// number of cuts that are tried to find them.
 const MOST: usize = 8;
 const TRIED: usize = 32;
 
@@ -49,7 +49,7 @@ pub fn changes(figures: &[f64]) -> Vec<ChangePoint> {
     let mut open = vec![(0, figures.len())];
     while let Some((from, to)) = open.pop() {
         let Some((gain, at)) = best_cut(&calm[from..to]) else { continue };
-        // A change that reverts shows in the medians only after the series is cut twice.
+        // If a change reverts, the medians show it only after the series is cut twice.
         if cuts.len() < TRIED && gain > SIGNIFICANT * noise {
             cuts.push(from + at);
             open.extend([(from, from + at), (from + at, to)]);

@@ -19,7 +19,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Distinct calls of a divergence that are reported.
+/// Largest number of distinct calls that a divergence reports.
 const MOST_CALLS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,8 +42,8 @@ pub struct Divergence {
     pub passed: bool,
     /// One sentence.
     pub sentence: String,
-    /// For a send or receive, both ranks, each with the `order` of its call; `None` for a rank that has not
-    /// called.
+    /// For a send or receive, both ranks, each with the `order` of its call; `None` for a rank without the
+    /// call.
     #[serde(skip)]
     pub ends: Vec<(Rank, Option<u64>)>,
     /// When the first of these calls was made, each by its own host's clock.
@@ -98,7 +98,7 @@ pub enum DivergenceKind {
 pub enum By {
     /// More ranks are on the other side.
     Majority,
-    /// It had never made such a call before, and the others had.
+    /// The deviating side had never made such a call before, and the others had.
     Novelty,
     /// Unknown.
     Nothing,
@@ -116,9 +116,9 @@ pub struct DivergentCall {
     pub new: bool,
 }
 
-/// The first divergence. One that blocks the job comes before those that did not, and a call that does not
-/// match before a missing call. `is_stuck`: no rank has moved since its record was read, so a missing call
-/// will not follow a moment later.
+/// The first divergence. One that blocks the job comes before one that does not, and a mismatched call before
+/// a missing call. `is_stuck`: no rank has moved since its record was read, so a missing call will not follow
+/// a moment later.
 pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, is_stuck: bool) -> Option<Divergence> {
     let records: Vec<_> = records.collect();
     let mut of: BTreeMap<CommunicatorId, Vec<Sequence<'a>>> = BTreeMap::new();

@@ -26,7 +26,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(total)
 }
 
-/// How often a collector estimates what stragglers cost; 0 switches that off.
+/// Interval between a collector's estimates of what stragglers cost; 0 switches them off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WhatIfEvery(pub Option<Duration>);
 

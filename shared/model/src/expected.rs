@@ -1,6 +1,6 @@
 //! Processes that may become ranks. `xpu-top run` leaves a file for each in the runtime directory, named by
-//! the process id, which the program keeps. So a collector waits for a job that loads slowly, even if the
-//! collector starts after it.
+//! its process id, which the program keeps. A collector that starts after a slowly loading job therefore
+//! still waits for it.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ pub fn announce(runtime: &RuntimeDir, base: BasePort, expected: &Expected) -> io
         _ => {}
     }
     let rank = expected.rank.as_deref().unwrap_or_default();
-    // Written to a temporary file first: a reader of half a file would believe that the process is gone.
+    // Written to a temporary file first: from half a file, a reader would conclude that the process is gone.
     let aside = dir.join(format!("{}.new", expected.pid));
     fs::write(&aside, format!("{started}\n{}\n{rank}\n", expected.job))?;
     fs::rename(aside, dir.join(expected.pid.to_string()))

@@ -75,7 +75,7 @@ pub fn fine_percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
-/// To the microsecond, a tenth of a millisecond, or a millisecond: `812 µs`, `102.4 ms`, `1.024 s`.
+/// A time to the microsecond, a tenth of a millisecond, or a millisecond: `812 µs`, `102.4 ms`, `1.024 s`.
 pub fn time(span: Nanoseconds) -> String {
     match span.0 {
         0..1_000_000 => format!("{} µs", span.0 / 1_000),
@@ -85,7 +85,7 @@ pub fn time(span: Nanoseconds) -> String {
     }
 }
 
-/// Three significant digits, with the usual unit: `28.1 µs`, `827 µs`, `1.61 ms`, `12.3 s`.
+/// A time with three significant digits in the usual unit: `28.1 µs`, `827 µs`, `1.61 ms`, `12.3 s`.
 pub fn short_time(span: Nanoseconds) -> String {
     match span.0 {
         0..999_500 => format!("{} µs", three(span.0 as f64 / 1e3)),

@@ -176,17 +176,18 @@ pub enum Class {
     Deadlock,
     /// The ranks call different collectives.
     Mismatch,
-    /// All ranks called it; some are still inside the call.
+    /// All ranks called the collective; some are still inside the call.
     NotLaunched,
     /// A communicator is being destroyed, and some ranks do not take part.
     Finalize,
     /// A rank called fewer sends and receives than ranks with the same role.
     Unmatched,
-    /// All ranks launched it, but some GPUs have not reached it because their earlier work does not end.
+    /// All ranks launched the collective, but some GPUs have not reached it because their earlier work does
+    /// not end.
     NotStarted,
-    /// All ranks launched it, but it does not end.
+    /// All ranks launched the collective, but it does not end.
     InKernel,
-    /// It ended on other ranks but not on these.
+    /// The collective ended on other ranks but not on these.
     Partial,
     /// All ranks make no steps and do nothing, and none is in a collective.
     Idle,
@@ -300,7 +301,7 @@ impl Finding {
         self.headline_on(host)
     }
 
-    /// The same, with the host of the first rank.
+    /// Same as [`Self::headline`], with the host of the first rank.
     pub fn headline_on(&self, host: Option<&str>) -> String {
         let line = self.evidence.headline(&self.ranks, host);
         let cost = self.cost.filter(|_| !self.stops_the_job());
@@ -315,7 +316,7 @@ impl Finding {
 
     /// Whether the finding means that the job has stopped.
     pub fn stops_the_job(&self) -> bool {
-        // A job that lost a rank makes no more progress than a hung one.
+        // A job that lost a rank makes no progress, like a hung one.
         matches!(self.kind, Kind::Exited | Kind::Hang)
     }
 }
@@ -324,7 +325,7 @@ impl Finding {
 /// and arrival skew are summed if few collectives are timed, and the one before them.
 pub const WATCHED: u32 = 13;
 
-/// All findings of `job` at `now`, the worst first. Callers that ask every second keep an [`Examiner`].
+/// All findings of `job` at `now`, the worst first. Callers that need them every second keep an [`Examiner`].
 pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
     Examiner::default().examine(job, now)
 }

@@ -1,7 +1,7 @@
 //! The hosts to watch. Turns a hosts file or a list in the notation of clusters into endpoints.
 //!
-//! An invalid line causes a warning and is left out. The other lines still count, because among a thousand
-//! hosts one is always wrong.
+//! An invalid line causes a warning and is left out. The other lines still count, because a list of a
+//! thousand hosts always has a wrong one.
 
 mod name;
 mod range;
@@ -17,7 +17,8 @@ use std::{
 
 use xpu_wire::endpoint::{BasePort, Endpoint};
 
-/// Largest number of hosts in total. The largest clusters have a third of it; a typo in a range gives more.
+/// Largest number of hosts in total. The largest clusters have a third of it, and a typo in a range gives
+/// more.
 const MOST_HOSTS: usize = 100_000;
 
 /// Largest hosts file that is read.

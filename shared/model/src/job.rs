@@ -42,7 +42,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// If the job now has fewer ranks, a rank that has not reported for this long, while others have, belongs to
+/// If the job now has fewer ranks: time without a report, while others report, after which a rank belongs to
 /// a former run.
 const GONE: Duration = Duration::from_mins(1);
 
@@ -50,22 +50,22 @@ const GONE: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub struct Job {
     name: JobName,
-    /// Boxed, because leaves of a tree that is filled in order are half empty.
+    /// Boxed, because nodes of a tree that is filled in order are half empty.
     ranks: BTreeMap<Rank, Box<RankView>>,
     joins: Joins,
     transfers: Transfers,
-    /// Per host, by its collector's last report.
+    /// Number of processes, per host, by its collector's last report.
     turned_away: BTreeMap<HostName, u32>,
     stacks: Stacks,
     records: Records,
     ras: Option<Box<RasReport>>,
     /// Ends of failed ranks, which may arrive before the ranks are introduced.
     exits: BTreeMap<Rank, RankExit>,
-    /// How far each host's clock is behind the most advanced one, and its value then.
+    /// Time by which each host's clock is behind the most advanced one, and that clock's value then.
     behind: BTreeMap<HostName, (Moment, Duration)>,
     /// Whether ranks may disagree on their number.
     mixed: bool,
-    /// When processes whose ranks were taken by others were last heard, by the most advanced host's clock.
+    /// When the processes that others have replaced were last heard, by the most advanced host's clock.
     replaced: Option<Moment>,
     revision: u64,
 }
@@ -117,7 +117,7 @@ impl Job {
         view.take_exit(self.exits.get(&digest.rank));
     }
 
-    /// A process whose GPUs have become ranks of their own is no longer a rank itself.
+    /// Drops a process whose GPUs have become ranks of their own: it is no longer a rank itself.
     fn forget_undivided(&mut self, host: &HostName, info: &RankInfo) {
         let (process, pid) = (info.rank.process(), info.pid);
         let is_it = |view: &RankView| (view.host(), view.pid()) == (host, pid);
@@ -188,7 +188,7 @@ impl Job {
         self.revision += u64::from(self.ranks.len() != before);
     }
 
-    /// A repeated frame of a host gives no new information about its clock.
+    /// Notes the clock of a frame's host. A repeated frame gives no new information about it.
     fn hear_clock(&mut self, frame: &Frame, behind: Duration) {
         match self.behind.get_mut(&frame.host) {
             Some((said, _)) if *said >= frame.now => {}
@@ -250,7 +250,7 @@ impl Job {
         self.ranks.get(&rank).map(Box::as_ref)
     }
 
-    /// The number that the ranks report, including ranks that were never seen.
+    /// The number of ranks that the ranks report, including ranks that were never seen.
     pub fn world_size(&self) -> u32 {
         self.views().map(RankView::world_size).max().unwrap_or(0)
     }
@@ -327,7 +327,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     median_of(&mut values)
 }
 
-/// The same, reordering the values.
+/// Same as [`median`], but reorders the values.
 fn median_of(values: &mut [f64]) -> Option<f64> {
     let (count, middle) = (values.len(), values.len() / 2);
     if count == 0 {

@@ -23,7 +23,7 @@ use xpu_wire::{
 use crate::{figure, job::Job};
 use own::Own;
 
-/// Ranks without progress for this long launch nothing more, so both counts describe the same state.
+/// Time without progress after which ranks launch nothing more, so both counts describe the same state.
 const STALLED: Duration = Duration::from_secs(3);
 
 /// Number of statements that are kept: a job may have thousands of communicators.
@@ -79,9 +79,9 @@ pub enum About {
     Error,
     /// Communicators that some ranks destroy or abort.
     Ending,
-    /// A communicator that only one of the two knows.
+    /// A communicator that only RAS or only xpu-top has.
     Unknown,
-    /// Collectives that only one of the two counts, equally on all ranks.
+    /// Collectives that only RAS or only xpu-top counts, equally on all ranks.
     LeftOut,
     /// How complete the answer is.
     Answer,
@@ -136,7 +136,7 @@ impl Witness {
         for one in &report.communicators {
             let (said, is_compared) = of_one(one, mine(one.id), job, is_stuck);
             statements.extend(said);
-            // A single rank has no other with which to be compared.
+            // A single rank cannot be compared with another.
             are_compared &= is_compared || one.ranks.len() < 2;
         }
         let deviates = statements.iter().any(|one| one.about == About::Counts);
@@ -159,7 +159,8 @@ impl Witness {
         Self { verdict, statements, more }
     }
 
-    /// The most important statement about one communicator; `None` if RAS has not answered, or does not name it.
+    /// The most important statement about one communicator; `None` if RAS has not answered, or does not name
+    /// it.
     pub fn of_communicator(job: &Job, id: CommunicatorId) -> Option<Statement> {
         let report = job.ras().filter(|report| report.is_answered())?;
         let mut named = report.communicators.iter().filter(|one| one.id == id);
@@ -177,7 +178,7 @@ fn is_stuck(job: &Job) -> bool {
     living().next().is_some() && living().all(|(_, view)| view.stalled_for() >= STALLED)
 }
 
-/// Also returns whether xpu-top's own counts were compared.
+/// The statements about one communicator. Also returns whether xpu-top's own counts were compared.
 fn of_one(one: &RasCommunicator, mine: Option<&Own>, job: &Job, is_stuck: bool) -> (Vec<Statement>, bool) {
     let (mut statements, is_compared) = counts::statements(one, mine, is_stuck);
     statements.extend(state::statements(one, mine, job));
@@ -188,7 +189,7 @@ fn of_one(one: &RasCommunicator, mine: Option<&Own>, job: &Job, is_stuck: bool) 
     (statements, is_compared)
 }
 
-/// What limits the answer as a whole.
+/// Statements about what limits the answer as a whole.
 fn answer(report: &RasReport, is_stuck: bool) -> Vec<Statement> {
     let mut statements = Vec::new();
     if report.timeouts > 0 {

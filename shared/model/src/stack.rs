@@ -1,7 +1,7 @@
 //! The stacks of all ranks as one tree, which shows where they agree and where one differs.
 //!
 //! Pure. A root is a role that threads have on every rank (the main thread first). Below it are frames,
-//! outermost first. Every node knows the ranks that are in it and those that are not. If ranks differ, the
+//! outermost first. Every node has the ranks that are in it and those that are not. If ranks differ, the
 //! branch with the fewest ranks comes first.
 
 mod call;

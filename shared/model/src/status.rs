@@ -60,9 +60,9 @@ pub struct Status {
     /// Ranks whose last loss is infinite, or not a number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loss_not_finite: Vec<Rank>,
-    /// Model FLOPs utilisation, the mean over the ranks with a known one: 0.4 is 40 %.
+    /// Model FLOPs utilisation, the mean over the ranks for which it is known: 0.4 is 40 %.
     pub mfu: Option<f64>,
-    /// Seconds since any rank's figures were current; absent while those of any rank are.
+    /// Seconds since any rank's figures were current; absent while any rank's figures are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figures_age_s: Option<f64>,
     /// What limits the job as a whole; `None` while too little is known.
@@ -122,7 +122,7 @@ pub enum StepSign {
     Optimizer,
     /// The hook: the program's launches repeat.
     Detected,
-    /// The same, but the step number is a lower bound, because the steps before the first repetition are
+    /// The hook, too, but the step number is a lower bound, because the steps before the first repetition are
     /// unknown.
     DetectedLate,
 }
@@ -207,7 +207,7 @@ impl Status {
         Self::with(jobs, job, finding::examine(job, now), now)
     }
 
-    /// The same with these findings.
+    /// Same as [`Self::of`], with these findings.
     pub fn with(jobs: &Jobs, job: &Job, findings: Vec<Finding>, now: Moment) -> Self {
         let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank, &findings, now)).collect();
         let steps = ranks.iter().filter_map(|rank| rank.step);

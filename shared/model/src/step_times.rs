@@ -20,7 +20,7 @@ const REMEMBERED: usize = 3_600;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     pub at: Moment,
-    /// The step of the rank that is furthest.
+    /// The step of the rank with the most steps.
     pub step: Step,
     /// The step time in milliseconds, of the median rank and of the slowest.
     #[serde(rename = "median_ms")]

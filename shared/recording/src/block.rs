@@ -181,7 +181,7 @@ impl Block {
         raw.extend(record.frame);
     }
 
-    /// Its frames in order of arrival. Ends early if a length leads beyond the block.
+    /// The frames in order of arrival. Ends early if a length exceeds the rest of the block.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let mut rest = &self.raw[..];
         std::iter::from_fn(move || {

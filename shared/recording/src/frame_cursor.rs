@@ -33,7 +33,7 @@ pub struct FrameCursor {
     ahead: VecDeque<(Moment, Frame)>,
     /// Ranks whose details are read.
     ranks: BTreeSet<Rank>,
-    /// Frames that did not decode.
+    /// Number of frames that did not decode.
     strange: u64,
 }
 
@@ -53,7 +53,7 @@ impl FrameCursor {
         }
     }
 
-    /// The same from its begin, for a second reader.
+    /// A second cursor over the same recording, at its start.
     pub fn again(&self) -> Self {
         Self::new(self.recording.again())
     }
@@ -90,7 +90,7 @@ impl FrameCursor {
         all
     }
 
-    /// Goes back far enough that everything shown at `to` is known there.
+    /// Goes back to a position from which everything shown at `to` is known.
     pub fn wind(&mut self, to: Moment) {
         self.ahead.clear();
         let after = self.entries.partition_point(|entry| entry.first <= to);
@@ -106,7 +106,7 @@ impl FrameCursor {
         self.read_ahead(to);
     }
 
-    /// Begins to read towards a moment, and shows what it reads.
+    /// Starts to read the blocks from the current position to `to`.
     pub fn read_ahead(&mut self, to: Moment) {
         let after = self.entries.partition_point(|entry| entry.first <= to).max(self.next);
         self.reader = Reader::of(&self.recording, self.next, &self.entries[self.next..after], &self.ranks);
@@ -118,7 +118,7 @@ impl FrameCursor {
         rest.filter(|entry| entry.kind == Kind::Overview).map(|entry| u64::from(entry.raw)).sum()
     }
 
-    /// Whether reading on to `to` costs at most as much as winding there.
+    /// Whether reading on to `to` costs at most as much as [`Self::wind`].
     pub fn is_near(&self, to: Moment) -> bool {
         self.distance(to) <= MORE
     }

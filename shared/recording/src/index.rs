@@ -11,7 +11,7 @@ use super::{
     long, word,
 };
 
-/// Last bytes of a file that was closed: the position of its index, its checksum, and this.
+/// Last bytes of a file that was closed: the position of its index, its checksum, and these bytes.
 const END: [u8; 4] = *b"xpue";
 pub(super) const TRAILER: usize = 16;
 

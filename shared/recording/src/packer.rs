@@ -14,16 +14,16 @@ use super::{FULL, Kind, Record, SealedBlock, block::Block};
 /// Longest recorded time that is lost if the recorder is killed.
 const OLD: Duration = Duration::from_millis(900);
 
-/// Several threads stamp frames on arrival, so a frame may come after a later one, at most by this.
+/// Largest time by which a frame may come after a later one: several threads stamp frames on arrival.
 const OVERTAKEN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct Packer {
     overview: Open,
     detail: Open,
-    /// The latest time in the recording. It never runs backwards and never stops, whatever the clock does.
+    /// The latest time in the recording. It never runs backwards and never stops, even if the clock is set.
     latest: Moment,
-    /// How far the clock has been set back since the begin.
+    /// Time by which the clock has been set back since the start.
     set_back: Duration,
     /// A block of this age is closed.
     old: Duration,
@@ -62,8 +62,8 @@ impl Packer {
         self.push_encoded(at, subject(frame), &codec::encode(frame))
     }
 
-    /// The same for encoded bytes. Bytes are refused if they are no whole frame, or larger than any part
-    /// accepts.
+    /// Same as [`Self::push`], for encoded bytes. Refuses bytes that are no whole frame, or are larger than
+    /// any part accepts.
     pub fn push_encoded(
         &mut self,
         at: Moment,
@@ -91,7 +91,7 @@ impl Packer {
             .collect()
     }
 
-    /// If the clock goes back by more than frames can overtake each other, it was set back.
+    /// Notes a clock that was set back: it goes back by more than frames can overtake each other.
     fn note(&mut self, clock: Moment) {
         let at = clock.after(self.set_back);
         if self.latest.since(at) > OVERTAKEN {

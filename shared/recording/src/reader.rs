@@ -109,7 +109,7 @@ impl Recording {
         Ok(new)
     }
 
-    /// The same for a second reader with its own position.
+    /// A second reader of the same recording, with its own position.
     pub fn again(&self) -> Self {
         let (header, entries, damage) = (self.header.clone(), self.entries.clone(), self.damage.clone());
         Self { media: self.media.again(), header, entries, damage, is_closed: self.is_closed }
@@ -129,7 +129,7 @@ impl Recording {
         self.is_closed
     }
 
-    /// Damage found so far. Some damage is found only when it is read.
+    /// Damage found so far. Some damage is found only when its block is read.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }

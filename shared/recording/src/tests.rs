@@ -158,7 +158,7 @@ fn a_file_that_is_no_recording_is_refused_with_advice() {
     assert!(Recording::open_file(std::path::Path::new("/")).unwrap_err().to_string().contains("directory"));
 }
 
-/// Whatever a header claims, the reader allocates no more memory than a block may have.
+/// The reader allocates no more memory than a block may have, whatever size a header claims.
 #[test]
 fn a_block_that_says_it_is_huge_is_no_block() {
     let packed = zstd::bulk::compress(&vec![0; LARGEST_BLOCK + 1], 1).unwrap();

@@ -283,7 +283,7 @@ fn every_kind_of_frame_comes_back_as_it_was() {
     }
 }
 
-/// Frames with a text in each field that the others leave empty.
+/// Frames that fill each text field that the other example frames leave empty.
 fn wordy() -> Vec<Frame> {
     use crate::frame::{
         Asked, CapturedLabel, CommunicatorState, Ending, FailedKernel, FunctionKind, HookHealth,
@@ -377,8 +377,8 @@ fn wordy() -> Vec<Frame> {
     all
 }
 
-/// Each letter of each text in turn is replaced by one that steers a terminal or changes the reading
-/// direction: decoding removes it.
+/// Replaces each letter of each text in turn by one that steers a terminal or changes the reading direction.
+/// Decoding removes it.
 #[test]
 fn characters_that_steer_a_terminal_enter_by_no_field() {
     let mut tried = 0;
@@ -443,7 +443,7 @@ fn every_cut_is_refused() {
     }
 }
 
-/// Every rank sends a digest every second: its budget is 1 KiB.
+/// The budget of a digest is 1 KiB, because every rank sends one each second.
 #[test]
 fn a_full_digest_of_a_rank_fits_into_a_kibibyte() {
     let one = |ranks| encode(&Simulation::new(7, 1, ranks).digests(86_400).remove(0)).len();
@@ -451,7 +451,7 @@ fn a_full_digest_of_a_rank_fits_into_a_kibibyte() {
     assert!(per_rank <= 1024, "{per_rank} bytes");
 }
 
-/// A refusal is read by people: it quotes no library's error format.
+/// Users read a refusal, so it quotes no library's error format.
 #[test]
 fn a_payload_that_does_not_decode_is_one_sentence() {
     let mut bytes = encode(&frames()[0]);

@@ -22,8 +22,8 @@ pub enum Operation {
     PutSignal,
     Signal,
     WaitSignal,
-    /// Sends and receives of one communicator in one group, which launch as one. One of each per rank is an
-    /// [`Self::AlltoAll`].
+    /// Sends and receives of one communicator in one group, which launch as one. A group with one of each per
+    /// rank is an [`Self::AlltoAll`].
     SendRecv,
 }
 
@@ -46,7 +46,7 @@ impl Operation {
         Self::SendRecv,
     ];
 
-    /// Whether every rank of the communicator takes part; only these carry a sequence number.
+    /// Whether every rank of the communicator takes part. Only these operations carry a sequence number.
     pub fn is_collective(self) -> bool {
         !matches!(
             self,
@@ -56,7 +56,7 @@ impl Operation {
 
     /// Message size of the operation as nccl-tests defines it (S), from the count given to the call.
     ///
-    /// The count of some operations is that of one rank's part. Their S is the sum of the parts of all ranks.
+    /// The count of some operations is that of one rank's part; S is then the sum over all ranks.
     #[inline]
     pub fn message_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
         let one = count.saturating_mul(element_bytes);
@@ -103,8 +103,8 @@ impl Operation {
         self.bus_bytes_of(self.message_bytes(count, element_bytes, ranks), Self::part_of_others(ranks))
     }
 
-    /// The same from [`Self::message_bytes`] and a stored [`Self::part_of_others`], so that a launch needs no
-    /// division.
+    /// [`Self::bus_bytes`], computed from [`Self::message_bytes`] and a stored [`Self::part_of_others`]: a
+    /// launch then needs no division.
     #[inline]
     pub fn bus_bytes_of(self, message_bytes: u64, part_of_others: f64) -> u64 {
         if part_of_others <= 0.0 {
@@ -140,7 +140,7 @@ impl fmt::Display for Operation {
 mod tests {
     use super::*;
 
-    /// (operation, factor of S at 8 ranks, S in units of the count given to the API), after nccl-tests src/*.cu getBw.
+    /// (operation, factor of S at 8 ranks, S in units of the API's count), after nccl-tests src/*.cu getBw.
     const NCCL_TESTS: [(Operation, f64, u64); 11] = [
         (Operation::AllReduce, 1.75, 1),
         (Operation::AllGather, 0.875, 8),

@@ -105,8 +105,8 @@ impl DataType {
         named.unwrap_or_else(|| Self::Other(byte.wrapping_sub(NAMED.len() as u8)))
     }
 
-    /// Whether an element is a complex number, so a pair of numbers. The listed numbers are cuBLAS's complex
-    /// halves and complex integers, which have no name here.
+    /// Whether an element is complex, that is, a pair of numbers. The numbers in the code are those of
+    /// cuBLAS's complex halves and complex integers, which have no variant here.
     pub(crate) fn is_complex(self) -> bool {
         match self {
             Self::Complex64 | Self::Complex128 => true,

@@ -52,7 +52,7 @@ pub struct Endpoint {
     #[serde(deserialize_with = "crate::text::line")]
     pub host: String,
     pub base: BasePort,
-    /// The collector is reached through the user's ssh.
+    /// The user's ssh, if the collector is reached through it.
     #[serde(skip)]
     pub ssh: Option<Ssh>,
 }
@@ -112,8 +112,8 @@ pub mod variable {
     pub const PLUGIN: &str = "XPU_TOP_PLUGIN";
     /// Share of wall time that timing may take, in percent; `off` for no limit.
     pub const BUDGET: &str = "XPU_TOP_BUDGET";
-    /// Sampling rates, for example `gemm=16,collective=8` (one in 16, one in 8; powers of two), whatever they
-    /// cost.
+    /// Sampling rates regardless of their cost, for example `gemm=16,collective=8` (one in 16, one in 8;
+    /// powers of two).
     pub const SAMPLE: &str = "XPU_TOP_SAMPLE";
     /// Kernels to count and time by name, for example `flash_fwd:attn*bwd`.
     pub const KERNELS: &str = "XPU_TOP_KERNELS";
@@ -124,11 +124,11 @@ pub mod variable {
     pub const FUNCTIONS: &str = "XPU_TOP_TRACE_FUNCS";
     /// xpu-timer's variable for the same, read if the one above is not set.
     pub const FUNCTIONS_OF_XPU_TIMER: &str = "XPU_TIMER_HOST_TRACING_FUNC";
-    /// `1`: these functions are recorded all the time, so that a capture also has the steps before it.
+    /// `1`: the hook records these functions all the time, so that a capture also has the steps before it.
     pub const FUNCTIONS_ALWAYS: &str = "XPU_TOP_TRACE_FUNCS_ALWAYS";
-    /// `1`: captures that ask for all kernels (`--kernels`) may switch CUPTI on in this process.
+    /// `1`: captures of all kernels (`--kernels`) may switch CUPTI on in this process.
     pub const CUPTI: &str = "XPU_TOP_CUPTI";
-    /// `0`: no signal handlers and no Python exception hook, so a rank's end is known only from outside.
+    /// `0`: no signal handlers and no Python exception hook. Only the collector then observes a rank's end.
     pub const EXIT_REPORTS: &str = "XPU_TOP_EXIT_REPORTS";
     /// Python files that are called at every rank's end, separated by commas.
     pub const EXIT_PLUGIN: &str = "XPU_TOP_EXIT_PLUGIN";
@@ -136,7 +136,8 @@ pub mod variable {
     pub const EXIT_PLUGIN_OF_XPU_TIMER: &str = "XPU_TIMER_EXIT_HOOK_PLUGIN";
     /// Command line that runs once for a hang, and once for each rank that fails.
     pub const ON_HANG: &str = "XPU_TOP_ON_HANG";
-    /// [`GPU_CORE_ON_HANG`]: the collector itself names the kernels on the GPUs of a job that hangs, which ends the ranks.
+    /// [`GPU_CORE_ON_HANG`]: when a job hangs, the collector itself reads the kernels on its GPUs, which ends
+    /// the ranks.
     pub const GPU_CORE: &str = "XPU_TOP_GPU_CORE";
     pub const GPU_CORE_ON_HANG: &str = "on-hang";
     /// File with the key that encrypts data and control.
@@ -149,7 +150,7 @@ pub fn user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// This host's name as the kernel has it, up to the first dot.
+/// This host's name from the kernel, up to the first dot.
 pub fn host_name() -> crate::id::HostName {
     let mut buffer = [0_u8; 256];
     // SAFETY: the pointer and length describe `buffer`, which outlives the call.

@@ -72,7 +72,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
     pub host: HostName,
-    /// Counts up by one per sender and stream of frames; a gap is a loss.
+    /// The frame's number in its sender's stream, counted up by one; a gap means lost frames.
     pub number: u64,
     /// The sender's clock at sending.
     pub now: Moment,
@@ -107,8 +107,8 @@ pub enum Body {
     /// Collector to viewer, in answer to [`Request::Records`], and topic `<job>/e` when a job hangs: a rank's
     /// last NCCL calls.
     Record(RankRecord),
-    /// Collector to viewer, in answer to [`Request::Ras`], and topic `<job>/e` when a job hangs: what NCCL's RAS
-    /// service says of a job.
+    /// Collector to viewer, in answer to [`Request::Ras`], and topic `<job>/e` when a job hangs: what NCCL's
+    /// RAS service reports about a job.
     Ras(RasReport),
     /// Collector to viewers, topic `<job>/o`: a small fixed digest of every rank.
     Digest(HostDigest),
@@ -120,15 +120,16 @@ pub enum Body {
     Event(Event),
     /// Collector to viewers, topic `<job>/e`, and after a snapshot: a rank failed.
     Exit(RankExit),
-    /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that wait for the CPU.
+    /// Collector to viewers, topic `<job>/e`: ranks that wait for the CPU, once a second while there are any.
     Cpu(HostCpu),
-    /// Collector to viewers, topic `<job>/e`, every five seconds, and before a snapshot: how the threads of
-    /// the ranks spend their time.
+    /// Collector to viewers, topic `<job>/e`, and before a snapshot: how the ranks' threads spend their time,
+    /// every five seconds.
     Times(HostTimes),
-    /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that work on their CPU and make
-    /// no progress.
+    /// Collector to viewers, topic `<job>/e`: ranks that work on their CPU and make no progress, once a
+    /// second while there are any.
     Work(HostWork),
-    /// Collector to viewers, topic `<job>/e`, once a second: what hosts, ranks' processes and GPUs move and compute.
+    /// Collector to viewers, topic `<job>/e`: what hosts, ranks' processes and GPUs move and compute, once a
+    /// second.
     Load(HostLoad),
     /// Collector to viewer: a request was not carried out, with the remedy.
     Refusal(String),
@@ -203,7 +204,7 @@ pub enum Command {
     Enable(bool),
     /// Record every operation of some steps.
     Capture(CaptureOrder),
-    /// Stop this capture: no viewer wants it any more.
+    /// Stop this capture: no viewer needs it any more.
     EndCapture(u64),
     /// Record every operation during a period.
     CaptureTime(CaptureOrder, CaptureWindow),
@@ -217,8 +218,8 @@ pub enum Request {
     /// Switch the hooks of a job on or off.
     Enable { job: JobName, on: bool },
     /// Send the [`RankStacks`] of these ranks of a job on this host; of all its ranks if none is named. With
-    /// `kept`, stacks read since the rank last moved are sent again: in one hang each rank is read once,
-    /// however many viewers ask. With `natively`, native frames are included: each thread is stopped for a
+    /// `kept`, the collector sends stacks that it has read since the rank last moved: in a hang it reads each
+    /// rank once for all viewers. With `natively`, native frames are included: each thread is stopped for a
     /// moment.
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
     /// Have these ranks of a job on this host record every operation of some steps; all its ranks if none is
@@ -232,20 +233,19 @@ pub enum Request {
     /// Send the [`History`] of this length: what was published about the known jobs, oldest first.
     History { length: Nanoseconds },
     /// Send the [`RankRecord`] of these ranks of a job on this host; of all its ranks if none is named. At
-    /// most the last
-    /// `most` calls of each.
+    /// most the last `most` calls of each.
     Records { job: JobName, ranks: Vec<Rank>, most: u32 },
     /// Same as `Capture`, for a period instead of steps.
     CaptureTime { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: CaptureWindow },
     /// Same as `Stacks` with native frames, and also with the kernels on the GPUs of these ranks
-    /// ([`ThreadStack::is_gpu`]). Reading them ends the kernels there and mostly the rank, so the request is
-    /// refused for a rank that still advances.
+    /// ([`ThreadStack::is_gpu`]). Reading the kernels ends them, and usually the rank, so the collector
+    /// refuses the request for a rank that still advances.
     GpuStacks { job: JobName, ranks: Vec<Rank> },
-    /// Sample the Python stacks of these ranks of a job on this host during a capture; of all its ranks if none
-    /// is named. The samples come as [`PythonSamples`] when the rank has recorded its steps.
+    /// Sample the Python stacks of these ranks of a job on this host during a capture; of all its ranks if
+    /// none is named. The samples come as [`PythonSamples`] when the rank has recorded its steps.
     Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
-    /// Ask NCCL's RAS service about a job, and send its [`RasReport`]. Only the host of this rank asks: one
-    /// question returns the whole job.
+    /// Query NCCL's RAS service about a job, and send its [`RasReport`]. Only this rank's host sends the
+    /// query: one answer covers the whole job.
     Ras { job: JobName, rank: Rank },
 }
 
@@ -253,7 +253,7 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     Joined(RankInfo),
-    /// Its [`Life`] changed.
+    /// A rank's [`Life`] changed.
     Life {
         job: JobName,
         rank: Rank,

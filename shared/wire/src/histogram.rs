@@ -18,7 +18,8 @@ pub use encoding::BadHistogram;
 /// One hour. Longer values count as this one: a single operation that takes longer is a hang, not a duration.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Two significant digits: each power of two above 256 is cut into 2^7 buckets of equal width, so that quantiles are within 1 %.
+/// Two significant digits: each power of two above 256 is cut into 2^7 buckets of equal width, so that
+/// quantiles are within 1 %.
 const HALF: u32 = 7;
 
 /// Durations in nanoseconds, to two significant digits, from 1 ns to an hour.

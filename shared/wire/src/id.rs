@@ -1,4 +1,4 @@
-//! Names of things: newtypes, so that a rank is never mistaken for a process id.
+//! Identifiers as newtypes, so that a rank is never mistaken for a process id.
 
 use std::fmt;
 
@@ -79,12 +79,12 @@ impl Rank {
         Self(self.0 % Self::WORLD)
     }
 
-    /// Whether it is the next number after `other`; never for ranks of single GPUs.
+    /// Whether this is the next number after `other`; never for ranks of single GPUs.
     pub fn follows(self, other: Self) -> bool {
         self.gpu().is_none() && other.gpu().is_none() && other.0.checked_add(1) == Some(self.0)
     }
 
-    /// In the order of processes, and of the GPUs of each.
+    /// The sort key: by process, then by GPU.
     fn order(self) -> (u32, u32) {
         (self.0 % Self::WORLD, self.0 / Self::WORLD)
     }
@@ -190,14 +190,15 @@ number_id! {
     Sequence(u64)
 }
 
-/// A GPU, or a part of one (MIG), as CUDA and NVML know it: the same on every process, whatever `CUDA_VISIBLE_DEVICES` says.
+/// A GPU, or a part of one (MIG), by the UUID of CUDA and NVML: the same in every process, for any
+/// `CUDA_VISIBLE_DEVICES`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DeviceUuid(pub [u8; 16]);
 
 impl fmt::Display for DeviceUuid {
-    /// As `nvidia-smi` writes it, but without the prefix `GPU-` or `MIG-`: the number does not show which one
-    /// it is.
+    /// As `nvidia-smi` writes it, but without the prefix `GPU-` or `MIG-`: the bytes do not show which of the
+    /// two it is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not with `{:02x}`, which takes a microsecond per UUID: ten thousand ranks' UUIDs are written every
         // second.

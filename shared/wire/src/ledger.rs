@@ -1,6 +1,6 @@
 //! The ledger page: a rank's current state, readable from outside when it is hung, stopped or dead.
 //!
-//! The hook writes it with plain stores, the collector maps the same pages read-only. It lives in a memfd
+//! The hook writes it with plain stores, and the collector maps the same pages read-only. It lives in a memfd
 //! that the collector opens through `/proc/<pid>/fd/<n>`: nothing is left on disk when the rank is killed,
 //! and a mapping made before the rank died stays readable after it. Every field is one atomic word. A reader
 //! sees each line consistently, though not all lines at one moment: every completed operation was enqueued,
@@ -37,10 +37,10 @@ use crate::{
 /// `xpuledg` and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x0a");
 
-/// Communicators a rank can show at once; a 5-way parallel job uses about ten.
+/// Largest number of communicators in a page; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;
 
-/// Threads that can be shown inside a call at once.
+/// Largest number of threads in a page that are inside a call.
 pub const THREADS: usize = 64;
 
 /// The page as it lies in memory, all words little-endian of the same machine.
@@ -87,7 +87,7 @@ impl Ledger {
         self.kineto.store(word, Relaxed);
     }
 
-    /// Apart from the rest: it is read often, and reading the rest means a copy.
+    /// Kineto's count, without a copy of the other fields: it is read often.
     pub fn kineto_count(&self) -> Option<KinetoCount> {
         let word = self.kineto.load(Relaxed);
         let counted = (word & HALF) as u32;

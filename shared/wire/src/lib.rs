@@ -9,7 +9,7 @@
 //! [`zmtp`] connects a worker to its collector without libzmq. [`ledger`] is the page of shared memory that
 //! can be read when a rank no longer sends. [`simulation`] is a simulated job, for the demo and for tests.
 //!
-//! The hook depends on this crate alone, so nothing here links a C library or knows about findings.
+//! The hook depends on this crate alone, so nothing here links a C library or contains findings.
 
 pub mod codec;
 pub mod collective;

@@ -50,7 +50,7 @@ struct Stat {
     started: u64,
 }
 
-/// A zombie has ended, but its parent has not waited for it yet.
+/// Whether the process has ended. A zombie has: only its parent has not waited for it yet.
 fn ended(state: u8) -> bool {
     matches!(state, b'Z' | b'X' | b'x')
 }
@@ -59,7 +59,8 @@ fn read(pid: Pid) -> Option<Stat> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// `proc_pid_stat(5)`: the program's name is in parentheses and may hold any character, so fields count from its end.
+/// `proc_pid_stat(5)`: the program's name is in parentheses and may hold any character, so fields count from
+/// its end.
 fn parse(line: &str) -> Option<Stat> {
     let mut fields = line.get(line.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;

@@ -15,12 +15,12 @@ pub struct Rate(pub u8);
 impl Rate {
     /// Times everything.
     pub const EVERY: Self = Self(0);
-    /// At a coarser rate, nothing would be timed for hours.
+    /// The coarsest rate in use: at a coarser one, nothing would be timed for hours.
     pub const COARSEST: Self = Self(20);
     /// Times nothing, or one operation in centuries.
     pub const NEVER: Self = Self(63);
 
-    /// The coarsest rate that still times at least one in `n`; `None` where `n` is no power of two or too large.
+    /// The coarsest rate that still times at least one in `n`; `None` if `n` is no power of two or too large.
     pub fn one_in(n: u64) -> Option<Self> {
         let rate = Self(u8::try_from(n.checked_ilog2()?).ok()?);
         (n.is_power_of_two() && rate <= Self::COARSEST).then_some(rate)
@@ -38,8 +38,8 @@ impl Rate {
     }
 }
 
-/// The fixed hash (the finalizer of `SplitMix64`). Smaller is more important: when not all samples fit
-/// into a message, every rank keeps those of smallest priority, and so the same ones.
+/// The fixed hash (the finalizer of `SplitMix64`). Smaller is more important: when not all samples fit into a
+/// message, every rank keeps those of smallest priority, so all ranks keep the same ones.
 #[inline]
 pub fn priority(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -18,7 +18,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     without(text, is_steering)
 }
 
-/// The same with its line ends kept.
+/// Same as [`clean`], but line ends are kept.
 pub fn clean_lines(text: &str) -> Cow<'_, str> {
     without(text, steers_a_line)
 }
@@ -35,7 +35,7 @@ fn without(text: &str, refused: fn(char) -> bool) -> Cow<'_, str> {
     }
 }
 
-/// The same for a decoded text; copies nothing if it is clean.
+/// A decoded text with a blank for each refused character; copies nothing if it has none.
 fn cleaned(text: String, refused: fn(char) -> bool) -> String {
     if text.contains(refused) { without(&text, refused).into_owned() } else { text }
 }

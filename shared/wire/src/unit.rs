@@ -34,7 +34,7 @@ impl Sub for Moment {
     }
 }
 
-/// A span of time in nanoseconds, as it is carried on the wire.
+/// A duration in nanoseconds, as it is carried on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanoseconds(pub u64);
@@ -67,7 +67,7 @@ impl From<Duration> for Nanoseconds {
 pub struct Tflops(pub f64);
 
 impl Tflops {
-    /// No GPU exceeds this; a GEMM with invented sizes does.
+    /// Upper limit: no GPU exceeds it, a GEMM with invented sizes does.
     const MOST: f64 = 1e6;
 
     /// `None` if no time was measured, or the measured one is impossible: an unknown rate is not a rate of
@@ -90,7 +90,7 @@ impl fmt::Display for Tflops {
 pub struct GigabytesPerSecond(pub f64);
 
 impl GigabytesPerSecond {
-    /// No link exceeds this.
+    /// Upper limit: no link exceeds it.
     const MOST: f64 = 1e6;
 
     /// `None` if no time was measured, or the measured one is impossible.

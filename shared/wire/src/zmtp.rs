@@ -88,8 +88,8 @@ enum Reading {
 }
 
 impl Dealer {
-    /// Begins with its greeting ready to send. A peer's message longer than `largest` bytes ends the
-    /// connection.
+    /// A new connection, with its greeting ready to send. A peer's message longer than `largest` bytes ends
+    /// the connection.
     pub fn new(largest: usize) -> Self {
         let mut outbox = Outbox::default();
         outbox.queue(&greeting::OURS);
@@ -153,7 +153,7 @@ impl Dealer {
         self.outbox.unsent()
     }
 
-    /// The caller has written `count` bytes.
+    /// Removes `count` bytes that the caller has written.
     pub fn written(&mut self, count: usize) {
         self.outbox.written(count);
     }
@@ -181,7 +181,8 @@ impl Dealer {
         Ok(())
     }
 
-    /// A frame begins: a forbidden or too long one ends the connection before any of it is kept.
+    /// Handles the header of a frame: a forbidden or too long one ends the connection before any of its body
+    /// is kept.
     fn begin(&mut self, header: Header) -> Result<(), Error> {
         let (before, largest) = match header.kind {
             Kind::Command => (0, LARGEST_COMMAND),

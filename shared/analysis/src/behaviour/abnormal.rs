@@ -14,7 +14,7 @@ use super::{
 };
 use crate::capture::Per;
 
-/// A difference that costs less of a step is left out.
+/// Smallest cost of a reported difference, as a share of a step.
 const WORTH: f64 = 0.01;
 
 /// Number of executions of a function that a worker must have.
@@ -109,7 +109,7 @@ pub fn abnormal(functions: &[Function], workers: &[Worker], per: Per) -> Vec<Abn
     rows
 }
 
-/// A worker without a function of the host spends no time in it.
+/// Adds the workers that lack a function of the host: they spend no time in it.
 fn complete<'a>(all: &mut Vec<(&'a Worker, Vector)>, workers: &[&'a Worker], function: usize) {
     let none = Vector { function, share: 0.0, total: 0.0, executions: 0, rate: None, variation: None };
     let has: BTreeSet<_> = all.iter().map(|(worker, _)| worker.rank).collect();
@@ -142,7 +142,7 @@ fn unlike_peers<'a>(function: &Function, all: &[(&'a Worker, Vector)]) -> (Vec<F
     (plain(unlike), plain(rest))
 }
 
-/// Whether a function takes more than any of its class should.
+/// Whether a function takes more than any function of its class should.
 fn is_beyond(function: &Function, found: &Found<'_>) -> bool {
     let has_expectation = match function.class {
         Class::Compute | Class::Communication => false,

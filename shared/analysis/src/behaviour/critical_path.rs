@@ -42,13 +42,13 @@ const SHARERS: usize = 128;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Time {
     pub critical: f64,
-    /// Time of all its intervals, whatever runs at the same time.
+    /// Time of all its intervals, including time shared with others.
     pub total: f64,
 }
 
 /// The time of each function between two times. Functions of one layer that run at the same time share the
 /// path equally. If they are nested, the innermost one gets all of it. Intervals are in the order of their
-/// begin.
+/// start.
 pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize, Time> {
     let mut events = Vec::with_capacity(2 * intervals.len());
     let mut spent: HashMap<usize, Time> = HashMap::new();
@@ -62,7 +62,7 @@ pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize,
     }
     // At one moment, what ends is removed before what begins is added.
     events.sort_unstable();
-    // In the order of their begin.
+    // In the order of their start.
     let mut active: [BTreeSet<usize>; Layer::COUNT] = Default::default();
     let mut since = from;
     for (at, begins, index) in events {

@@ -1,4 +1,4 @@
-//! The differential distance of a worker: how far its vector of a function is from those of its peers.
+//! The differential distance of a worker: that of its vector of a function from those of its peers.
 
 use xpu_model::job::median;
 
@@ -7,13 +7,13 @@ use super::Vector;
 /// Largest number of peers with which each worker is compared.
 const PEERS: usize = 100;
 
-/// A smaller distance is no difference: a tenth of the largest share or rate.
+/// Smallest distance that counts as a difference: a tenth of the largest share or rate.
 const LEAST: f64 = 0.1;
 
 /// A worker differs from its peers if its distance is this many times that of the median worker.
 const TIMES: f64 = 5.0;
 
-/// Fewer workers have no majority, so the distance alone decides.
+/// Smallest number of workers with a majority. With fewer, the distance alone decides.
 const MAJORITY: usize = 3;
 
 /// The vectors of one function on workers of one role.

@@ -22,7 +22,7 @@ use crate::capture::{Capture, Per, RankCapture, Sampled, Seen, Single, Spans, St
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     pub critical_ns: f64,
-    /// Time of all executions, whatever runs at the same time.
+    /// Time of all executions, including time shared with others.
     pub total_ns: f64,
     pub executions: u64,
     unit: Option<Unit>,
@@ -85,7 +85,7 @@ impl Profile {
         spent.critical_ns / (self.whole_ns as f64).max(1.0)
     }
 
-    /// The same for all its time.
+    /// Share of all its time, including time off the critical path.
     pub(super) fn total(&self, spent: &Spent) -> f64 {
         spent.total_ns / (self.whole_ns as f64).max(1.0)
     }

@@ -12,11 +12,12 @@ use super::{
 /// Two workers are peers if their launched work is at least this similar.
 const SIMILAR: f64 = 0.9;
 
-/// A job with more different workers has no roles, because each worker has shapes of its own.
+/// Largest number of roles. A job with more different workers has none, because each worker has shapes of its
+/// own.
 const MOST_ROLES: usize = 64;
 
-/// For each function, by number: launches per step times the function's typical duration over all workers. So
-/// a slow GPU launches the same as its peers.
+/// For each function, by number: launches per step times the function's typical duration over all workers. A
+/// slow GPU therefore launches the same as its peers.
 type Launched = Vec<(usize, f64)>;
 
 /// The role of each worker. If all workers launch different work, workers with the same kinds of data share

@@ -68,7 +68,7 @@ pub struct Change {
     pub change_ns: f64,
     /// Relative to the value before; `null` if it was absent there.
     pub relative: Option<f64>,
-    /// The change that chance explains, in 99 of 100; `null` if there are too few steps and ranks.
+    /// The largest change that chance causes in 99 of 100 cases; `null` if there are too few steps and ranks.
     pub noise_ns: Option<f64>,
     /// Whether the change exceeds the noise, and a microsecond.
     pub real: bool,
@@ -90,12 +90,12 @@ impl Capture {
     }
 }
 
-/// Smaller changes are not reported.
+/// Smallest change that is reported.
 const LEAST_NS: f64 = 1000.0;
 
 impl Diff {
-    /// Compares the data that was requested for both captures: data that only one of them has shows nothing
-    /// about the job.
+    /// Compares the data that was requested for both captures: data in only one of them shows nothing about
+    /// the job.
     pub fn of(before: &Capture, after: &Capture) -> Self {
         let (before, after) = (&*in_common(before, after), &*in_common(after, before));
         let (a, b) = (Costs::of(before), Costs::of(after));
@@ -118,10 +118,10 @@ impl Diff {
     }
 }
 
-/// A straggler that explains this share of longer steps is reported.
+/// Smallest share of the added step time with which a straggler is reported as its cause.
 const EXPLAINS: f64 = 0.35;
 
-/// Finds the straggler. It waits for no other rank, so its waits grew least of all, or fell.
+/// Finds the straggler: it waits for no other rank, so its waits grew least of all, or became shorter.
 fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
     let step = rows.iter().find(|row| row.kind == CostKind::Step && row.real && row.change_ns > 0.0)?;
     let mut waits: BTreeMap<Rank, f64> = BTreeMap::new();

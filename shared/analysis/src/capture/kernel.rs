@@ -23,7 +23,7 @@ pub fn short(demangled: &str) -> String {
     let name = demangled.strip_prefix("void ").unwrap_or(demangled);
     let name = name.replace("(anonymous namespace)::", "").replace("{lambda", "lambda");
     let (mut out, mut depth) = (String::new(), 0_usize);
-    // Begin of the word that a following `::` would end.
+    // Start of the word that a following `::` would end.
     let mut word = 0;
     let mut letters = name.chars().peekable();
     while let Some(letter) = letters.next() {

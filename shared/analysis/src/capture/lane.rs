@@ -7,7 +7,7 @@ use xpu_wire::{
 
 use super::{Capture, Clocks, Single, Spans, Work, union};
 
-/// The launches of a step as a rank's GPU executed them, with begin and end by the clock of the first host.
+/// The launches of a step as a rank's GPU executed them, with start and end by the clock of the first host.
 #[derive(Clone, Debug)]
 pub struct Lane {
     pub rank: Rank,

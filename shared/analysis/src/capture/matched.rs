@@ -79,8 +79,8 @@ impl MatchedCollectives {
         Self { all: all.into_values().collect(), others }
     }
 
-    /// A collective at the begin or end of a period may lack the ranks that launched it outside of the
-    /// period. Then the last rank is unknown.
+    /// Without collectives at the start or end of a period that lack ranks, because these launched them
+    /// outside of the period. The last rank of such a collective is unknown.
     pub(super) fn without_partial(mut self) -> Self {
         let mut most: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
         for one in &self.all {

@@ -78,7 +78,8 @@ pub struct Report {
     pub host: Vec<HostRow>,
     /// Ranks that take longer than the others for the same work; the costliest first.
     pub slower: Vec<SlowRow>,
-    /// How much of the critical path of each rank functions take, and which rank differs from its peers.
+    /// The share of each rank's critical path that functions take, and the ranks that differ from their
+    /// peers.
     pub behaviour: Behaviour,
     /// Python's stacks, if they were sampled.
     #[serde(skip_serializing_if = "Option::is_none")]

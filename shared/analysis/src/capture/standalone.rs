@@ -16,7 +16,7 @@ use super::{
     report::{Spread, share, transposed},
 };
 
-/// A rank below this share of the others' rate stands out.
+/// A rank stands out below this share of the others' rate.
 const STANDS_OUT: f64 = 0.95;
 
 /// All GEMMs of one shape in a job's fully recorded steps.

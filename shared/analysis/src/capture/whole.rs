@@ -45,7 +45,8 @@ pub enum Work {
 }
 
 impl Single {
-    /// No GPU work counts twice: if kernels are recorded, the hook's times around them are not added.
+    /// The kind of its GPU work. No work counts twice: if kernels are recorded, the hook's times around them
+    /// are not added.
     pub fn work(&self, seen: Seen) -> Option<Work> {
         match (seen, self.kind()) {
             (Seen::Kernels, Kind::ActivityKernel) => match &*self.label {
@@ -83,7 +84,7 @@ impl RankCapture {
             all.iter().skip(1).map(|&(.., operations)| begin_of_compute(operations, seen)).chain([None]);
         let mut before = None;
         let with_gpu = all.iter().zip(next).map(|(&(step, from, to, operations), next)| {
-            // Communication or copies that run concurrently with many steps make none of them longer.
+            // Communication or copies that run concurrently with many steps do not make each of them longer.
             let end = end_on_gpu(operations, seen).map_or(to, |end| end.min(next.unwrap_or(end)).max(to));
             let begin = before.unwrap_or_else(|| first_begin(operations, from, end.since(to)));
             let on_gpu = (begin, end.max(begin));
@@ -99,15 +100,15 @@ fn begin_of_compute(operations: &[Single], seen: Seen) -> Option<Moment> {
     compute.filter_map(Single::on_gpu).map(|(begin, _)| begin).min()
 }
 
-/// When all of it was done, except copies, because copies to storage continue for many steps.
+/// When all operations were done, except copies, because copies to storage continue for many steps.
 fn end_on_gpu(operations: &[Single], seen: Seen) -> Option<Moment> {
     let works = operations.iter().filter(|single| !matches!(single.work(seen), None | Some(Work::Memory)));
     works.filter_map(Single::on_gpu).map(|(_, end)| end).max()
 }
 
-/// The GPU's work before the first step is unknown. The lag is assumed to be the wait of the first launches
-/// or of their threads. It is at most the lag at the end (`lag`), and ends at the latest with a wait in
-/// between.
+/// When the GPU began the first step, whose work before that is unknown. The lag is estimated from the waits
+/// of the first launches or of their threads. It is at most the lag at the end of the step (`lag`); if that
+/// is zero, at most the time in calls that wait.
 fn first_begin(operations: &[Single], from: Moment, lag: Duration) -> Moment {
     let is_timed = |single: &Single| {
         !matches!(single.kind(), Kind::Copy | Kind::Set | Kind::ActivityKernel) && single.on_gpu().is_some()

@@ -72,8 +72,8 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n]}\n")
 }
 
-/// Rounds to a multiple of a power of two that is at most a nanosecond. Then a begin plus a length is exact,
-/// and a slice directly after another does not seem to overlap it.
+/// Rounds to a multiple of a power of two that is at most a nanosecond. The sum of a start and a length is
+/// then exact, and a slice directly after another does not seem to overlap it.
 pub fn microseconds(nanoseconds: u64) -> f64 {
     const PARTS: u64 = 1024;
     (u128::from(nanoseconds) * u128::from(PARTS) / 1000) as f64 / PARTS as f64

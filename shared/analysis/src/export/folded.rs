@@ -10,7 +10,7 @@ use xpu_wire::{frame::CapturedSpan, text::is_steering};
 use super::{python, words};
 use crate::capture::{Capture, Kind, Seen, Single, Work};
 
-/// Times of the GPU and of the host are separate stacks, because they overlap.
+/// Writes the folded lines. Times of the GPU and of the host are separate stacks, because they overlap.
 pub fn write(capture: &Capture, out: &mut impl Write) -> io::Result<()> {
     for (rank, of) in &capture.ranks {
         for (step, from, to) in of.steps() {

@@ -44,7 +44,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Begins and ends in order of time.
+/// Start and end of each slice, in order of time.
 fn slices(track: &Track, uuid: u64, out: &mut impl Write) -> io::Result<()> {
     let mut open: Vec<u64> = Vec::new();
     let end = |out: &mut dyn Write, at: u64| event(out, at, |event| event.number(9, SLICE_END), uuid);

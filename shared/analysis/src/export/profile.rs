@@ -44,7 +44,7 @@ struct Event {
     name: String,
     #[serde(default)]
     tid: Value,
-    /// Microseconds since the file's begin.
+    /// Microseconds since the start of the file.
     #[serde(default)]
     ts: f64,
     #[serde(default)]
@@ -146,7 +146,7 @@ impl Profile {
         Ok(new)
     }
 
-    /// The same for a collective on all ranks.
+    /// An id of a collective, equal on all its ranks.
     fn flow(&mut self, event: &Event, orders: &mut HashMap<String, u64>) -> u64 {
         let group = event.args.group.as_ref().map(ToString::to_string).unwrap_or_default();
         let name = event.args.collective.clone().unwrap_or_else(|| event.name.clone());

@@ -103,8 +103,8 @@ pub(super) struct Call {
     pub samples: u64,
 }
 
-/// The calls of each thread. Frames that consecutive samples share, from the outermost on, last from the
-/// first of these samples to the sample after the last of them.
+/// The calls of each thread. A call is a frame that consecutive samples share, with all frames outside of it.
+/// It lasts from the first of these samples to the sample after the last.
 pub(super) fn calls(sampled: &Sampled) -> BTreeMap<(bool, String), Vec<Call>> {
     let period = sampled.period().unwrap_or(1_000_000);
     let mut threads: BTreeMap<(bool, String), Vec<Reading<'_>>> = BTreeMap::new();

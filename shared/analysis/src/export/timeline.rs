@@ -35,7 +35,7 @@ pub struct Process {
     host: HostName,
     /// Its position in the given groups: `tp1 pp0`.
     place: String,
-    /// Its place in the order.
+    /// Its position in the order of ranks.
     pub order: usize,
     pub tracks: Vec<Track>,
     pub counters: Vec<Counter>,
@@ -66,7 +66,7 @@ pub struct Track {
     lane: usize,
     /// The name of the track, if it has no number.
     called: Option<String>,
-    /// In order of begin. Each slice lies within the slice in which it begins, or after it.
+    /// In order of start. Each slice lies within the slice in which it starts, or after it.
     pub slices: Vec<Slice>,
 }
 
@@ -110,7 +110,7 @@ impl Timeline {
         Self::with(capture, groups, BTreeMap::new())
     }
 
-    /// The same, with additional traces of the same ranks by PyTorch's profiler, on one clock.
+    /// Same as [`Self::of`], with additional traces of the same ranks by PyTorch's profiler, on one clock.
     pub fn with(capture: &Capture, groups: Option<&Groups>, mut profiles: BTreeMap<Rank, Profile>) -> Self {
         relate(&mut profiles);
         let clocks = Clocks::of(capture);
@@ -290,7 +290,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Its begin on this lane; `None` if it would cross the end of another slice.
+    /// Its start on this lane; `None` if it would cross the end of another slice.
     fn begin_of(&self, slice: &Slice, blur: u64) -> Option<u64> {
         let across = self.open.iter().copied().filter(|&end| end > slice.begin && end < slice.end);
         let latest = self.slices.last().map(|last| last.begin);

@@ -103,7 +103,7 @@ fn compare_host_pairs(of: &mut Qualification) {
     }
 }
 
-/// The verdict on one figure: the reason if it fails.
+/// Sets the verdict on one figure. Returns the reason if it fails.
 fn hold(figure: &mut Figure, neighbours: Option<f64>, limits: Limits) -> Option<String> {
     figure.neighbours = neighbours;
     let share = |of: Option<f64>| of.filter(|of| *of > 0.0).map(|of| figure.median / of);

@@ -11,7 +11,7 @@ use crate::capture::{Capture, RankCapture, Report};
 
 const STYLE: &str = include_str!("html/style.css");
 
-/// Writing to a String cannot fail.
+/// The page. Writing to a String cannot fail.
 pub fn html(capture: &Capture, report: &Report, top: usize) -> String {
     let mut out = String::new();
     let title = format!("{}: capture of {} ranks", report.job, report.ranks.len());

@@ -7,7 +7,7 @@ use xpu_wire::text::is_steering;
 
 use super::html::escaped;
 
-/// Characters of a line whose first column alone is text: that one is cut.
+/// Characters of a line. Where only the first column is text, it is cut.
 const WIDEST: usize = 100;
 
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use xpu_wire::{
 use super::{Table, milliseconds, tables};
 use crate::capture::{PythonRank, PythonReport, RankReport, Report, Seen, StepReport, Summary};
 
-/// Writing to a String cannot fail.
+/// The whole report. Writing to a String cannot fail.
 pub fn text(report: &Report, top: usize) -> String {
     let mut out = String::new();
     for line in preface(report) {

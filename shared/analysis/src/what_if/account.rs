@@ -1,6 +1,6 @@
 //! The GPU time that stragglers cost a job, from what-if estimates of a few steps each.
 //!
-//! Each step between two estimates counts as the mean of both. So steps count, not time: a pause between
+//! Each step between two estimates counts as the mean of both. Only steps count, not time: a pause between
 //! captures, or a job that hangs, adds nothing.
 
 use std::collections::BTreeMap;

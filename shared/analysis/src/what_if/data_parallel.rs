@@ -61,8 +61,9 @@ impl Job {
     }
 }
 
-/// Captures have no dependencies. An operation depends on another if it never began before the other's end,
-/// on any rank in any step. Operation 2k is the compute before collective k, which is operation 2k + 1.
+/// The dependencies of each operation, which captures do not contain. An operation depends on another if it
+/// never began before the other's end, on any rank in any step. Operation 2k is the compute before collective
+/// k, which is operation 2k + 1.
 fn waits(cuts: &[Cut], collectives: usize) -> Vec<Vec<usize>> {
     let mut after = Vec::new();
     for k in 0..collectives {

@@ -115,10 +115,10 @@ const REPAIRED: usize = 16;
 /// A part whose repair gains this share of the lost time counts as the cause, as in the paper.
 pub(super) const ACCOUNTS: f64 = 0.5;
 
-/// A repair that gains a smaller share of a step is not reported.
+/// A repair must gain this share of a step to be reported.
 pub(super) const WORTH_TELLING: f64 = 0.01;
 
-/// A smaller lost share of a step counts as none.
+/// Smallest lost share of a step that counts.
 const LEAST_LOST: f64 = 1e-9;
 
 impl WhatIf {
@@ -285,7 +285,8 @@ fn culprits(job: &Job, workers: &[Worker], enough_ms: f64) -> Option<Culprits> {
     })
 }
 
-/// A worker's score is that of its stage or data-parallel rank; its repair concerns the worker alone.
+/// Moves the worker with the best sufficient repair to the front. A worker's score is that of its stage or
+/// data-parallel rank, but its repair concerns the worker alone.
 pub(super) fn best_first(workers: &mut [Worker], enough_ms: f64) {
     let repaired = |worker: &Worker| worker.repaired_ms.filter(|repaired| *repaired < enough_ms);
     let with_place =

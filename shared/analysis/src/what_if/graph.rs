@@ -61,9 +61,9 @@ enum Unit {
 /// The duration of each operation in each place, in seconds, row by row in the order of the operations.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Durations {
-    /// Time of the operation before its group meets; its whole time if it has no group.
+    /// Time of the operation before its group's transfer; its whole time if it has no group.
     pub(crate) own: Vec<f64>,
-    /// A group's duration, from the begin of its last member to its end.
+    /// A group's duration, from the start of its last member to its end.
     pub(crate) transfer: Vec<f64>,
 }
 
@@ -85,7 +85,7 @@ impl Graph {
         Ok(Self { operations, after, order })
     }
 
-    /// The time of each step: from its begin to the end of its last operation.
+    /// The time of each step: from its start to the end of its last operation.
     pub(crate) fn simulate(&self, durations: &Durations, shape: Shape) -> Vec<f64> {
         let row = shape.row();
         let mut ends = vec![0.0_f64; self.operations.len() * row];
@@ -134,7 +134,7 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// A group is ready when all dependencies of its members are done.
+/// The topological order. A group is ready when all dependencies of its members are done.
 fn order(after: &[Vec<Index>], groups: Vec<Group>) -> Result<Vec<Unit>, Refusal> {
     let mut unit_of: Vec<usize> = vec![usize::MAX; after.len()];
     let mut units: Vec<Unit> = Vec::new();

@@ -28,11 +28,11 @@ pub struct Row {
     pub duration: f64,
 }
 
-/// Stage, kind and number: what identifies an operation in a step of a replica.
+/// Stage, kind and number: they identify an operation in a step of a replica.
 type Name = (i64, Kind, i64);
 
-/// Because clocks differ, a transfer may seem to end up to this long before it began. A larger difference
-/// cannot come from one transfer.
+/// Largest time by which a transfer may seem to end before it began, because clocks differ. A larger
+/// difference cannot come from one transfer.
 const CLOCKS_DIFFER: f64 = 0.01;
 
 impl Job {
@@ -174,7 +174,7 @@ impl Cells {
         Ok(Self { begin, end })
     }
 
-    /// The duration of a transfer counts from the begin of the last member of its group; that of any other
+    /// The duration of a transfer counts from the start of the last member of its group; that of any other
     /// operation is its whole time.
     fn durations(&self, groups: &[Group], shape: Shape) -> Durations {
         let row = shape.row();

@@ -11,7 +11,8 @@ use super::{
 /// A job with at least this slowdown counts as straggling, as in the paper.
 pub(super) const STRAGGLES: f64 = 1.1;
 
-/// If the simulated step differs more from the measured one, the figures are rough, as in the paper.
+/// Largest difference of the simulated step from the measured one without a note that the figures are rough,
+/// as in the paper.
 const OFF: f64 = 0.05;
 
 pub(super) fn sentences(of: &WhatIf) -> Vec<String> {
@@ -130,7 +131,7 @@ fn sequence_length(of: &WhatIf) -> Option<String> {
     ))
 }
 
-/// Bounded, because a repair may gain more than the ideal, or lengthen a step.
+/// A share as a percentage, bounded, because a repair may gain more than the ideal, or lengthen a step.
 fn part(share: f64) -> String {
     if share >= 0.995 { "all".to_owned() } else { figure::whole_percent(share.max(0.0)) }
 }

@@ -1,9 +1,9 @@
-//! Whether batches of different lengths make ranks wait: a microbatch that is long is slow forward and backward.
+//! Whether batches of different lengths make ranks wait: a long microbatch is slow forward and backward.
 
 use super::{Job, Kind, SequenceLength, ideal::median};
 
-/// If both limits are exceeded, this is likely. The correlation alone misleads if all forward times are
-/// nearly equal.
+/// If both limits are exceeded, different lengths are likely. The correlation alone misleads if all forward
+/// times are nearly equal.
 const CORRELATED: f64 = 0.9;
 const VARIED: f64 = 0.1;
 

@@ -29,7 +29,8 @@ fn near(one: f64, other: f64) {
     assert!((one - other).abs() < 1e-9, "{one} is not {other}");
 }
 
-/// Rank 0 computes for 3 s and waits for 3, rank 1 computes for 6. The reduction takes 0.5 s, and so does the optimizer.
+/// Rank 0 computes for 3 s and waits for 3, rank 1 computes for 6. The reduction takes 0.5 s, and so does the
+/// optimizer.
 pub(super) fn two_replicas() -> Vec<Row> {
     let of = |replica: i64, forward: f64, computed: f64| {
         let row = move |kind, from, to| row((0, replica), kind, 0, from, to);
@@ -133,8 +134,8 @@ fn of_communication_the_ideal_is_the_median() {
     near(figures.step.ideal_ms, 3400.0);
 }
 
-/// Two stages, two microbatches, one forward and one backward in turn, sends of 0.1 s, and an optimizer of 0.5 s. Stage 0 computes a
-/// forward in 1 s and a backward in 2.
+/// Two stages, two microbatches, one forward and one backward in turn, sends of 0.1 s, and an optimizer of
+/// 0.5 s. Stage 0 computes a forward in 1 s and a backward in 2.
 fn pipeline(last_forward: f64, last_backward: f64) -> Vec<Row> {
     let (f, b) = (last_forward, last_backward);
     // When the last stage gets each microbatch, and finishes it forward and backward.

@@ -13,14 +13,15 @@ use super::{
 };
 use crate::job::{Job, RankView, median};
 
-/// Steps that compile and warm up, and the time after which half-minute figures no longer include them.
+/// Number of first steps, which compile and warm up, and the time after which half-minute figures no longer
+/// include them.
 const FIRST: u64 = 10;
 const WARM: Duration = Duration::from_secs(30);
 
-/// A rank that has not moved for this long has no current figures.
+/// Time without progress after which a rank has no current figures.
 const MOVES: Duration = Duration::from_secs(5);
 
-/// Readings kept per rank; when they are full, every second one is dropped, and the interval doubles.
+/// Readings kept per rank. When they are full, every second one is dropped, and the interval doubles.
 const READINGS: usize = 256;
 
 /// Readings needed for a baseline.

@@ -10,15 +10,15 @@ use crate::job::{Job, RankView};
 /// Largest difference between the starts of one run's ranks.
 const TOGETHER: Duration = Duration::from_mins(2);
 
-/// A saved run lasted longer than this, so a run that began within this time before a job is an unseen part
-/// of that job.
+/// Largest time before a job within which a run that began is an unseen part of that job: a saved run lasted
+/// longer than this.
 const APART: Duration = Duration::from_secs(30);
 
 /// Past runs, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     all: Vec<Baseline>,
-    /// The user named a run: the job is compared with it, whatever the job's name.
+    /// The user named a run: the job is compared with it, even if the job has another name.
     named: bool,
 }
 

@@ -13,7 +13,7 @@ use super::{
 /// Number of consecutive calls that a rank may have made in addition, or omitted.
 const IN_A_ROW: u64 = 8;
 
-/// The first number with different calls; else the first that some have not reached.
+/// The divergence at the first number with different calls; else at the first that some have not reached.
 pub(super) fn first(sequences: &[Sequence<'_>], is_stuck: bool) -> Option<Divergence> {
     if sequences.len() < 2 {
         return None;
@@ -51,7 +51,7 @@ fn differing(
 ) -> Divergence {
     let Sides { minority, majority, by } = sides(number, groups);
     let (one, other) = (minority[0], majority[0]);
-    // All completed it together, and continued to the next one.
+    // All ranks completed it together, and continued to the next one.
     let done = |one: &Sequence<'_>, at| one.at(at).is_some_and(|call| call.state == CallState::Done);
     let passed = sequences.iter().all(|one| {
         let next = number + 1;
@@ -101,8 +101,8 @@ fn sides<'a, 'b>(number: u64, groups: &BTreeMap<Signature, Vec<&'b Sequence<'a>>
     let mut all = groups.values();
     let (one, others) = (all.next().cloned().unwrap_or_default(), all.collect::<Vec<_>>());
     let others = flat(&others);
-    // If one side continues from its next call as the other side does from this one, the first side has one
-    // extra call.
+    // If the next call of one side continues like this call of the other side, the first side has one extra
+    // call.
     if others[0].goes_on_as(number + 1, one[0], number, 1)
         && !one[0].goes_on_as(number + 1, others[0], number, 1)
     {

@@ -9,7 +9,8 @@ use xpu_wire::{
 
 use super::{By, Divergence, DivergenceKind, describe, sequence::Signature};
 
-/// Number of calls that are compared, and of the calls before them, which show the usual next call of a rank.
+/// Number of calls that are compared, and number of calls before them that show the usual next call of a
+/// rank.
 const COMPARED: usize = 256;
 const CONTEXT: usize = 4;
 
@@ -45,7 +46,7 @@ fn id_of(record: &RankRecord, call: &RecordedCall) -> Option<CommunicatorId> {
 }
 
 fn divergence(pair: [CommunicatorId; 2], records: &[&RankRecord]) -> Option<Divergence> {
-    // The position from which on not all calls have ended and every rank has a record.
+    // The first position at which not all calls have ended and every rank has a record.
     let mut from = [0; 2];
     for (from, id) in from.iter_mut().zip(pair) {
         let of = |record: &&RankRecord| {
@@ -136,7 +137,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     };
     let calls = vec![call(here), call(there)];
     let words = |side: &[&Line<'_>]| crate::phrase::ranks(&ranks(side));
-    // The rank made a new call, and only because of it the following calls are in another order.
+    // The rank made a new call, which alone puts the following calls in another order.
     let extra = minority.is_some() && calls[0].new;
     let sentence = format!(
         "{} called {}{} of communicator {} before its next call of communicator {}, but {} called {} of communicator {} first",

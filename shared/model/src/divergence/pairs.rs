@@ -13,7 +13,7 @@ use xpu_wire::{
 use super::{By, Divergence, DivergenceKind, MOST_CALLS, describe};
 use crate::phrase;
 
-/// Number of calls after which a first send or receive does not belong to the usual pattern.
+/// Number of calls after which a rank's first send or receive is outside of its usual pattern.
 const WARM: u64 = 32;
 
 /// Sender and receiver, by ranks in the communicator.
@@ -25,7 +25,7 @@ struct Unmatched<'a> {
     call: &'a RecordedCall,
     /// The rank that called it.
     calls: &'a RankRecord,
-    /// The rank that has not made the matching call, and its last call between the two.
+    /// The rank that has not made the matching call, and its last call between these two ranks.
     lacks: &'a RankRecord,
     last: Option<&'a RecordedCall>,
 }
@@ -38,7 +38,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// The number after the last call's; `None` if the record may have lost calls of this pair.
+    /// The number after that of the last call; `None` if the record may have lost calls of this pair.
     fn next(&self) -> Option<u64> {
         let record = self.of?;
         let whole = record.made as usize <= record.calls.len();
@@ -51,7 +51,7 @@ impl<'a> End<'a> {
 }
 
 pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
-    // A graph's launch does not list its sends.
+    // The launch of a CUDA graph does not list its sends.
     let hidden: BTreeSet<CommunicatorId> = records
         .iter()
         .flat_map(|record| record.calls.iter().map(move |call| (record, call)))
@@ -101,7 +101,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
             unmatched.push(Unmatched { communicator: id, call, calls, lacks, last });
         }
     }
-    // A rank that lacks a call because it waits itself is not the cause.
+    // A rank that lacks a call because it is waiting itself is not the cause.
     let waiting: BTreeSet<Rank> = unmatched.iter().map(|one| one.calls.rank).collect();
     let began = |one: &&Unmatched<'_>| !waiting.contains(&one.lacks.rank);
     if let Some(first) = unmatched.iter().filter(began).min_by_key(|one| one.call.entered) {
@@ -116,7 +116,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
     }
 }
 
-/// A rank that waits for a message instead of making the call for which another rank waits.
+/// The divergence of a rank that waits for a message instead of making the call for which another rank waits.
 fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
     let found = without_partner(lacking);
     let instead = describe::one(own.calls, own.call);
@@ -136,7 +136,7 @@ fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
     Divergence { ranks, by, calls, sentence, ..found }
 }
 
-/// Ranks that wait for each other, where it is unknown which of them is the cause.
+/// The divergence of ranks that wait for each other, where it is unknown which of them is the cause.
 fn in_a_circle(mut circle: Vec<&Unmatched<'_>>) -> Option<Divergence> {
     circle.sort_by_key(|one| one.calls.rank);
     let first = circle.first()?;
@@ -157,7 +157,7 @@ fn in_a_circle(mut circle: Vec<&Unmatched<'_>>) -> Option<Divergence> {
     Some(Divergence { ranks, calls, sentence, ends, ..new })
 }
 
-/// Both ends of a message must have the same size.
+/// The divergence of a message whose two ends have different sizes.
 fn of_another_size(id: CommunicatorId, ends: &[End<'_>; 2]) -> Option<Divergence> {
     let (number, sent, received) = ends[0].calls.iter().find_map(|(number, sent)| {
         let received = ends[1].calls.get(number)?;

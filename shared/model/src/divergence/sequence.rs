@@ -49,7 +49,7 @@ pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
         let known = of.entry(call.communicator).or_default();
         for number in number..number.saturating_add(u64::from(call.replays.max(1))) {
             if known.len() < MOST {
-                // The number of a refused call is used again.
+                // A refused call's number is used again.
                 known.insert(number, call);
             }
         }
@@ -108,8 +108,8 @@ impl<'a> Sequence<'a> {
         self.call_site(number)?.is_same_as(other.call_site(there)?)
     }
 
-    /// Whether the other's record would show the call's site if the other had called from there. Native sites
-    /// of different builds of a library are never equal.
+    /// Whether the other's record would show the call's site if the other had called from there. It cannot
+    /// show native sites of another build of a library.
     pub(super) fn is_comparable_with(&self, number: u64, other: &Self) -> bool {
         let natives = |of: &Self| of.record.sites.iter().map(|site| site.native.as_str());
         let natives_of_other: BTreeSet<_> = natives(other).filter(|native| !native.is_empty()).collect();
@@ -143,7 +143,7 @@ impl<'a> Sequence<'a> {
         both >= least && (0..both).all(|at| alike(self.signature(from + at), other.signature(there + at)))
     }
 
-    /// The same for the call sites, if both are known.
+    /// Same as [`Self::goes_on_as`], for the call sites, if both are known.
     pub(super) fn comes_from_as(&self, from: u64, other: &Self, there: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
         both > 0 && (0..both).all(|at| self.is_from_site_of(from + at, other, there + at) != Some(false))

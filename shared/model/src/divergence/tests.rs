@@ -152,7 +152,7 @@ fn one_call_too_many_is_the_rank_s_that_made_it() {
     }
 }
 
-/// The rank waits for the result and reaches none of the others' calls, so its call may be extra, or replace
+/// The rank waits for the result and does not reach the others' calls, so its call may be extra, or replace
 /// another one.
 #[test]
 fn a_call_too_many_is_reported_before_the_rank_goes_on() {

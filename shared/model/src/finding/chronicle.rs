@@ -7,7 +7,7 @@ use xpu_wire::unit::Moment;
 use super::{Episode, Examiner, Finding, Log};
 use crate::job::Job;
 
-/// How often findings are computed, by the hosts' clock; less often with many ranks.
+/// Interval between computations of the findings, by the hosts' clock; longer with many ranks.
 const LOOK: Duration = Duration::from_secs(2);
 const EACH: u32 = 128;
 
@@ -33,7 +33,7 @@ impl Chronicle {
         }
     }
 
-    /// Adds the time since each was first found: a rule may know less of the past.
+    /// Adds the time since each finding was first found: a rule may look back less far.
     pub fn extend(&self, present: &mut [Finding], now: Moment) {
         for finding in present {
             let first = self.log.since(finding).map_or(0.0, |first| now.since(first).as_secs_f64());

@@ -24,15 +24,15 @@ pub(super) const PERSISTENT: usize = 3;
 /// timed: half of the time within which a slow rank must be named.
 pub(super) const LONG: usize = 3 * RECENT;
 
-/// With this many ranks, the median is the reference. With fewer, one slow rank moves the median, so the
+/// Number of ranks from which the median is the reference. With fewer, one slow rank moves the median, so the
 /// least conspicuous rank is the reference.
 pub(super) const MANY: usize = 4;
 
 /// Number of standard errors within which a value lies 19 times out of 20.
 pub(super) const WIDTH: f64 = 2.0;
 
-/// A value counts as different from the others if it differs by this many usual spreads: among normal values,
-/// a difference of four occurs once in 8,000 by chance.
+/// Number of usual spreads from which a value counts as different from the others: among normal values, a
+/// difference of four occurs once in 8,000 by chance.
 pub(super) const SPREADS: f64 = 4.0;
 
 /// The usual spread of values with these deviations: the median deviation, scaled to the standard deviation
@@ -77,7 +77,8 @@ pub(super) fn of<'a>(
 ) -> Vec<Vec<Member<'a>>> {
     let counting = ranks.filter(|(.., profile)| profile.counts);
     let members: Vec<_> = counting.map(|(rank, view, profile)| Member { rank, view, profile }).collect();
-    // There are few distinct sizes, so their indices are sorted instead, which are close together in memory.
+    // There are few distinct sizes. Their indices are sorted instead, because they are close together in
+    // memory.
     let sizes: BTreeSet<&[u32]> = members.iter().map(|member| &member.profile.mix.sizes[..]).collect();
     let sizes: Vec<_> = sizes.into_iter().collect();
     let place = |member: &Member<'a>| sizes.binary_search(&&member.profile.mix.sizes[..]).unwrap_or_default();

@@ -36,7 +36,7 @@ pub(super) fn ranks(job: &Job, since_s: f64) -> Option<LacksCpu> {
     Some(lacking(named.iter().map(|(rank, _)| *rank).collect(), wait, usual))
 }
 
-/// The same for one rank, compared with others.
+/// Same as [`ranks`], for one rank compared with others.
 pub(super) fn one(rank: Rank, view: &RankView, others: &[&RankView], since_s: f64) -> Option<LacksCpu> {
     let wait = of(view, since_s);
     let usual = usual_of_others(others.iter().map(|other| of(other, since_s).share()).collect());

@@ -11,7 +11,7 @@ use xpu_wire::{
 use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::exit::Exited};
 use crate::job::{Job, RankView};
 
-/// Unexplained ends this close to each other count as one.
+/// Largest time between unexplained ends that count as one.
 const TOGETHER: Duration = Duration::from_secs(2);
 
 pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::job::{Job, RankView, median};
 
-/// Below this share of the others' clock, a GPU's clock is too low: half of the deviation at which its GEMMs
+/// Share of the others' clock below which a GPU's clock is too low: half of the deviation at which its GEMMs
 /// count as slow.
 const LOW: f64 = 0.95;
 
@@ -22,7 +22,7 @@ const LOW: f64 = 0.95;
 const READINGS: usize = cohort::RECENT;
 const PERSISTENT: usize = cohort::PERSISTENT;
 
-/// Above this share, device memory is nearly full: an allocation of a few hundred megabytes fails.
+/// Share above which device memory is nearly full: an allocation of a few hundred megabytes fails.
 const FULL: f64 = 0.98;
 
 /// Reasons that no healthy GPU has under load.
@@ -33,7 +33,7 @@ const HARD: Throttle = Throttle(
         | Throttle::POWER_BRAKE.0,
 );
 
-/// How long an error is reported.
+/// Time for which an error is reported.
 const RECENT: Duration = Duration::from_mins(10);
 
 fn readings(view: &RankView) -> impl Iterator<Item = &DeviceReading> {
@@ -45,7 +45,8 @@ fn clock(view: &RankView) -> Option<f64> {
     median(readings(view).filter_map(|reading| reading.sm_clock.map(f64::from)).collect())
 }
 
-/// The median clock of the ranks; of an even number, the higher middle one: one of two may be held down.
+/// The median clock of the ranks; of an even number, the higher middle one, because one of two may be held
+/// down.
 pub(super) fn usual_clock<'a>(ranks: impl Iterator<Item = &'a RankView>) -> Option<f64> {
     let mut clocks: Vec<f64> = ranks.filter_map(clock).collect();
     clocks.sort_unstable_by(f64::total_cmp);
@@ -85,9 +86,8 @@ impl fmt::Display for HeldClock {
     }
 }
 
-/// A fact is reported as the cause if it accounts for this share of a cost, or if a clock accounts for this
-/// share of the GEMMs' slowdown. At most two facts can reach this share. If memory limits GEMMs, they slow
-/// down less than their clock.
+/// Share of a cost, or of the GEMMs' slowdown for a clock, from which a fact is reported as the cause. At
+/// most two facts can reach this share. GEMMs that memory limits slow down less than their clock.
 pub(super) const EXPLAINS: f64 = 0.35;
 
 impl Clocks {
@@ -114,8 +114,8 @@ impl Clocks {
         Self::Well { mhz, usual_mhz }
     }
 
-    /// If all GPUs have become slower: the median GPU's clock compared with its highest, if most clocks are
-    /// held down.
+    /// For GPUs that have all become slower: the median GPU's clock compared with its highest, if most clocks
+    /// are held down.
     pub(super) fn of_all(job: &Job) -> Self {
         let held = |view: &RankView| {
             let (mhz, latest) = (clock(view)?, view.device()?);
@@ -132,7 +132,7 @@ impl Clocks {
         Self::Held(all.swap_remove(all.len() / 2))
     }
 
-    /// The verdict for GEMMs at this share of their usual rate: a clock that is lowered by a much smaller
+    /// The verdict for GEMMs at this share of their usual rate. A clock that is lowered by a much smaller
     /// share is not the cause.
     pub(super) fn or_no_cause_at(self, rate: f64) -> Self {
         match self {

@@ -1,5 +1,4 @@
-//! The evidence of a finding: typed figures. JSON contains them as numbers, and people read them in the
-//! sentence.
+//! The evidence of a finding: typed figures. JSON contains them as numbers, the sentence as text.
 
 pub mod cost;
 mod details;
@@ -54,7 +53,7 @@ pub enum Evidence {
     Sampled(Box<Evidence>, MainThreadSeen),
     /// Any of the above, about hosts that have not reported for this number of seconds.
     Aged(Box<Evidence>, f64),
-    /// The evidence of a hang, and how far each rank's GPU has come.
+    /// The evidence of a hang, and the progress of each rank's GPU.
     OnGpus(Box<Evidence>, Vec<hang::GpusAt>),
 }
 
@@ -91,8 +90,8 @@ impl Evidence {
         }
     }
 
-    /// Whether the host of its rank launches too late for a reason within the program. Then the place of its
-    /// main thread is more useful than general advice.
+    /// Whether the host of its rank launches too late because of the program. The place of its main thread is
+    /// then more useful than general advice.
     pub(super) fn launches_late(&self) -> bool {
         match self {
             Self::Straggler(straggler) => matches!(straggler.cause, cost::Cause::WaitsLess { .. }),
@@ -121,7 +120,7 @@ impl Evidence {
         }
     }
 
-    /// How far each rank's GPU has come in the collective that does not end, the fewest ranks first.
+    /// The progress of each rank's GPU in the collective that does not end, the fewest ranks first.
     pub fn gpus(&self) -> &[hang::GpusAt] {
         match self {
             Self::OnGpus(_, gpus) => gpus,
@@ -129,13 +128,13 @@ impl Evidence {
         }
     }
 
-    /// The same as a sentence of its own.
+    /// [`Self::gpus`] as a sentence of its own.
     pub fn gpus_sentence(&self) -> Option<String> {
         let gpus = self.gpus();
         (!gpus.is_empty()).then(|| format!("on the GPUs: {}", hang::sentence(gpus)))
     }
 
-    /// Its numbers, as documents have them.
+    /// Its numbers, under the names that documents use.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         self.reported().figures(&mut figures);

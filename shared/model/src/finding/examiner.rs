@@ -27,7 +27,7 @@ pub struct Examiner {
 }
 
 impl Examiner {
-    /// From now on the job is compared with past runs.
+    /// Compares the job with past runs from now on.
     pub fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
         self.runs = runs.cloned();
     }
@@ -49,7 +49,7 @@ impl Examiner {
         }
     }
 
-    /// All findings of `job` at `now`, the worst first: independent of what was prepared.
+    /// All findings of `job` at `now`, the worst first. They do not depend on what was prepared.
     pub fn examine(&mut self, job: &Job, now: Moment) -> Vec<Finding> {
         self.meet(job);
         let stall = stall(job, now);
@@ -136,7 +136,7 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
 /// Seconds without a report of a host, while others report, after which its figures are old.
 const UNHEARD_S: f64 = 5.0;
 
-/// When each host was last heard, by the most advanced clock.
+/// When each host was last heard, by the most advanced host's clock.
 fn heard(job: &Job) -> BTreeMap<&HostName, Moment> {
     let mut heard = BTreeMap::new();
     for (_, view) in job.ranks() {
@@ -175,7 +175,7 @@ mod tests {
         job::Jobs,
     };
 
-    /// The findings equal those of a new examiner, whatever was prepared, and whenever.
+    /// The findings equal those of a new examiner, for any preparation at any time.
     #[test]
     fn prepared_and_unprepared_examinations_find_the_same() {
         let mut simulation = Simulation::new(3, 2, 8);

@@ -32,30 +32,31 @@ use super::{
 };
 use crate::job::{Job, RankView};
 
-/// No job counts as hung earlier. A little less than ten seconds: digests come once a second.
+/// Shortest time without progress after which a job hangs. A little less than ten seconds, because digests
+/// come once a second.
 const PATIENCE: Duration = Duration::from_millis(9_500);
 
-/// And not before this multiple of its usual step.
+/// Multiple of its usual step for which a job must make no progress.
 const STEPS: u32 = 5;
 
-/// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches is
-/// working.
+/// The patience until the first steps are done, because libraries are loaded and kernels compiled before
+/// that.
 const LONG_PATIENCE: Duration = Duration::from_mins(1);
 
-/// The time for a rank that others wait for and that works: it launches, computes on its CPU, or reads or
+/// The patience for a rank that others wait for and that works: it launches, computes on its CPU, or reads or
 /// writes files. A checkpoint may take a minute or more.
 const WORKING_PATIENCE: Duration = Duration::from_mins(2);
 
-/// The time once each rank has done a whole step: it has then loaded and compiled most of what it needs.
+/// The patience once each rank has done a whole step: it has then loaded and compiled most of what it needs.
 pub const EARLY_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Calls in which a thread waits for its GPU.
 pub const GPU_WAITS: [Call; 3] = [Call::StreamSynchronize, Call::DeviceSynchronize, Call::EventSynchronize];
 
-/// How long some of a job's ranks may continue while others hang.
+/// Longest time for which some of a job's ranks may continue while others hang.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// The others may have waited for a rank that moved this recently.
+/// Time since a rank moved within which the others may have waited for it.
 const RESUMED: Duration = Duration::from_millis(2_500);
 
 /// Steps after which a rank counts as training, if none are marked.
@@ -128,8 +129,8 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         .or_else(|| unmatched::exchanging(job, still))
 }
 
-/// Whether all ranks hang, so that dependencies are known. Ranks stop one after another, and hosts report it
-/// at different times.
+/// Whether all ranks hang, so that dependencies are known. Ranks stop one after another, and hosts report
+/// this at different times.
 fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
     let Some(longest) = still.iter().map(|still| still.stalled_for).max() else { return true };
     let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
@@ -148,7 +149,7 @@ fn slowest(job: &Job) -> Option<Nanoseconds> {
     job.ranks().filter_map(|(_, view)| view.pace()).max()
 }
 
-/// How long a job may pause. This depends on whether its first step is done, and on the step time of its
+/// Time for which a job may pause: it depends on whether its first step is done, and on the step time of its
 /// slowest rank.
 pub fn patience(begun: bool, slowest: Option<Nanoseconds>) -> Duration {
     if !begun {

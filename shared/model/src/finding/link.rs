@@ -14,8 +14,8 @@ use crate::{
     phrase,
 };
 
-/// A communicator is slow below this share of its usual bandwidth, if the deviation also exceeds [`SPREADS`].
-/// The limit is twice as far as for a GPU, because bandwidths vary more. Tuned.
+/// Share of its usual bandwidth below which a communicator is slow, if the deviation also exceeds
+/// [`SPREADS`]. The limit leaves twice as much as for a GPU, because bandwidths vary more. Tuned.
 const SLOW: f64 = 0.8;
 
 /// Number of usual spreads for single windows, which vary more. By chance, [`RECENT`] windows in a row exceed
@@ -140,8 +140,8 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
     let hosts = |id: &CommunicatorId| -> BTreeSet<&HostName> {
         members.get(id).into_iter().flatten().map(|&(_, host)| host).collect()
     };
-    // The hosts that all slow communicators include, if communicators that also span other hosts are slow
-    // only there.
+    // The hosts that all slow communicators include. Such a host is the cause if no other communicator
+    // includes it.
     let mut common = hosts(&worst.id);
     for id in slow.keys() {
         common = common.intersection(&hosts(id)).copied().collect();

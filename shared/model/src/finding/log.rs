@@ -49,13 +49,13 @@ pub struct Episode {
     pub evidence: String,
 }
 
-/// What identifies a finding from one second to the next, whatever its figures.
+/// The identity of a finding from one second to the next, whatever its figures.
 fn identity(finding: &Finding) -> (Kind, Class, &[Rank]) {
     (finding.kind, finding.class, &finding.ranks)
 }
 
 impl Log {
-    /// Takes the present findings.
+    /// Updates the log with the present findings.
     pub fn follow(&mut self, findings: &[Finding], now: Moment) {
         let is_there = |known: &Finding| findings.iter().any(|finding| identity(finding) == identity(known));
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {

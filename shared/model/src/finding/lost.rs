@@ -1,4 +1,4 @@
-//! What all findings together cost the job, and since when.
+//! The cost of all findings together, and the time over which it was lost.
 
 use std::{fmt, ops::Add as _, time::Duration};
 
@@ -17,8 +17,8 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// `None` if no cost is known. A job that makes no progress loses all of its time to that: the other
-    /// findings cost nothing more.
+    /// `None` if no cost is known. A job that makes no progress loses all of its time, so the other findings
+    /// cost nothing more.
     pub fn to(findings: &[Finding]) -> Option<Self> {
         let is_stopped = findings.iter().any(Finding::stops_the_job);
         let counted = || findings.iter().filter(|finding| !is_stopped || finding.stops_the_job());

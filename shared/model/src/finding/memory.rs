@@ -7,7 +7,7 @@ use xpu_wire::{frame::MemoryGrowth, id::Rank};
 use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::device::GrowingMemory};
 use crate::job::{Job, RankView};
 
-/// If the free memory lasts longer than this, growth is not a finding: few jobs run unchanged for that long.
+/// Longest time until the memory is used up for which growth is a finding: few jobs run unchanged for longer.
 const SOON: Duration = Duration::from_hours(24);
 
 /// A rank whose memory grows.
@@ -27,7 +27,7 @@ impl<'a> Growing<'a> {
         (one.left_s() <= SOON.as_secs_f64()).then_some(one)
     }
 
-    /// How long the free memory lasts.
+    /// Seconds until the free memory is used up.
     fn left_s(&self) -> f64 {
         self.free as f64 / self.growth.per_second()
     }

@@ -22,21 +22,21 @@ use crate::job::{Job, PaceSample, RankView, median};
 /// ranks have the same pace.
 const ASKED: usize = 32;
 
-/// Number of digests after a change that prove it, and of digests before it for comparison: by chance,
-/// independent digests change in one direction once in 2^8 times. Half as many more are used before it,
+/// Number of digests after a change that prove it: by chance, as many independent digests change in one
+/// direction once in 2^8 times. And the number of digests before it for comparison, half as many more,
 /// because some may belong to the first steps.
 const AFTER: usize = 8;
 const BEFORE: usize = 12;
 
-/// A change after which steps take at least twice as long needs fewer digests: most of the current ones, and
-/// one more.
+/// Number of digests that suffice after a change by which steps take at least twice as long: most of the
+/// current ones, and one more.
 const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;
 
-/// Two digests prove a change after which steps take ten times as long, because such steps end in few
-/// digests. One suffices if the median is of at least [`AFTER`] steps: the GPU of a rank that launched these
-/// steps ahead ends them all in one. In any case the change must have lasted for this many seconds, the least
-/// that four digests cover.
+/// Number of digests that prove a change after which steps take ten times as long, because such steps end in
+/// few digests. One suffices if the median is of at least [`AFTER`] steps: the GPU of a rank that launched
+/// these steps ahead ends them all in one digest. In any case the change must have lasted for this many
+/// seconds, the least that four digests cover.
 const FEWEST_AFTER: usize = 2;
 const TIMES_LONGER: f64 = 9.0;
 const LEAST_S: f32 = 3.5;
@@ -46,7 +46,8 @@ const LEAST_S: f32 = 3.5;
 const LONGER: f64 = 0.1;
 const LEAST_SPREAD: f64 = 0.01;
 
-/// A step counts as long if it exceeds the usual step by this share of [`LONGER`], or of the change. Tuned.
+/// A step is long if it exceeds the usual step by this share of [`LONGER`], and by this share of the change.
+/// Tuned.
 const LONG_FROM: f64 = 0.7;
 const LONG_OF: f64 = 0.25;
 
@@ -55,13 +56,13 @@ const LONG_OF: f64 = 0.25;
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
-/// Pauses explain a late rank if its arrival skew outside of the pauses costs less than this share of the
-/// cost of the pauses: then most of the loss is in the pauses.
+/// Pauses explain a late rank if its arrival skew outside of the pauses costs less than this share of their
+/// cost: most of the loss is then in the pauses.
 const MOST: f64 = 0.5;
 
 /// A finding may be the cause of an increase in step time if their durations differ by at most this factor,
-/// plus some seconds. The reason is the limited precision of a begin: half of the elapsed time for a step
-/// time, and [`super::cohort::LONG`] digests for a cost. Tuned.
+/// plus some seconds. The start of a step time's increase is known to half of its age, and that of a cost to
+/// [`super::cohort::LONG`] digests. Tuned.
 const EARLIER: f64 = 1.5;
 const EARLIER_S: f64 = 10.0;
 const LATER: f64 = 2.0;
@@ -78,12 +79,12 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     pauses::found(job, &asked).or_else(|| Some(regression(job, &mean()?)))
 }
 
-/// Pauses of other ranks in a job in which these ranks are slow: the time that steps lose beyond their usual
-/// length.
+/// Pauses of other ranks in a job in which these ranks are slow, with the time that steps lose beyond their
+/// usual length.
 pub(super) fn pauses_beside(job: &Job, slow: &[Finding]) -> Option<Finding> {
     let found = pauses::found(job, &asked(job)).filter(|found| found.kind == Kind::SlowRank)?;
     let is_named = |rank: &Rank| slow.iter().any(|finding| finding.ranks.contains(rank));
-    // A slow rank may wait for its own GPU, so a rank that waits less than that rank alone is not late.
+    // A slow rank may wait for its own GPU, so a rank that waits less than the slow rank alone is not late.
     let others = job.ranks().filter(|(rank, _)| !is_named(rank) && !found.ranks.contains(rank)).count();
     (others > 0 && !found.ranks.iter().any(is_named)).then_some(found)
 }
@@ -109,7 +110,7 @@ pub(super) fn growth(job: &Job) -> Option<Growth> {
     growth.filter(Growth::matters)
 }
 
-/// How much longer steps take on most ranks: seconds before and after, since when, and the other figures that
+/// The increase of step times on most ranks: seconds before and after, since when, and the other figures that
 /// changed then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
@@ -149,13 +150,13 @@ impl Growth {
         self.after / self.before - 1.0
     }
 
-    /// Whether more work does not explain the change: longer sequences or a larger batch take longer.
+    /// Whether the increase is not explained by more work: longer sequences or a larger batch take longer.
     fn matters(&self) -> bool {
         self.work <= 0.5 * self.longer()
     }
 
-    /// Whether a finding of this duration may be the cause: as far as known, both began together. How long a
-    /// rank has been slow is known only to half of that time, and to some seconds.
+    /// Whether a finding of this duration may be the cause: as far as known, both began together. The start
+    /// of a rank's slowness is known only to half of its age, and to some seconds.
     pub(super) fn began_with(&self, since_s: f64) -> bool {
         since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
     }
@@ -216,13 +217,13 @@ fn throughput(samples: &[PaceSample]) -> Option<f64> {
     Some(sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)).filter(|work| *work > 0.0)
 }
 
-/// Whether the rank has completed no step for so long that steps must have become longer.
+/// Whether the rank has completed no step for a time that only longer steps explain.
 fn ends_no_step(view: &RankView) -> bool {
     let quiet: f64 = view.ahead().take_while(|one| one.steps < 1.0).map(|one| f64::from(one.passed)).sum();
     quiet > QUIET_S.max(QUIET_STEPS * view.pace().map_or(0.0, Nanoseconds::seconds))
 }
 
-/// A permanent change of a rank's step time: the times before and after, and how long ago it changed.
+/// A permanent change of a rank's step time: the times before and after, and the time since it changed.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     before: f64,
@@ -305,7 +306,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
     let slower = rate < -0.5 * longer / (1.0 + longer);
     let clocks = if slower { Clocks::of_all(job).or_no_cause_at(1.0 + rate) } else { Clocks::Unknown };
     let lacks_cpu = cpu_wait::ranks(job, since_s).filter(|_| !slower);
-    // A rank that lacks the CPU launches late for that reason.
+    // A rank that lacks CPU time launches late because of that.
     let late = late::ranks(job, before).filter(|_| !slower && lacks_cpu.is_none());
     let ranks = lacks_cpu
         .as_ref()

@@ -17,8 +17,8 @@ use crate::{
 const LONGER: f64 = 0.03;
 const SPREADS: f64 = 3.0;
 
-/// If FLOPs per step differ by more than the smallest reported difference of steps, the work differs, and the
-/// two runs are not comparable.
+/// Largest difference of FLOPs per step between comparable runs: the smallest reported difference of steps.
+/// Beyond it, the work differs.
 const SAME_WORK: f64 = LONGER;
 
 /// Number of steps that compile and warm up, and seconds of later steps that suffice.
@@ -28,10 +28,10 @@ const ENOUGH: f64 = 20.0;
 /// Seconds of steps that a rank may have done before its first digest with steps.
 const UNHEARD: f64 = 3.0;
 
-/// Relative precision with which a begin is known.
+/// Relative precision with which the start of an increase is known.
 const BLUR: f64 = 0.02;
 
-/// Ranks whose change explains [`EXPLAINS`] of the loss are named if at most one rank in this many has
+/// Ranks whose change explains [`EXPLAINS`] of the loss are named only if at most one rank in this many has
 /// changed.
 const FEW: usize = 5;
 
@@ -75,7 +75,7 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
     let gpu = if run.gpu.name.is_empty() { String::new() } else { format!(" on {}", run.gpu.name) };
     let evidence =
         Evidence::PastRun(PastRun { step_ms: now, past_step_ms: then, day: run.day(), gpu, when, why });
-    // Without a cost of its own if others' findings account for it.
+    // It has no cost of its own if the others' findings account for it.
     let step = Some(Nanoseconds((now * 1e6) as u64));
     let left = Some(lost - explained).filter(|left| *left > 0.0);
     let cost = left.map(|left| Cost::of(left, 2.0 * spread, step, job.ranks().len(), since_s));
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(Run::on(4, 120.0).found(Baseline { world_size: 16, ..baseline() }), []);
     }
 
-    /// The cost belongs to the slow rank, and is reported once.
+    /// The cost belongs to the slow rank, and is reported only once.
     #[test]
     fn the_rank_that_is_slower_than_then_is_named_and_not_its_victims() {
         let baseline = Run::on(0, 100.0).baseline();

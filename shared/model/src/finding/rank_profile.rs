@@ -9,7 +9,7 @@ use super::{
 };
 use crate::job::{Arrivals, RankView, StragglerDelay, mean, median};
 
-/// Number of digests whose FLOPs count as current.
+/// Number of digests over which the current FLOPs are summed.
 const LATELY: usize = RECENT;
 
 /// Number of digests from which its cost is computed: [`LONG`] matched ones, and those whose collectives the
@@ -42,7 +42,7 @@ pub(super) struct RankProfile {
     pub rate_longer: Option<f64>,
     /// Its earlier rate, over minutes; `None` while too little is known.
     pub past: Option<f64>,
-    /// The GEMMs' share of its steps, by FLOPs.
+    /// The share of its steps that GEMMs take, by FLOPs.
     pub busy: Option<f64>,
     /// The GEMMs' share of the latest seconds.
     pub busy_lately: Option<f64>,
@@ -54,7 +54,7 @@ pub(super) struct RankProfile {
     pub late_pooled: f64,
     /// Whether it is always last.
     pub always_last: bool,
-    /// Seconds since it became the last; each digest counts as one.
+    /// Seconds since it became the last rank to enter; each digest counts as one second.
     pub since_last: f64,
     /// Its own waiting over all of these digests, as a share of the time.
     pub waited: f64,
@@ -71,7 +71,8 @@ pub(super) struct RankProfile {
     pub blocked_lately: Option<f64>,
     /// Whether its first steps are over.
     pub begun: bool,
-    /// How long the others wait for it alone, and the share of time in which communication held up its GEMMs.
+    /// The time that the others wait for it alone, and the share of time in which communication held up its
+    /// GEMMs.
     pub delay: Option<StragglerDelay>,
     pub exposed: Option<f64>,
     pub pace: Option<Nanoseconds>,
@@ -143,8 +144,8 @@ impl RankProfile {
     }
 }
 
-/// Whether its first steps, which compile, are over; also true if they were no longer than the others, as far
-/// as observed.
+/// Whether its first steps, which compile, are over. Also true if the first steps known were no longer than
+/// the others.
 fn has_begun(view: &RankView) -> bool {
     if view.pace_samples().nth(BEGUN - 1).is_some() {
         return true;
@@ -156,7 +157,7 @@ fn has_begun(view: &RankView) -> bool {
     steps.len() >= PERSISTENT && longest < 2.0 * usual && latest < usual
 }
 
-/// Several digests together. The worst one is left out, because an occasional pause may have been timed.
+/// The sum of several digests without the worst one, because an occasional pause may have been timed in it.
 fn pooled<'a>(windows: impl Iterator<Item = &'a Arrivals>) -> Arrivals {
     let mut windows: Vec<_> = windows.collect();
     let total = |window: &Arrivals| window.late * f64::from(window.joined);
@@ -174,12 +175,12 @@ fn busy(view: &RankView, rate: Option<f64>) -> Option<f64> {
     Some(digest.gemm_flops / step / (rate? * 1e12) / view.pace()?.seconds())
 }
 
-/// Overlapping collectives, such as gradients in the backward pass, wait for the same late rank several
-/// times. Tuned.
+/// Factor of overlap: several collectives, such as gradients in the backward pass, wait for the same late
+/// rank. Tuned.
 const OVERLAP: f64 = 3.0;
 
-/// Its arrival skew as a share of time lost: at least the longest wait, once a step. For many short waits, their
-/// sum, with an allowance for overlap. No more than all of the time can be lost.
+/// The share of time lost to its arrival skew: at least the longest wait, once a step; for many short waits,
+/// their sum, with an allowance for overlap. At most all of the time.
 fn lost(arrivals: &Arrivals, per_second: f64, pace: Option<Nanoseconds>) -> f64 {
     let summed = arrivals.late * per_second;
     let lost =
@@ -187,7 +188,7 @@ fn lost(arrivals: &Arrivals, per_second: f64, pace: Option<Nanoseconds>) -> f64 
     lost.min(1.0)
 }
 
-/// Frequency per step if steps are known, because a job that hangs or has ended has few collectives per
+/// Collectives per second, from those per step if steps are known: a job that hangs or has ended has few per
 /// second.
 fn frequency(view: &RankView) -> Option<f64> {
     let by_steps = || {

@@ -19,23 +19,24 @@ use super::{
 };
 use crate::job::median;
 
-/// With fewer ranks that do the same work, there is no reference: if one rank of three is slow, the median of
-/// the others comes from only two.
+/// Smallest number of ranks with the same work that gives a reference: if one rank of three is slow, the
+/// median of the others comes from only two.
 const COHORT: usize = MANY;
 
-/// Below this share of its cohort's rate, a GPU is slow, even if the others are almost equal: three times the
+/// Share of its cohort's rate below which a GPU is slow, even if the others are almost equal: three times the
 /// difference between equal GPUs ([`cost::APART`]).
 const SLOW: f64 = 0.9;
 
-/// For a slow GPU, this arrival skew suffices: the share that is reported without a cause.
+/// Smallest arrival skew of a rank with a slow GPU that is reported: the share that is reported without a
+/// cause.
 const LATE_BY_COMPUTE: f64 = cost::REPORTED;
 
 /// Seconds after which a slow GPU is reported although others may follow: the time of [`PERSISTENT`] digests
 /// of each rank, which arrive at different times, and of one lost digest. Tuned.
 const FOLLOWED: f64 = 8.0;
 
-/// `explained`: their cost has another reason, which is reported. `growth`: the permanent increase of step
-/// times, which one of them may cause.
+/// The slow ranks. `explained`: their cost has another reason, which is reported. `growth`: the permanent
+/// increase of step times, which one of them may cause.
 pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option<&Growth>) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
     let mut fell: Vec<_> = by_own_past(cohorts, &slow);
@@ -59,7 +60,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     let others = slow.iter().map(|slow| slow.member.rank).chain(busy.iter().map(|busy| busy.member.rank));
     let others: Vec<Rank> = others.collect();
     late.retain(|suspect| !others.contains(&suspect.member.rank));
-    // A rank that waits for the slow one in one communicator is late in the next: only the latest is the
+    // A rank that waits for the slow one in one communicator is late in the next, so only the latest is the
     // cause. A rank whose own host is late does not wait.
     let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
     late.retain(|suspect| {
@@ -104,13 +105,13 @@ struct Suspect<'a> {
     since_s: f64,
     /// The state of its clocks.
     clocks: Clocks,
-    /// Whether its threads are known to wait for its GPU less than the others' threads, by most of its arrival
-    /// skew.
+    /// Whether its threads are known to wait for the GPU less than the others' threads, by most of its
+    /// arrival skew.
     waits_less: bool,
 }
 
-/// Whether others have just become slow too. Slow ranks are reported together, but after some seconds in any
-/// case.
+/// Whether others have just become slow too. Slow ranks are reported together, but at the latest after some
+/// seconds.
 fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
     let is_undecided = |member: &&Member<'_>| {
         if slow.iter().any(|suspect| suspect.member.rank == member.rank) {

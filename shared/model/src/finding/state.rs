@@ -12,7 +12,7 @@ use crate::job::RankView;
 #[serde(rename_all = "snake_case")]
 pub enum RankState {
     Ok,
-    /// It waits for a rank that hangs or is gone, and is not the cause.
+    /// It waits for a rank that hangs or is gone, without being the cause.
     Waiting,
     Slow,
     Hung,
@@ -45,7 +45,7 @@ impl From<Life> for RankState {
     }
 }
 
-/// A rank of a hung job counts as waiting if it has not moved for this long, and for twice its usual step.
+/// Time without progress after which a rank of a hung job is waiting, if it is also twice its usual step.
 const WAITS: Duration = Duration::from_secs(5);
 
 /// A rank's state, given the findings.

@@ -49,8 +49,8 @@ impl<'a> Still<'a> {
         self.places.iter().map(|place| place.state.entered)
     }
 
-    /// The number of the collective that not all ranks have entered, or of the one after the last that all
-    /// have entered.
+    /// The number of the first collective that not all ranks have entered. If all have entered the same, that
+    /// of the next one.
     pub(super) fn least(&self) -> u64 {
         self.entered().min().unwrap_or(0)
     }
@@ -59,7 +59,7 @@ impl<'a> Still<'a> {
         self.entered().max().unwrap_or(0)
     }
 
-    /// Ranks that entered fewer collectives than others. All of them are before the same collective.
+    /// Ranks that entered fewer collectives than others. All of them are at the same collective.
     pub(super) fn laggards(&self) -> impl Iterator<Item = &Place<'a>> {
         let (least, most) = (self.least(), self.most());
         self.places.iter().filter(move |place| place.state.entered == least && least < most)
@@ -71,7 +71,7 @@ impl<'a> Still<'a> {
         self.places.iter().filter(move |place| place.state.entered > least)
     }
 
-    /// Whether its ranks have waited there for as long before and then continued: a checkpoint, an
+    /// Whether its ranks have already waited there for as long and then continued: for a checkpoint, or an
     /// evaluation.
     fn is_usual(&self) -> bool {
         let living = self.places.iter().filter(|place| place.is_alive());
@@ -85,7 +85,7 @@ impl<'a> Still<'a> {
         self.places.len() >= size as usize
     }
 
-    /// Collective `number`, as reported by the rank in `of` that is least far beyond it.
+    /// Collective `number`, as reported by the rank in `of` that has entered the fewest collectives.
     pub(super) fn collective<'b>(
         &self,
         number: u64,
@@ -109,7 +109,7 @@ impl<'a> Still<'a> {
 /// The communicators whose living ranks have not moved for `deadline`. Communicators with a rank whose hook
 /// is off, or without living ranks, are not examined.
 pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
-    // A communicator hangs only if one of its ranks does.
+    // A communicator hangs only if one of its ranks hangs.
     let is_stuck = |view: &RankView| view.life() == Life::Alive && view.stalled_for() >= deadline;
     if !job.ranks().any(|(_, view)| is_stuck(view)) {
         return Vec::new();
@@ -135,7 +135,7 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
 }
 
 /// Leaves out communicators that have paused for as long before and continued, and those that pause with
-/// them: a rank that waits for a rank at a checkpoint waits for the checkpoint.
+/// them: a rank that waits for a rank at a checkpoint waits for the checkpoint too.
 fn without_habits(mut still: Vec<Still<'_>>) -> Vec<Still<'_>> {
     let mut excused: BTreeSet<Rank> = BTreeSet::new();
     loop {
@@ -164,7 +164,7 @@ pub(super) struct Waits {
 
 impl Waits {
     pub(super) fn among(still: &[Still<'_>]) -> Self {
-        // If no thread is seen inside a call, calls are not observed at all, so every rank may be blocked.
+        // If no thread is seen inside a call, calls are not observed at all, and every rank may be blocked.
         let reported = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
         let mut edges: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
         for place in still.iter().flat_map(Still::laggards) {

@@ -1,4 +1,4 @@
-//! Turns `node[001-128,200]` into names. Counts the names before it makes any.
+//! Turns `node[001-128,200]` into names, after counting them.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RangeError {

@@ -130,7 +130,7 @@ fn a_rank_that_was_taken_for_dead_and_speaks_again_has_not_ended() {
     );
 }
 
-/// One host's clock is five minutes behind.
+/// The clock of one host is five minutes behind.
 #[test]
 fn when_a_rank_ended_is_reckoned_by_its_own_hosts_clock() {
     let (simulation, mut jobs) = (Simulation::new(7, 2, 2), Jobs::default());

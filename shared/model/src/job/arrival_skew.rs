@@ -1,4 +1,4 @@
-//! Arrival skew: how late a rank enters its collectives, or how long it waits in them. The collectives of a
+//! Arrival skew: the time by which a rank enters its collectives late, or waits in them. The collectives of a
 //! digest are evaluated once the other ranks had time to report them.
 
 use std::{collections::VecDeque, mem};
@@ -24,9 +24,9 @@ const OTHERS: usize = 2;
 /// may carry the whole loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrivals {
-    /// How long after the first rank it entered.
+    /// Time from the entry of the first rank to its own.
     pub late: f64,
-    /// How long it waited until the last rank entered.
+    /// Time from its own entry to that of the last rank.
     pub waited: f64,
     /// The largest arrival skew.
     pub latest: f64,
@@ -68,7 +68,7 @@ impl ArrivalSkew {
         }
         let digest = self.digests.pop_front().unwrap_or_default();
         self.window.begin(digest.at, digest.step);
-        // Ranks that compile for different times are late once.
+        // Ranks that compile for different times are late only once.
         let is_warm_up = digest.step.is_some_and(|step| step.0 < FIRST);
         let window = &mut self.window;
         let complete = self.samples.drain(..digest.samples).filter_map(|sample| {

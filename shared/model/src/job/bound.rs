@@ -18,7 +18,7 @@ use super::{Breakdown, Job};
 /// way.
 const ASKED: usize = 64;
 
-/// If threads wait for the GPU for less than this share of the time, they leave it idle.
+/// Share of the time that threads must wait for the GPU. Below it, they leave the GPU idle.
 const RUNS_AHEAD: f64 = 0.1;
 
 /// Where the time of the last half minute went, in percent, for the median rank. The four shares add up to

@@ -1,4 +1,4 @@
-//! Where a rank's time goes in a running job, from digests. Only a capture has all of it.
+//! Where a rank's time goes in a running job, from digests. Only a capture has the whole breakdown.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct Breakdown {
     pub collectives: Option<f64>,
     /// The part in which the rank waited for others, if the times of all ranks are known.
     pub waiting: Option<f64>,
-    /// GEMMs held up by communication: the part that nothing hides.
+    /// The time in which communication held up GEMMs: the part that nothing hides.
     pub exposed: Option<f64>,
     /// Threads of the program blocked until the GPU was done. With several threads, it may exceed one.
     pub blocked: Option<f64>,

@@ -12,7 +12,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Takes the hosts' clocks, as received at the moment `at`.
+    /// Updates the clock from the hosts' clocks, as received at the moment `at`.
     pub fn hear(&mut self, jobs: &Jobs, at: Moment) {
         if jobs.clock() > self.reported {
             *self = Self { reported: jobs.clock(), at };

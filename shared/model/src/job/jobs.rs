@@ -160,7 +160,7 @@ impl Jobs {
         self.known.retain(|_, job| !job.ranks.is_empty());
     }
 
-    /// A host repeats this every two seconds, mostly unchanged.
+    /// Takes a host's snapshot. A host repeats it every two seconds, mostly unchanged.
     fn introduce(&mut self, host: &HostName, snapshot: &HostSnapshot) {
         let known = self.collectors.get(host);
         if known.is_none_or(|known| (&known.version, known.started) != (&snapshot.version, snapshot.started))

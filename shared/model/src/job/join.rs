@@ -30,8 +30,8 @@ impl Join {
         self.shortest
     }
 
-    /// The shortest wait of the others for the last rank: the time saved if it entered together with the rank
-    /// before it.
+    /// The shortest wait of the others for the last rank: the time that would be saved if it entered together
+    /// with the rank before it.
     pub fn gap(&self) -> Nanoseconds {
         if self.reported < 2 { Nanoseconds(0) } else { Nanoseconds(self.second.0 - self.shortest.0) }
     }

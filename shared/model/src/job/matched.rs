@@ -1,4 +1,5 @@
-//! The results from matched collectives: bus bandwidth, arrival skew, and how many collectives are matched.
+//! The results from matched collectives: bus bandwidth, arrival skew, and the share of collectives that are
+//! matched.
 
 use xpu_wire::{
     id::Rank,
@@ -29,7 +30,7 @@ impl Job {
         self.bus_bandwidth_of(view.samples())
     }
 
-    /// The same over some of a rank's timed collectives.
+    /// Same as [`Self::bus_bandwidth`], over some of a rank's timed collectives.
     pub fn bus_bandwidth_of<'a>(
         &self,
         samples: impl Iterator<Item = &'a Sample>,
@@ -64,7 +65,7 @@ impl Job {
         (all > 0).then(|| joined as f64 / all as f64)
     }
 
-    /// How much later than the first rank this one entered its collectives, at the median.
+    /// The median time by which this rank enters its collectives later than the first rank.
     pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
         self.lateness_of(self.ranks.get(&rank)?.samples())
     }
@@ -85,7 +86,7 @@ impl Job {
         (median(rates).map(GigabytesPerSecond), late)
     }
 
-    /// The same over some of a rank's timed collectives.
+    /// Same as [`Self::lateness`], over some of a rank's timed collectives.
     pub fn lateness_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<Nanoseconds> {
         let late = samples.filter_map(|sample| Some(late_by(sample, self.complete(sample)?)));
         median(late.collect()).map(|nanoseconds| Nanoseconds(nanoseconds as u64))

@@ -56,7 +56,7 @@ pub(super) struct PaceHistory {
     timed_by: TimedBy,
 }
 
-/// Totals at a step.
+/// Totals at the end of a step.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     step: Step,
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Steps that were counted but not timed are in the next timed sample, with their time.
+    /// Steps that were counted but not timed belong to the next timed sample, with their time.
     #[test]
     fn steps_that_were_not_timed_are_in_the_next_pace_sample() {
         let digest = |second: u64, step: u64, timed: bool| {

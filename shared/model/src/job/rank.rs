@@ -64,7 +64,7 @@ pub struct RankView {
     ahead: VecDeque<Ahead>,
     stalls: Stalls,
     advance: Advance,
-    /// When it was first heard, if no snapshot had arrived before; then the begin of its pause is an
+    /// When it was first heard, if no snapshot had arrived before; the start of its pause is then an
     /// estimate.
     guessed: Option<Moment>,
     /// The median of the step times in `advance`.
@@ -138,7 +138,7 @@ impl RankView {
         }
     }
 
-    /// Another process took the rank's place, so nothing of the old one applies.
+    /// Starts again if another process took the rank's place: nothing of the old one applies.
     fn restart_if_other(&mut self, host: &HostName, pid: Pid) {
         if (&self.host, self.pid) != (host, pid) {
             *self = Self::new(host.clone(), pid);
@@ -167,7 +167,7 @@ impl RankView {
         is_new | self.correct(advance)
     }
 
-    /// A digest before any snapshot cannot show since when the rank has paused. The snapshot after it does.
+    /// Corrects the start of a pause by a snapshot: a digest before any snapshot does not show it.
     fn correct(&mut self, reported: &Advance) -> bool {
         let Some(guessed) = self.guessed.filter(|_| *reported != Advance::default()) else { return false };
         self.guessed = None;
@@ -296,7 +296,7 @@ impl RankView {
                 transfers.take(&taken, route, &join, digest.heard);
             }
             if route.is_some() {
-                // One end waits for the other by design, so no rank is late for it.
+                // One end waits for the other by design, so this is no arrival skew.
                 push_bounded(&mut self.messages, taken, SAMPLES);
                 continue;
             }
@@ -323,7 +323,7 @@ impl RankView {
         self.life = life;
     }
 
-    /// Its wait for the CPU, which is read only to explain other findings.
+    /// Takes its wait for the CPU, which only explains other findings.
     pub(super) fn take_cpu(&mut self, cpu: &RankCpu, at: Moment) -> bool {
         if self.pid == cpu.pid {
             self.cpu_waits.take(cpu, at);
@@ -331,7 +331,7 @@ impl RankView {
         false
     }
 
-    /// How its threads spent their time; no finding depends on it.
+    /// Takes how its threads spent their time. No finding depends on it.
     pub(super) fn take_times(&mut self, times: &RankTimes, at: Moment) -> bool {
         let is_newer = self.times.as_ref().is_none_or(|known| known.0 < at);
         if self.pid == times.pid && is_newer {
@@ -340,7 +340,7 @@ impl RankView {
         false
     }
 
-    /// What it, its GPU and its host moved; no finding depends on it.
+    /// Takes what it, its GPU and its host moved. No finding depends on it.
     pub(super) fn take_load(&mut self, load: &HostLoad, rank: &RankLoad, at: Moment) -> bool {
         if self.pid == rank.pid && self.load.as_ref().is_none_or(|known| known.at < at) {
             let (interval, host) = (load.interval, load.host);
@@ -349,7 +349,7 @@ impl RankView {
         false
     }
 
-    /// The rank worked on its CPU, which matters only if others wait for it.
+    /// Notes that the rank worked on its CPU, which matters only if others wait for it.
     pub(super) fn take_work(&mut self, pid: Pid, at: Moment) -> bool {
         if self.pid == pid {
             self.busy_at = self.busy_at.max(at);
@@ -385,7 +385,7 @@ impl RankView {
     }
 }
 
-/// Whether a repeated digest has more data than before, because it may have arrived by two paths.
+/// Whether a repeated digest has more data than before: it may have arrived by two paths.
 fn has_more(before: &RankDigest, again: &RankDigest) -> bool {
     let said = |digest: &RankDigest| {
         let RankDigest { life, enabled, step, gemm_flops, launches, world_size, .. } = *digest;

@@ -18,7 +18,7 @@ impl Job {
         }
     }
 
-    /// `None` if it was about processes that no longer belong to the job.
+    /// The last report; `None` if it was about processes that no longer belong to the job.
     pub fn ras(&self) -> Option<&RasReport> {
         let report = self.ras.as_deref()?;
         let of_ranks = report.communicators.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.pid);

@@ -7,7 +7,7 @@ use xpu_wire::{frame::RankRecord, id::Rank};
 use super::Job;
 use crate::divergence::{self, Divergence};
 
-/// A rank that has made no call for this long has not reached the later calls of others.
+/// Time without a call after which a rank has not reached the later calls of others.
 const STALLED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Records {
 impl Job {
     pub(super) fn keep_record(&mut self, record: &RankRecord) {
         let fresh = self.records.of.get(&record.rank).is_none_or(|known| {
-            // A record of the same moment from a request for fewer calls has less data.
+            // Of two records of the same moment, the one that was requested with fewer calls has less data.
             known.pid != record.pid
                 || known.read_at < record.read_at
                 || known.calls.len() < record.calls.len()

@@ -24,42 +24,42 @@ use super::rank::push_bounded;
 const DIGESTS: usize = 15;
 
 /// Number of digests with matched collectives that an estimate needs, so that a single one is at most a
-/// fifth. With steps of many seconds it looks back further, over at most this many digests: five steps of 24
-/// s.
+/// fifth. With steps of many seconds, the estimate looks back further, over at most this many digests: five
+/// steps of 24 s.
 const LEAST: usize = 5;
 const MOST: usize = 120;
 
-/// Number of digests that the cost of a loss which has just begun needs: the first of them may have begun before
-/// the loss.
+/// Number of digests that the cost of a new loss needs: the first of them may have begun before the loss.
 const ONSET: usize = 3;
 
-/// Steps that compile and warm up: their loss does not recur.
+/// Number of first steps, which compile and warm up: their loss does not recur.
 pub(super) const FIRST: u64 = 10;
 
-/// This many collectives of a digest reveal their sampling rate: the chance that all of them lie in the lower
-/// half of the hash is one in 2^8.
+/// Number of collectives in a digest that reveal their sampling rate: the chance that all of them lie in the
+/// lower half of the hash is one in 2^8.
 const REVEALING: u32 = 8;
 
-/// A digest this many times as long as the one before it may contain a time without matched collectives.
+/// A digest this many times as long as the one before may contain a time without matched collectives.
 const LONGER: f64 = 1.5;
 
-/// It does if the numbers of its matched collectives, at least this many, span less than this share of those
-/// that were launched. By chance, this happens once in 80 times.
+/// Smallest number of matched collectives, and share of the launched ones: the digest contains such a time if
+/// the numbers of its matched collectives span less than this share. By chance, this happens once in 80
+/// times.
 const SPANNING: u32 = 16;
 const SPANNED: f64 = 0.75;
 
 /// Shares of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StragglerDelay {
-    /// How long the others wait for this rank alone, and the standard error.
+    /// Time that the others wait for this rank alone, and the standard error.
     pub cost: f64,
     pub error: f64,
     /// `None` while the loss began too recently.
     pub onset: Option<Onset>,
-    /// If few digests have a loss, the same over the time since the loss began, at most two minutes: with a
+    /// If few digests have a loss, the cost over the time since the loss began, at most two minutes: with a
     /// pause every five seconds, only three or four are in the last 15 digests.
     pub average: Option<f64>,
-    /// The same without the digest of the largest loss, so that nothing is left of a single event.
+    /// The cost without the digest of the largest loss, which is zero for a single event.
     pub steady: f64,
     /// When it began, at most a day ago.
     pub since: Moment,
@@ -77,7 +77,7 @@ pub struct StragglerDelay {
 /// The digests since a loss began, if it began within those of the estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Onset {
-    /// Their mean loss, as a multiple of that of all digests.
+    /// Mean loss of these digests, as a multiple of that of all digests.
     pub times: f64,
     pub digests: usize,
 }
@@ -107,8 +107,8 @@ struct Tally {
     at: Moment,
     step: Option<Step>,
     communicators: Vec<Counts>,
-    /// The times that its collectives represent themselves: more than one if some of its time has no matched
-    /// collectives, because a collector was restarted.
+    /// Factor by which its collectives count: more than one if some of its time has no matched collectives,
+    /// because a collector was restarted.
     represents: f64,
 }
 
@@ -148,7 +148,7 @@ pub(super) struct Entry {
 }
 
 impl Window {
-    /// A digest begins, with `step` steps done.
+    /// Starts a digest, with `step` steps done.
     pub(super) fn begin(&mut self, at: Moment, step: Option<Step>) {
         if step.is_some_and(|step| step.0 < FIRST) {
             *self = Self { from: at, from_step: step, ..Self::default() };
@@ -158,7 +158,7 @@ impl Window {
             (self.from, self.from_step) = (at, step);
         }
         if let Some(last) = self.digests.back_mut().filter(|last| last.communicators.is_empty()) {
-            // The first digest only sets the begin.
+            // The first digest only sets the start.
             let before = if last.at == self.from { 0 } else { last.digests };
             (last.digests, last.at, last.step) = (before + 1, at, step);
         } else {
@@ -201,7 +201,7 @@ impl Window {
         self.digests.pop_front();
     }
 
-    /// The times that the collectives of the last digest represent themselves.
+    /// The factor by which the collectives of the last digest count.
     fn represents(&self) -> f64 {
         let mut newest = self.digests.iter().rev();
         let Some((last, before)) = newest.next().zip(newest.next()) else { return 1.0 };
@@ -291,8 +291,8 @@ impl Window {
         Some(StragglerDelay { cost, error, steady, waited, late_error, ..delay })
     }
 
-    /// The time from which this share was lost, and the first digest since then. Most digests and segments from
-    /// then on exceed half of it: with few timed collectives, one may show less by chance.
+    /// The time from which this share was lost, and the first digest since then. Most digests and segments
+    /// from then on exceed half of it: with few timed collectives, one may show less by chance.
     fn since(&self, lost: &[f64], share: f64) -> (usize, Moment) {
         let digests = (0..lost.len()).rev().map(|at| (self.before(at), lost[at] / 1e9));
         let end = self.digests.back().map_or(self.from, |last| last.at);
@@ -313,7 +313,7 @@ impl Window {
         at.checked_sub(1).and_then(|before| self.digests.get(before)).map_or(self.from, |before| before.at)
     }
 
-    /// What the digests from `began` on show; `BEFORE` if most of them have no such loss.
+    /// The loss in the digests from `began` on; `BEFORE` if most of them have no such loss.
     fn onset(&self, lost: &[f64], began: usize) -> Option<Onset> {
         let recent = &lost[began..];
         let mean = recent.iter().sum::<f64>() / recent.len() as f64;
@@ -328,7 +328,7 @@ impl Window {
         (recent.len() >= ONSET).then_some(Onset { times, digests })
     }
 
-    /// The same since it began, if few digests have a loss.
+    /// The average loss since it began, if few digests have a loss.
     fn average(&self, lost: &[f64], share: f64) -> Option<f64> {
         let mut parts = Vec::new();
         let mut begin = 0.0;

@@ -188,7 +188,7 @@ fn the_median_of_an_even_number_is_between() {
     assert_eq!(median(vec![]), None);
 }
 
-/// A viewer that connects to a job that has hung for hours must not have to wait for the finding.
+/// A viewer that connects to a job that has hung for hours has the finding at once.
 #[test]
 fn a_late_viewer_knows_since_when_a_rank_is_stuck() {
     let simulation = Simulation::new(3, 1, 2);
@@ -262,7 +262,7 @@ fn steps_counted_between_two_summaries_are_not_lost() {
     );
 }
 
-/// Its last message may be old when it ends; a later viewer cannot know the time.
+/// A rank's last message may be old when the rank ends. A viewer that connects later cannot know the time.
 #[test]
 fn when_a_process_went_is_reported_where_it_was_seen() {
     let simulation = Simulation::new(3, 1, 2);

@@ -20,7 +20,8 @@ const VALUES: usize = 4;
 /// Counts of members.
 type Counts = BTreeMap<u32, u64>;
 
-/// Also returns whether xpu-top's own counts were compared: without them, no statement of RAS is confirmed.
+/// The statements about the counts. Also returns whether xpu-top's own counts were compared: without them, no
+/// statement of RAS is confirmed.
 pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, is_stuck: bool) -> (Vec<Statement>, bool) {
     let members: Vec<u32> = one.ranks.iter().map(|rank| rank.member).collect();
     let mut statements = Vec::new();
@@ -154,8 +155,8 @@ fn apart(own: Option<&Own>, deviations: &BTreeMap<u32, i64>) -> String {
     if parts.is_empty() { "all ranks have the same number".to_owned() } else { parts.join(", ") }
 }
 
-/// If records are missing, the ledgers still count all operations together. Returns whether the two counts
-/// can be compared.
+/// Compares the sums over all operations, if records are missing: the ledgers still count them. Returns
+/// whether the two counts can be compared.
 fn judge_sums(statements: &mut Vec<Statement>, theirs: &Counts, ours: &Counts, own: &Own) -> bool {
     // Collectives that only the ledgers have may be of the kinds that RAS leaves out. Only collectives that
     // the ledgers lack contradict RAS.
@@ -183,7 +184,7 @@ fn judge_sums(statements: &mut Vec<Statement>, theirs: &Counts, ours: &Counts, o
     agrees.is_some()
 }
 
-/// Collectives that one of the two does not count, equally on all ranks; this is no contradiction.
+/// Collectives that only RAS or only xpu-top counts, equally on all ranks; this is no contradiction.
 fn left_out(theirs: &Counts, ours: &Counts, one: &RasCommunicator, own: &Own) -> Option<Statement> {
     let apart = |member: &u32| ours.get(member)?.checked_sub(*theirs.get(member)?).filter(|&more| more > 0);
     let apart: Vec<_> = theirs.keys().map(apart).collect::<Option<_>>()?;

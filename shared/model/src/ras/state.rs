@@ -71,7 +71,7 @@ fn missing(one: &RasCommunicator, own: Option<&Own>, job: &Job) -> Vec<Statement
             all.push(Statement {
                 ranks,
                 xpu_top: xpu_top.map(str::to_owned),
-                // A living process that does not answer may be stopped. So it contradicts only the statement
+                // A living process that does not answer may be stopped. It contradicts only the statement
                 // that it is dead.
                 agrees: dead.and_then(|dead| (dead || rank.considered_dead).then_some(dead)),
                 ..Statement::of(About::Missing, ras)

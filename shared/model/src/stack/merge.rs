@@ -87,7 +87,7 @@ fn words(thread: &ThreadStack) -> Vec<Word> {
         words.push(Word::bare(Class::Torch, format!("in {}", inside.call)));
     }
     words.extend(native.iter().map(Word::frame));
-    // The frames of a Python thread show this already, and the kernel's state would separate ranks that do
+    // The frames of a Python thread already show this, and the kernel's state would separate ranks that do
     // the same.
     if let Some(task) = thread.task.as_ref().filter(|task| thread.frames.is_empty() || task.letter == 'D') {
         words.push(Word::bare(Class::State, call::words(task)));

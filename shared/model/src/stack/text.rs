@@ -1,4 +1,4 @@
-//! The tree for a terminal: frames that ranks share are one line each; it branches only where ranks differ.
+//! The tree for a terminal: a frame that ranks share is one line; the tree branches only where ranks differ.
 
 use std::fmt::Write as _;
 

@@ -26,7 +26,7 @@ pub struct Activity {
     pub memory: MemoryStatus,
     /// Calls that wait for the GPU, most time first.
     pub blocked: Vec<BlockedStatus>,
-    /// With `XPU_TOP_TRACE_FUNCS_ALWAYS`.
+    /// Present with `XPU_TOP_TRACE_FUNCS_ALWAYS`.
     #[serde(default)]
     pub python: Option<PythonStatus>,
     /// Spans that the program names with `Tracer.span`, since the rank started.

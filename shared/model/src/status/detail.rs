@@ -1,4 +1,5 @@
-//! One rank in detail: its GEMMs and collectives by shape, its communicators, and the calls its threads are in.
+//! One rank in detail: its GEMMs and collectives by shape, its communicators, and the calls its threads are
+//! in.
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::{
@@ -49,7 +50,7 @@ pub struct GemmStatus {
     /// Number of timed ones; the rates are computed from these.
     pub timed: u64,
     pub tflops: Option<Tflops>,
-    /// Percentiles of the durations since the detail was requested.
+    /// Percentiles of the durations since the details were requested.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
     #[serde(default)]

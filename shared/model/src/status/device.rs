@@ -9,7 +9,7 @@ use xpu_wire::frame::DeviceReading;
 pub struct DeviceStatus {
     /// The UUID that `nvidia-smi -L` lists, without `GPU-` or `MIG-`.
     pub uuid: String,
-    /// How long ago it was read.
+    /// Age of the reading, in seconds.
     pub age_s: f64,
     /// Share of the recent time in which any kernel ran, in percent; a kernel that only waits counts as well.
     pub gpu_pct: Option<u8>,

@@ -17,11 +17,12 @@ pub struct ExitStatus {
     /// The code it exited with, or the signal that ended it; neither if unknown.
     pub code: Option<i32>,
     pub signal: Option<String>,
-    /// The process that asked it to end before, if any: launchers do when another rank has ended.
+    /// The process that asked it to end before, if any: launchers do so when another rank has ended.
     pub asked_by: Option<String>,
     pub exception: Option<String>,
     pub message: Option<String>,
-    /// The kernel that an exception of the GPU stopped, of jobs started with `xpu-top run --gpu-core-on-exception`.
+    /// The kernel that an exception of the GPU stopped, in jobs started with `xpu-top run
+    /// --gpu-core-on-exception`.
     pub kernel: Option<FailedKernel>,
     /// The GPU memory that CUDA refused, if that is why the rank ended.
     pub gpu_memory: Option<GpuMemory>,
@@ -35,7 +36,8 @@ pub struct ExitStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuMemory {
     pub requested_bytes: u64,
-    /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
+    /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than
+    /// they use.
     pub held_bytes: u64,
     /// The number of first steps, and what the process held after them.
     pub first_step: Option<u64>,

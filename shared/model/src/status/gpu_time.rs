@@ -6,9 +6,9 @@ use crate::job::{RankView, mean};
 
 /// Shares of the last half minute, in percent. The four add up to 100.
 ///
-/// GEMMs and exposed communication are measured by the hook. The time in which the GPU ran any kernel is read
-/// from NVML, for all processes on it. The difference is the time of kernels that the hook does not time:
-/// attention, normalization, optimizers, copies by kernels, and GEMMs of other libraries than cuBLAS.
+/// The hook measures GEMMs and exposed communication. NVML reports the time in which the GPU ran any kernel,
+/// of all processes. The difference is the time of kernels that the hook does not time: attention,
+/// normalization, optimizers, copies by kernels, and GEMMs of other libraries than cuBLAS.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuTime {
     pub gemms_pct: f64,

@@ -10,16 +10,15 @@ use xpu_wire::{
 use super::{RankState, RankStatus};
 use crate::job::RankView;
 
-/// Collectors report once a second, so a rank without reports for this long may be doing something else by
-/// now.
+/// Time without reports after which a rank may be doing something else: collectors report once a second.
 pub const STALE: Duration = Duration::from_secs(5);
 
 /// Number of step times for which a rank may make no progress.
 const STEPS: u32 = 3;
 
-/// The time from which a rank's figures are no longer current, by its host's clock: it hangs, waits for a
-/// hung rank, is silent or gone, or has made no progress for a while. `None` while they are current.
-/// `silence`: time since its last report.
+/// The time since which a rank's figures are not current, by its host's clock: it hangs, waits for a hung
+/// rank, is silent or gone, or has made no progress for a while. `None` while they are current. `silence`:
+/// time since its last report.
 pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Option<Moment> {
     // A rank that has only introduced itself has no figures that could be old.
     view.latest()?;
@@ -71,7 +70,7 @@ impl RankStatus {
     }
 }
 
-/// A reading's age, computed here because a collector that is gone does not update it.
+/// A reading's age. It is computed here because a collector that is gone does not update it.
 pub fn age_of(reading: &DeviceReading, ago: impl Fn(Moment) -> Duration) -> Duration {
     Duration::from_nanos(reading.age.0).max(ago(reading.read))
 }

@@ -32,7 +32,7 @@ pub struct TrafficStatus {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuLoadStatus {
-    /// Share of the time in which a multiprocessor had work: the mean over them.
+    /// Share of the time in which a multiprocessor had work, averaged over all multiprocessors.
     pub sm_pct: Option<f64>,
     /// Share of the memory's bandwidth.
     pub dram_pct: Option<f64>,
@@ -110,7 +110,7 @@ fn percent(share: f64) -> f64 {
     thousandths(share * 100.0)
 }
 
-/// Rounds to three decimals: more digits would mean nothing.
+/// Rounds to three decimals, because more would mean nothing.
 fn thousandths(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
 }

@@ -87,7 +87,7 @@ pub struct RankStatus {
     /// included, in percent of the last half minute, estimated from a sample; `None` while it is unknown.
     #[serde(default)]
     pub exposed_pct: Option<f64>,
-    /// Where the time of its GPU goes, and how much of it is identified.
+    /// Where the time of its GPU goes, and the share of it that is identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_time: Option<GpuTime>,
     /// Share of the last ten seconds in which it waited for the CPU, if it did.
@@ -143,7 +143,7 @@ impl RankStatus {
     }
 }
 
-/// All data of a rank, however old.
+/// All data of a rank, even if it is old.
 pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     let latest = view.latest();
     let (bus_gb_s, lateness) = job.bus_and_skew(view);
@@ -200,7 +200,8 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     }
 }
 
-/// If the driver does not report the clock, the share of the data sheet's peak.
+/// The share of the peak at the present clock; of the data sheet's peak if the driver does not report the
+/// clock.
 fn share_of_peak(view: &RankView, device: Option<&DeviceStatus>) -> Option<f64> {
     let share = view.gemm_rate()?.0 / view.gemm_peak()?.0;
     let current = device.filter(|device| !device.is_stale());
@@ -208,7 +209,7 @@ fn share_of_peak(view: &RankView, device: Option<&DeviceStatus>) -> Option<f64> 
     Some(share * clocks.map_or(1.0, |(most, now)| f64::from(most) / f64::from(now)))
 }
 
-/// `None` if nothing is timed.
+/// The denominator of a sampling rate; `None` if nothing is timed.
 fn one_in(rate: Rate) -> Option<u64> {
     (rate != Rate::NEVER).then(|| rate.denominator())
 }

@@ -7,9 +7,10 @@ use xpu_wire::frame::{Launches, NcclReport};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NcclCalls {
     pub counted: u64,
-    /// Those of them that were made by a function whose address the program looked up (`dlsym`).
+    /// Those that were made by a function whose address the program looked up (`dlsym`).
     pub dlsym: u64,
-    /// Those that only NCCL's profiler plugin interface showed. All others passed an interposed function.
+    /// Those that only NCCL's profiler plugin interface showed. All other calls went through an interposed
+    /// function.
     pub plugin: u64,
     /// Calls on communicators that are not known, or of a second copy of NCCL.
     pub uncounted: u64,

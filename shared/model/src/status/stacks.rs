@@ -13,7 +13,7 @@ pub struct StackStatus {
     /// When the oldest was read, in nanoseconds since 1970.
     pub read_at: Moment,
     pub tree: Tree,
-    /// The same, one line for each leaf: `function@path@here|missing;... ranks`.
+    /// The tree as text, one line for each leaf: `function@path@here|missing;... ranks`.
     pub folded: String,
     /// What could not be read and why, and which processes were stopped for reading.
     pub notes: Vec<String>,

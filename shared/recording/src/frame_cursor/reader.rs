@@ -9,19 +9,19 @@ use crate::{Entry, Kind, Recording};
 /// Largest number of blocks that wait: unpacked, they take many times their size in the file.
 const WAITING: usize = 2;
 
-/// A shorter distance is not worth a thread.
+/// Smallest number of blocks for which a thread is started.
 const SHORTEST: usize = 4;
 
 /// The frames of a block.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     pub(super) all: Vec<(Moment, Frame)>,
-    /// Frames that did not decode.
+    /// Number of frames that did not decode.
     pub(super) strange: u64,
 }
 
 impl Frames {
-    /// With the details of `ranks` only. `None` if the block is damaged.
+    /// Reads a block, with the details of `ranks` only. `None` if the block is damaged.
     pub(super) fn read(
         recording: &mut Recording,
         entry: &Entry,

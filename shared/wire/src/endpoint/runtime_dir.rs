@@ -18,8 +18,8 @@ use super::{
 /// Longest path a Unix socket can have, without its final NUL (`sun_path` of `sockaddr_un`).
 const LONGEST_SOCKET_PATH: usize = 107;
 
-/// Spare names, tried when the usual one is taken. A user who takes them all prevents others from monitoring,
-/// as does one who takes their ports.
+/// Number of spare names, tried when the usual one is taken. Another user who takes them all can prevent
+/// monitoring, but could also take the ports.
 const SPARE: u32 = 32;
 
 /// The directory of this user's sockets and locks on this host; 0700.
@@ -47,9 +47,8 @@ impl Located {
 
 impl RuntimeDir {
     /// The path, without creating it: `XPU_TOP_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/xpu-top`, else
-    /// `/tmp/xpu-top-<uid>`, else
-    /// `/tmp/xpu-top-<uid>.<n>`. Places that belong to others are passed over, except one that the user
-    /// named.
+    /// `/tmp/xpu-top-<uid>`, else `/tmp/xpu-top-<uid>.<n>`. Places that belong to others are passed over,
+    /// except one that the user named.
     pub fn locate() -> Self {
         Places::of_this_process().look().dir
     }
@@ -153,7 +152,7 @@ impl Places {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
             user: user_id(),
-            // Programs may go to another directory.
+            // Absolute, because a program may change its working directory.
             named: set(variable::RUNTIME_DIR).map(|named| std::path::absolute(&named).unwrap_or(named)),
             session: set("XDG_RUNTIME_DIR"),
             shared: PathBuf::from("/tmp"),
@@ -206,8 +205,8 @@ impl Places {
         Ok(Located { dir: spare, passed_over })
     }
 
-    /// A session's directory is used if no other user can replace its contents. After `su` it often belongs
-    /// to another user.
+    /// The session's directory, if no other user can replace its contents. After `su`, it often belongs to
+    /// another user.
     fn in_session(&self) -> Result<Option<RuntimeDir>, RuntimeDirError> {
         let Some(session) = &self.session else { return Ok(None) };
         let Some(found) = fs::metadata(session).ok().filter(fs::Metadata::is_dir) else { return Ok(None) };

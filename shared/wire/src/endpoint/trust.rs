@@ -22,7 +22,7 @@ use super::user_id;
 /// Write permission of the group and of all others.
 const WRITABLE: u32 = 0o022;
 
-/// Only owners can remove files in such a directory.
+/// The sticky bit: only owners can remove files in a directory that has it.
 const STICKY: u32 = 0o1000;
 
 /// Why others may control a directory's contents.
@@ -77,8 +77,8 @@ pub fn is_trusted_socket(path: &Path, user: u32) -> io::Result<bool> {
     Ok(socket.file_type().is_socket() && owners.contains(&socket.uid()))
 }
 
-/// The user at the other end of a connected Unix socket, as the kernel reports it: the one who called
-/// `listen` or `connect`.
+/// The user at the other end of a connected Unix socket, as the kernel reports it: the user of the process
+/// that called `listen` or `connect`.
 pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: all-zero bytes are a ucred.
     let mut peer: libc::ucred = unsafe { zeroed() };

@@ -10,7 +10,8 @@ use crate::{histogram::Histogram, id::Step, unit::Nanoseconds};
 /// counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphTotals {
-    /// Its number in this process, from 1, in the order of instantiation; 0 if that was not seen.
+    /// The graph's number in this process, from 1, in the order of instantiation; 0 if its instantiation was
+    /// not seen.
     pub graph: u32,
     /// What one launch contains: GEMMs and their FLOPs, NCCL operations and their bytes over the bus.
     pub gemms: u32,
@@ -48,7 +49,7 @@ pub struct MemoryTotals {
     /// Bytes set by `cudaMemset`, and its calls.
     pub set: u64,
     pub sets: u64,
-    /// By direction; only those that occurred.
+    /// Copies by direction; only directions that occurred.
     pub copies: Vec<Copies>,
     /// Decrease of free GPU memory during NCCL's calls, in bytes; `None` if that is unknown. See
     /// [`MemoryTotals::NCCL_CALLS`].
@@ -76,7 +77,7 @@ pub struct MemorySite {
     pub held_before: Option<u64>,
     /// Allocations since the rank started.
     pub allocations: u64,
-    /// Steps completed at the first and at the last of them.
+    /// Steps completed at the first and at the last allocation.
     pub first_step: Step,
     pub last_step: Step,
 }
@@ -165,7 +166,7 @@ pub struct SpanTotals {
     #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     pub count: u64,
-    /// Over all its threads, from begin to end, including nested spans.
+    /// Time from begin to end over all threads, including nested spans.
     pub took: Nanoseconds,
 }
 
@@ -175,6 +176,6 @@ pub struct Work {
     /// Since the rank started; 0 if the program never reports it.
     pub tokens: u64,
     pub samples: u64,
-    /// The last one reported.
+    /// The last loss reported.
     pub loss: Option<f64>,
 }

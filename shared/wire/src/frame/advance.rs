@@ -1,4 +1,4 @@
-//! When a rank last made progress. Collectors keep it, so that a new viewer knows since when a job hangs.
+//! When a rank last made progress. Collectors keep it, so that a new viewer can show since when a job hangs.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ impl Advance {
         }
     }
 
-    /// The median of the paces. Allocates nothing: it is computed for every rank once a second.
+    /// The median of [`Self::paces`]. Allocates nothing: it is computed for every rank once a second.
     pub fn pace(&self) -> Option<Nanoseconds> {
         let mut paces = [Nanoseconds(0); Progress::WINDOW];
         let known = self.paces.len().min(Progress::WINDOW);

@@ -22,10 +22,10 @@ pub struct CaptureOrder {
     /// The first step, by its number at completion.
     pub first: Step,
     pub steps: u32,
-    /// A rank that has not reached the end after this time sends what it has. The same order with a smaller
-    /// limit shortens it.
+    /// After this time, a rank sends what it has recorded so far. The same order with a smaller limit ends
+    /// the capture earlier.
     pub limit: Nanoseconds,
-    /// A rank adds the sampled operations that it still has of this many steps before the first.
+    /// Number of steps before the first, of which a rank adds the sampled operations that it still has.
     pub before: u32,
     /// All kernels, copies and fills of the GPU too, through CUPTI.
     pub activity: bool,
@@ -46,14 +46,14 @@ impl CaptureOrder {
 /// A period that is recorded instead of steps. Then the order's first step and number of steps are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureWindow {
-    /// The begin: by the requester's clock from viewer to collector, by the host's clock from collector to
+    /// The start: by the requester's clock from viewer to collector, by the host's clock from collector to
     /// worker.
     pub at: Moment,
     pub length: Nanoseconds,
 }
 
 impl CaptureWindow {
-    /// The longest allowed.
+    /// The longest period allowed.
     pub const LONGEST: Duration = Duration::from_mins(10);
 
     pub fn end(&self) -> Moment {
@@ -112,8 +112,8 @@ impl CapturePart {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaptureAccount {
     /// Completed steps, and when each was completed. The first entry is the step before the first recorded
-    /// one, which begins at that moment. For a period, the entries 0 and 1 are its begin and its end, which
-    /// is earlier if it was cut short.
+    /// one: its completion is where the recording starts. For a period, entries 0 and 1 are its start and
+    /// end; the end is earlier than planned if the period was cut short.
     pub marks: Vec<StepMark>,
     pub source: Option<StepSource>,
     pub ended: CaptureEnd,
@@ -184,7 +184,7 @@ pub enum CapturedLabel {
         bytes: u64,
         bus_bytes: u64,
         collectives: u64,
-        /// As above; only for a single collective.
+        /// How NCCL carries it out, if the group has a single collective.
         plan: Option<Plan>,
     },
     /// The launch of an executable graph, by its number.
@@ -255,14 +255,14 @@ pub enum CapturedSpan {
     Unknown,
     /// The thread was in the call for this time.
     Host { took: Nanoseconds },
-    /// It was on the GPU for this time; its begin is unknown.
+    /// It was on the GPU for this time; its start is unknown.
     Timed { took: Nanoseconds },
-    /// It was on the GPU. It began `late` nanoseconds after it was launched; negative only within the clock
-    /// error.
+    /// It was on the GPU. It began `late` nanoseconds after its launch; `late` is negative only within the
+    /// clock error.
     Gpu { stream: u32, late: i64, took: Nanoseconds },
 }
 
-/// In a file only: the request, and the ranks that have not delivered. Written at the begin, and again in
+/// In a file only: the request, and the ranks that have not delivered. Written at the start, and again in
 /// full at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaptureSheet {
@@ -277,7 +277,7 @@ pub struct CaptureSheet {
     pub stall: Option<String>,
 }
 
-/// The same for a capture of a period, instead of a [`CaptureSheet`].
+/// A [`CaptureSheet`] for a capture of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedCaptureSheet {
     pub sheet: CaptureSheet,

@@ -1,5 +1,5 @@
-//! Ranks that do not get the CPU time they need, and ranks that work on their CPU while others wait for them,
-//! as their collector reads it from the kernel.
+//! Ranks that do not get the CPU time they need, and ranks that work on their CPU while others wait for them.
+//! The collector reads both from the kernel.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct HostCpu {
     pub ranks: Vec<RankCpu>,
 }
 
-/// One of them.
+/// A rank that waited for the CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankCpu {
     pub rank: Rank,
@@ -33,14 +33,14 @@ pub struct RankCpu {
 }
 
 impl RankCpu {
-    /// A smaller share of the time is not reported.
+    /// The smallest share of the time that is reported.
     const LEAST: f64 = 0.05;
 
     pub fn is_notable(&self) -> bool {
         self.stopped || self.share() >= Self::LEAST
     }
 
-    /// The share of the time spent waiting, by the larger of the two reasons.
+    /// The share of the time spent waiting, by the larger of `waited` and `throttled`.
     pub fn share(&self) -> f64 {
         let longest = self.waited.max(self.throttled.unwrap_or_default());
         (longest.seconds() / self.interval.seconds().max(1e-9)).min(1.0)
@@ -48,7 +48,8 @@ impl RankCpu {
 }
 
 /// The ranks of a job on one host that made no progress in the last second, were inside no call of CUDA or
-/// NCCL, and worked: the main thread computed, or the process read or wrote files. Sent only if there are any.
+/// NCCL, and worked: the main thread computed, or the process read or wrote files. Sent only if there are
+/// any.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostWork {
     pub job: JobName,

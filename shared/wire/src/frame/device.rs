@@ -46,7 +46,7 @@ pub struct DeviceReading {
 }
 
 impl DeviceReading {
-    /// An older reading does not describe the present.
+    /// Age from which a reading does not describe the present.
     pub const STALE: Duration = Duration::from_secs(10);
 
     /// A reading without values.

@@ -14,7 +14,7 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// All that a collector knows.
+/// The full state of a host, as its collector knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostSnapshot {
     #[serde(deserialize_with = "crate::text::line")]
@@ -71,8 +71,8 @@ impl Progress {
 pub struct HostDigest {
     pub job: JobName,
     pub ranks: Vec<RankDigest>,
-    /// Living processes that claim a rank of this job that another living process already holds: a second job
-    /// of the same name.
+    /// Number of living processes whose rank another living process of this job already has: a second job of
+    /// the same name.
     pub turned_away: u32,
 }
 
@@ -84,7 +84,7 @@ pub struct RankDigest {
     pub world_size: u32,
     pub pid: Pid,
     pub life: Life,
-    /// When the collector last heard from it.
+    /// When the collector last received a frame from it.
     pub heard: Moment,
     pub step: Option<Step>,
     pub step_at: Moment,
@@ -152,8 +152,8 @@ impl RankDigest {
     pub const LONGEST_BLIND: usize = 120;
     pub const SAMPLES: usize = 24;
 
-    /// Whether it holds nothing of the rank's work, because the collector has not received its first summary.
-    /// A restarted collector sends such a digest even for ranks that started long ago.
+    /// Whether it has no data of the rank's work yet, because the collector has not received the first
+    /// summary. A restarted collector sends such a digest even for ranks that started long ago.
     pub fn is_blank(&self) -> bool {
         self.step.is_none()
             && self.launches == Launches::default()
@@ -161,7 +161,7 @@ impl RankDigest {
             && self.gemm_flops == 0.0
     }
 
-    /// The only process of its job, with one GPU.
+    /// Whether it is the only process of its job, with one GPU.
     pub fn is_alone(&self) -> bool {
         self.world_size == 1 && self.rank.gpu().is_none()
     }

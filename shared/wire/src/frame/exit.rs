@@ -15,7 +15,7 @@ use crate::{
     unit::Moment,
 };
 
-/// An error that is not lasting explains an exception or an abort that follows within this time.
+/// Longest times between an error that is not lasting and the exception, or the abort, that it explains.
 const RAISED_WITHIN: Duration = Duration::from_millis(500);
 const ABORTED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -31,13 +31,13 @@ pub struct RankExit {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// Time by the host's clock: as the rank noted it, else when its process was found gone.
+    /// Time by the host's clock: when the rank noted its end, else when the collector found the process gone.
     pub at: Moment,
     pub step: Option<Step>,
     pub ending: Ending,
     pub exception: Option<PythonException>,
     pub error: Option<ApiError>,
-    /// From a core dump of its GPU.
+    /// The kernel that failed, from a core dump of the GPU.
     pub kernel: Option<FailedKernel>,
     /// Present if CUDA had no GPU memory left.
     pub memory: Option<RefusedMemory>,
@@ -76,7 +76,7 @@ pub struct FatalSignal {
     pub thread: u32,
     #[serde(deserialize_with = "crate::text::line")]
     pub thread_name: String,
-    /// Whether this certainly ended it; not so if the program had its own handler.
+    /// Whether the signal certainly ended the process: `false` if the program had its own handler.
     pub certain: bool,
     /// Native frames, outermost first, at most [`RankExit::FRAMES`]; none if they could not be determined.
     pub frames: Vec<StackFrame>,
@@ -112,7 +112,7 @@ pub struct ApiError {
     #[serde(deserialize_with = "crate::text::line")]
     pub function: String,
     pub code: i32,
-    /// From then on CUDA returns an error for every call of the process.
+    /// Whether CUDA returns an error for every later call of the process.
     pub lasting: bool,
     pub at: Moment,
 }
@@ -138,7 +138,8 @@ pub struct FailedKernel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedMemory {
     pub requested: u64,
-    /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
+    /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than
+    /// they use.
     pub held: u64,
     /// The number of its first steps, and `held` after them.
     pub held_at: Option<(Step, u64)>,
@@ -205,8 +206,8 @@ impl RankExit {
         }
     }
 
-    /// Whether an error that is not lasting likely caused the end, which followed shortly: the program raised
-    /// an exception for it, or a watchdog aborted the program. Not so for an allocation that was tried again.
+    /// Whether an error that is not lasting likely caused the end: an exception or an abort followed it
+    /// shortly. A failed allocation that the program repeated with success long before causes no end.
     fn explains(&self, error: &ApiError) -> bool {
         let (end, patience) = match (&self.exception, &self.ending) {
             (Some(exception), _) => (exception.at, RAISED_WITHIN),
@@ -216,12 +217,12 @@ impl RankExit {
         error.at <= end && end.since(error.at) < patience
     }
 
-    /// Whether another process asked it to end, after other ranks had ended.
+    /// Whether another process requested the end by SIGTERM.
     pub fn was_asked_to_end(&self) -> bool {
         self.asked.is_some() || matches!(&self.ending, Ending::Signal(signal) if signal.number == TERM)
     }
 
-    /// Whether this certainly ended it.
+    /// Whether the recorded ending is certain.
     pub fn is_certain(&self) -> bool {
         match &self.ending {
             Ending::Code(_) | Ending::Unnoted => true,

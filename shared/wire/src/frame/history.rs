@@ -38,7 +38,7 @@ impl Packed {
         self.0.is_empty()
     }
 
-    /// The bytes of each frame. Ends early where a length leads beyond the end.
+    /// The bytes of each frame. Ends early at a length that exceeds the remaining bytes.
     pub fn split(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || {

@@ -15,7 +15,7 @@ use crate::{
 pub enum KinetoWish {
     /// Report its state: one [`KinetoRank`] each.
     Tell,
-    /// A trace. Repeating the order asks for its state.
+    /// A trace. Repeating the order returns its state.
     Trace(KinetoOrder),
     /// This part of the trace that was written for this order. The part before it can be dropped.
     Part { number: u64, part: u32 },
@@ -36,9 +36,8 @@ pub struct KinetoOrder {
 /// When the trace begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KinetoWindow {
-    /// From the end of the step before `first`, for this number of steps. A rank that cannot receive the
-    /// order before it has completed step
-    /// `latest` is not asked: Kineto would record other steps.
+    /// From the end of the step before `first`, for this number of steps. A rank that would receive the order
+    /// only after step `latest` gets none: its Kineto would record other steps.
     Steps {
         first: Step,
         steps: u32,
@@ -63,17 +62,17 @@ pub struct KinetoOptions {
 /// The state of one rank's Kineto.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoRank {
-    /// The order that this refers to; 0 for none.
+    /// The order to which this state refers; 0 for none.
     pub number: u64,
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
     pub standing: KinetoStanding,
-    /// When it last polled for an order, and how long after the previous poll that was.
+    /// When the rank last polled for an order, and the time since its previous poll.
     pub polled: Option<Moment>,
     pub every: Option<Nanoseconds>,
     pub count: Option<KinetoCount>,
-    /// How far the requester's clock was behind this host's, including the message's travel time.
+    /// Time by which the requester's clock was behind this host's, including the message's travel time.
     pub clock_offset: i64,
 }
 

@@ -25,7 +25,7 @@ pub struct HostUse {
     pub cpu: Option<Nanoseconds>,
     /// Bytes of its network devices, without virtual ones within the host (loopback, bridges, pairs).
     pub network: Traffic,
-    /// The same of its `InfiniBand` and `RoCE` ports.
+    /// Bytes of its `InfiniBand` and `RoCE` ports.
     pub rdma: Traffic,
     /// Bytes from (`received`) and to its disks.
     pub disk: Traffic,
@@ -54,7 +54,7 @@ pub struct RankLoad {
 /// What a GPU moves and computes, by NVML, over a second. `None` where NVML does not report it for this GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuLoad {
-    /// Share of the time, from 0 to 1, in which a multiprocessor had work: the mean over them.
+    /// Share of the time, from 0 to 1, in which a multiprocessor had work, averaged over all multiprocessors.
     pub sm: Option<f64>,
     /// Share of its memory's bandwidth that was used.
     pub dram: Option<f64>,

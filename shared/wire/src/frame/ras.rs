@@ -8,13 +8,13 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// One answer of RAS: the whole job, from one process of it.
+/// One answer of RAS about the whole job, from one of its processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RasReport {
     pub job: JobName,
-    /// When it was asked, by the clock of the host that asked.
+    /// When the collector sent the query, by its host's clock.
     pub asked_at: Moment,
-    /// Where: `localhost:28028`.
+    /// Where it sent the query: `localhost:28028`.
     #[serde(deserialize_with = "crate::text::line")]
     pub address: String,
     /// `2.28.9+cuda13.0`; empty if it is unknown.
@@ -53,7 +53,7 @@ pub struct RasCommunicator {
     pub missing: Vec<RasMissing>,
 }
 
-/// A rank of a communicator that RAS has heard from.
+/// A communicator's rank about which RAS has data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RasRank {
     /// Its rank in the communicator.
@@ -62,7 +62,7 @@ pub struct RasRank {
     pub pid: Option<Pid>,
     /// `ncclResult_t` of its creation: 7 while it is under way.
     pub init_state: i32,
-    /// What `ncclCommGetAsyncError` answers.
+    /// The result of `ncclCommGetAsyncError`.
     pub async_error: i32,
     pub finalized: bool,
     pub destroyed: bool,
@@ -108,7 +108,7 @@ impl RasCounts {
     }
 }
 
-/// A rank in a communicator, about which rank RAS has no data.
+/// A communicator's rank about which RAS has no data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RasMissing {
     pub member: u32,

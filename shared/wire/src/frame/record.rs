@@ -1,5 +1,5 @@
-//! Collector to viewer: a rank's last NCCL calls, in answer to [`super::Request::Records`], and unasked when
-//! a job hangs or a rank has failed (topic `<job>/e`).
+//! Collector to viewer: a rank's last NCCL calls, in answer to [`super::Request::Records`], and without a
+//! request when a job hangs or a rank has failed (topic `<job>/e`).
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct RankRecord {
     pub sites: Vec<CallSite>,
     /// Oldest first, at most [`RankRecord::CALLS`].
     pub calls: Vec<RecordedCall>,
-    /// Work that was launched before calls that their streams have not reached, by the calls' `order`.
+    /// Work that was launched before calls that their streams have not reached.
     pub preceding: Vec<PrecedingWork>,
     /// Why there is no record, in a sentence; empty otherwise.
     #[serde(deserialize_with = "crate::text::line")]
@@ -66,9 +66,9 @@ impl RankRecord {
         self.sites.get(usize::from(call.site?))
     }
 
-    /// The last operation before the call on its stream, if the call waits and it is known.
+    /// The last operation before the call on its stream, if the call waits and that operation is known.
     pub fn preceding(&self, call: &RecordedCall) -> Option<&PrecedingWork> {
-        // A group has the event before its first call.
+        // In a group, the event precedes the first call.
         let first = call.group.unwrap_or(call.order);
         self.preceding.iter().find(|one| one.order == first)
     }
@@ -83,7 +83,7 @@ pub struct RecordedCommunicator {
     pub member: u32,
     /// 0 if it is no longer known.
     pub size: u32,
-    /// It has been destroyed since.
+    /// Whether the communicator has been destroyed since.
     pub closed: bool,
 }
 

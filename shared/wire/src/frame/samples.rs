@@ -13,7 +13,7 @@ use crate::{
 pub struct SampleOrder {
     /// The capture during which the stacks are sampled. Sampling ends with it.
     pub capture: CaptureOrder,
-    /// The capture's time, if it covers a time instead of steps.
+    /// The capture's period, if it covers a period instead of steps.
     pub window: Option<CaptureWindow>,
     /// Readings per second.
     pub rate: u32,

@@ -35,8 +35,8 @@ pub struct RankStacks {
 }
 
 impl RankStacks {
-    /// Whether another reading would add nothing: native frames were read as well, or `why` says why
-    /// something could not be read.
+    /// Whether another reading would add nothing: this one has native frames, or `why` says why something
+    /// could not be read.
     pub fn is_thorough(&self) -> bool {
         self.held_for_native.is_some() || !self.why.is_empty()
     }

@@ -43,16 +43,16 @@ pub struct Summary {
     pub steps: Option<Steps>,
     /// Shapes that changed since the last summary (all of them after [`Command::Introduce`]).
     pub gemms: Vec<GemmTotals>,
-    /// Likewise, per communicator, operation and size.
+    /// Totals that changed, per communicator, operation and size.
     pub collectives: Vec<CollectiveTotals>,
     pub communicators: Vec<CommunicatorState>,
     /// Timed collectives of this interval: the [`Summary::SAMPLES`] of smallest
     /// [`crate::sampling::priority`].
     pub samples: Vec<CollectiveSample>,
     pub launches: Launches,
-    /// CUDA graphs launched since the rank started; those that changed.
+    /// CUDA graphs launched since the rank started; only those that changed since the last summary.
     pub graphs: Vec<GraphTotals>,
-    /// Kernels of the requested names (`XPU_TOP_KERNELS`); those that changed.
+    /// Kernels of the requested names (`XPU_TOP_KERNELS`); only those that changed.
     pub kernels: Vec<KernelTotals>,
     pub memory: MemoryTotals,
     /// Time the program's threads spent in calls that wait for the GPU; only for calls that occurred.
@@ -149,7 +149,7 @@ pub struct GemmTotals {
     /// How many of them were timed, and their total time.
     pub timed: u64,
     pub timed_for: Nanoseconds,
-    /// The timed ones of this interval.
+    /// Durations of the GEMMs timed in this interval.
     pub durations: Histogram,
 }
 
@@ -178,7 +178,8 @@ pub struct CommunicatorState {
     /// The rank in the communicator, which need not be the rank in the job.
     pub rank: u32,
     pub size: u32,
-    /// Collectives whose call was entered and returned, and known to be done. See [`crate::ledger`].
+    /// Number of collectives whose call was entered, whose call returned, and that are known to be done. See
+    /// [`crate::ledger`].
     pub entered: u64,
     pub enqueued: u64,
     pub completed: u64,

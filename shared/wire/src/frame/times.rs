@@ -15,7 +15,7 @@ pub struct HostTimes {
     pub ranks: Vec<RankTimes>,
 }
 
-/// One of them, over the last half minute. Several threads may make a time longer than the interval.
+/// A rank's times over the last half minute. Several threads may make a time longer than the interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankTimes {
     pub rank: Rank,
@@ -28,8 +28,8 @@ pub struct RankTimes {
     pub copying: Nanoseconds,
     /// Threads that launch into a full queue.
     pub launching: Nanoseconds,
-    /// Waiting for a batch: of PyTorch's `DataLoader`, or in the program's span `data`. `None` if neither is
-    /// recorded.
+    /// Threads that wait for a batch: of PyTorch's `DataLoader`, or in the program's span `data`. `None` if
+    /// neither is recorded.
     pub loading: Option<Nanoseconds>,
     /// Python's garbage collections, if they are recorded.
     pub collecting: Option<Nanoseconds>,
@@ -45,7 +45,7 @@ pub struct MainThread {
     pub loading: u32,
     /// The program's functions that it was in, the most frequent first; at most [`MainThread::PLACES`].
     pub places: Vec<SampledPlace>,
-    /// The same for other threads, from the samples in which one of them held the GIL.
+    /// The functions that other threads were in, from the samples in which one of them held the GIL.
     pub holders: Vec<SampledPlace>,
 }
 

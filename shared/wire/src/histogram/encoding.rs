@@ -74,7 +74,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Bucket>, BadHistogram> {
     Ok(buckets)
 }
 
-/// A number in zigzag form, in which numbers near zero are short whatever their sign, as LEB128 of at most
+/// Appends a number in zigzag form, which keeps numbers near zero short for either sign, as LEB128 of at most
 /// nine bytes. The ninth byte holds eight bits.
 fn put(number: i64, bytes: &mut Vec<u8>) {
     let mut left = ((number << 1) ^ (number >> 63)) as u64;

@@ -60,7 +60,7 @@ fn a_header_that_claims_a_huge_range_is_refused_before_it_allocates() {
     assert_eq!(Histogram::from_bytes(b"garbage"), Err(BadHistogram));
 }
 
-/// The reference crate negates it, which overflows.
+/// The reference crate negates this number, which overflows.
 #[test]
 fn a_run_of_zeros_of_the_lowest_number_is_refused() {
     let mut bytes = of(&[5]).to_bytes();
@@ -70,7 +70,7 @@ fn a_run_of_zeros_of_the_lowest_number_is_refused() {
     assert_eq!(Histogram::from_bytes(&bytes), Err(BadHistogram));
 }
 
-/// The reference crate's encoding, both ways.
+/// A histogram of the reference crate with these values and counts.
 fn foreign(values: &[(u64, u64)]) -> hdrhistogram::Histogram<u64> {
     let mut foreign = hdrhistogram::Histogram::new_with_bounds(1, 2, 2).unwrap();
     foreign.auto(true);

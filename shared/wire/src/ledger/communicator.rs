@@ -29,7 +29,7 @@ pub struct CommunicatorLine {
 /// The id of a line that is being reassigned to another communicator.
 const OPENING: u64 = u64::MAX;
 
-/// Attempts to read a line while it is reassigned; that takes nanoseconds, and happens rarely.
+/// Attempts to read a line while it is reassigned. Reassigning takes nanoseconds, and happens rarely.
 const ATTEMPTS: usize = 4;
 
 /// The lower bits of a count are its number, the others are the id's.
@@ -113,7 +113,7 @@ impl CommunicatorLine {
         change(&self.entered, id, writers, |before| before + count)
     }
 
-    /// NCCL refused the last `count` entered collectives.
+    /// Subtracts the last `count` entered collectives, which NCCL refused.
     pub fn retract(&self, id: CommunicatorId, count: u64) {
         let _ = change(&self.entered, id, Writers::Many, |before| before.saturating_sub(count));
     }
@@ -123,12 +123,13 @@ impl CommunicatorLine {
         let _ = change(&self.enqueued, id, writers, |before| before + count);
     }
 
-    /// Everything up to and including collective number `sequence` is done. The count never decreases.
+    /// Notes that everything up to and including collective number `sequence` is done. The count never
+    /// decreases.
     pub fn complete(&self, id: CommunicatorId, sequence: u64) {
         let _ = change(&self.completed, id, Writers::Many, |before| before.max(sequence + 1));
     }
 
-    /// `count` more sends and receives were entered.
+    /// Adds `count` entered sends and receives.
     pub fn point_to_point(&self, id: CommunicatorId, count: u64, writers: Writers) {
         let _ = change(&self.point_to_point, id, writers, |before| before + count);
     }

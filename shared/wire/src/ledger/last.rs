@@ -47,13 +47,13 @@ pub struct ExitNote {
 }
 
 impl ExitNote {
-    /// It is about to exit. The last call counts.
+    /// Notes that the process is about to exit. The last call counts.
     pub fn exits(&self, code: i32, now: Moment) {
         self.code_at.store(now.0, Relaxed);
         self.code.store(NOTED | u64::from(code.cast_unsigned()), Release);
     }
 
-    /// It was asked to end. The first call counts.
+    /// Notes that the process was asked to end. The first call counts.
     pub fn asked(&self, by: u32, asker: &[u8], now: Moment) {
         if self.asked_at.load(Relaxed) == 0 {
             self.asked_by.store(u64::from(by), Relaxed);
@@ -67,19 +67,20 @@ impl ExitNote {
         self.code.load(Relaxed) & NOTED != 0
     }
 
-    /// It does not exit: a child that shares its memory (`vfork`) did.
+    /// Removes the note of an exit: a child that shares the process's memory (`vfork`) exited, not the
+    /// process.
     pub fn stays(&self) {
         self.code.store(0, Relaxed);
     }
 
-    /// An uncaught Python exception. The last one counts.
+    /// Notes an uncaught Python exception. The last one counts.
     pub fn raised(&self, text: &[u8], now: Moment) {
         self.exception_at.store(0, Relaxed);
         self.exception.write(text);
         self.exception_at.store(now.0, Release);
     }
 
-    /// A function of CUDA or NCCL returned an error.
+    /// Notes that a function of CUDA or NCCL returned an error.
     pub fn failed(&self, function: &[u8], code: i32, lasting: bool, now: Moment) {
         if lasting {
             self.lasting.note(function, code, now, true);
@@ -88,8 +89,8 @@ impl ExitNote {
         }
     }
 
-    /// CUDA had no memory of this size left. `held`: what the process had allocated and not freed. `free`:
-    /// free memory of the GPU, if the driver reported it.
+    /// Notes that CUDA had no memory of this size left. `held`: what the process had allocated and not freed.
+    /// `free`: free memory of the GPU, if the driver reported it.
     pub fn refused(&self, bytes: u64, held: u64, free: Option<u64>, now: Moment) {
         self.refused.note(bytes, held, free, now);
     }
@@ -115,7 +116,7 @@ impl ExitNote {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastReading {
     pub exit: Option<(i32, Moment)>,
-    /// The requesting process, its name, and when.
+    /// The process that requested the end, its name, and when.
     pub asked: Option<(u32, String, Moment)>,
     pub lasting: Option<ErrorReading>,
     pub passing: Option<ErrorReading>,

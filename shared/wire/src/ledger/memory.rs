@@ -10,11 +10,11 @@ use crate::id::Step;
 /// Largest number of sites. Memory of further ones belongs to no site.
 pub const MEMORY_SITES: usize = 96;
 
-/// Smaller allocations belong to no site: a program may make millions of them, and a caching allocator asks
-/// CUDA for at least this much.
+/// Smallest allocation that belongs to a site. A program may make millions of smaller ones, and a caching
+/// allocator asks CUDA for at least this much.
 pub const LARGE: u64 = 1 << 20;
 
-/// Slots that are probed.
+/// Number of slots that are probed.
 const TRIES: usize = 8;
 
 #[repr(C)]
@@ -49,7 +49,7 @@ pub struct Allocating {
 }
 
 impl MemorySites {
-    /// Memory was allocated. Returns the number of the site, from 1 on; 0 if the table is full. `describe`
+    /// Counts an allocation. Returns the number of the site, from 1 on; 0 if the table is full. `describe`
     /// writes the texts of a new site: Python frames and native code.
     pub fn allocated(&self, bytes: u64, at: Allocating, describe: impl FnOnce(&SiteText, &NativeText)) -> u8 {
         let key = at.frames.rotate_left(17) ^ at.returns_to as u64;
@@ -61,7 +61,7 @@ impl MemorySites {
         place as u8 + 1
     }
 
-    /// Memory of this site was freed.
+    /// Subtracts freed memory of this site.
     pub fn freed(&self, number: u8, bytes: u64) {
         if let Some(line) = usize::from(number).checked_sub(1).and_then(|place| self.0.get(place)) {
             line.held.fetch_sub(bytes, Relaxed);

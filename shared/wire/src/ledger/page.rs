@@ -31,10 +31,11 @@ unsafe impl Send for LedgerPage {}
 // SAFETY: all access through a shared reference is by atomics.
 unsafe impl Sync for LedgerPage {}
 
-/// Programs rely on small descriptor numbers: those of standard input and output, or the lowest free one.
+/// The lowest descriptor number used here. Programs rely on small ones: standard input and output, or the
+/// lowest free one.
 const SMALLEST: libc::c_int = 512;
 
-/// The same file under a high number on which no program relies, if the limit allows one.
+/// The same file under a high descriptor number, if the limit allows one.
 pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     // SAFETY: the descriptor is open.
     let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SMALLEST) };
@@ -97,7 +98,8 @@ impl LedgerPage {
     }
 
     pub fn ledger(&self) -> &Ledger {
-        // SAFETY: `at` points to a live mapping of the size of a Ledger until drop; every bit pattern is a valid Ledger.
+        // SAFETY: `at` points to a live mapping of the size of a Ledger until drop; every bit pattern is a
+        // valid Ledger.
         unsafe { self.at.as_ref() }
     }
 
@@ -172,7 +174,7 @@ mod tests {
         assert!(LedgerPage::open(Pid(std::process::id()), file.as_raw_fd() as u32).is_err());
     }
 
-    /// A page that its worker can truncate would kill its reader.
+    /// A page that its worker could truncate would kill its reader.
     #[test]
     fn a_page_that_can_be_cut_short_is_refused() {
         // SAFETY: the name is NUL-terminated and 'static.
@@ -207,7 +209,7 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         assert!(std::mem::offset_of!(Ledger, record) <= 8192);
-        // The rest is written, and so allocated, only as calls are made, and at a process's end.
+        // Calls, and the end of a process, write the rest. Until then it is not allocated.
         assert!(size_of::<Ledger>() <= 536 << 10);
     }
 }

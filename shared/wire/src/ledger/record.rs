@@ -141,7 +141,7 @@ impl Record {
         ticket
     }
 
-    /// The call went into the group whose first call is `first`.
+    /// Notes that the call went into the group whose first call is `first`.
     #[inline]
     pub fn group(&self, ticket: u64, first: u64) {
         self.change(ticket, |word| word | (first % CALLS as u64 + 1) << GROUP_AT);
@@ -152,22 +152,22 @@ impl Record {
         self.change(ticket, |word| word | ENQUEUED);
     }
 
-    /// NCCL refused it.
+    /// Notes that NCCL refused the call.
     pub fn refused(&self, ticket: u64) {
         self.change(ticket, |word| word | REFUSED);
     }
 
-    /// An event precedes it, or its group, on its stream.
+    /// Notes that an event precedes the call, or its group, on its stream.
     pub fn queued(&self, ticket: u64) {
         self.change(ticket, |word| word | QUEUED);
     }
 
-    /// The stream has reached that event.
+    /// Notes that the stream has reached that event.
     pub fn begun(&self, ticket: u64) {
         self.change(ticket, |word| word | BEGUN);
     }
 
-    /// All events before calls were queried at `now`.
+    /// Notes that all events before calls were queried at `now`.
     pub fn asked(&self, now: Moment) {
         self.asked.store(now.0, Relaxed);
     }
@@ -176,12 +176,12 @@ impl Record {
         Moment(self.asked.load(Relaxed))
     }
 
-    /// The stream's progress will stay unknown.
+    /// Notes that the stream's progress will stay unknown.
     pub fn not_queued(&self, ticket: u64) {
         self.change(ticket, |word| word & !QUEUED);
     }
 
-    /// Whether it may still wait: nothing shows that its stream has reached it.
+    /// Whether the call may still wait: nothing shows that its stream has reached it.
     fn waits(&self, ticket: u64) -> bool {
         let word = self.calls[ticket as usize % CALLS].0[7].load(Relaxed);
         word & 0xff << LAP_AT == lap(ticket) && word & (QUEUED | BEGUN | REFUSED) == QUEUED
@@ -206,7 +206,7 @@ impl Record {
         ((first..next).filter_map(|ticket| self.call(ticket)).collect(), next)
     }
 
-    /// `None` if another call has taken its slot, or it is being written.
+    /// `None` if another call has taken its slot, or the slot is being written.
     fn call(&self, ticket: u64) -> Option<CallReading> {
         let words = &self.calls[ticket as usize % CALLS].0;
         if words[0].load(Acquire) != ticket + 1 {

@@ -40,7 +40,8 @@ impl ThreadLine {
         self.thread_and_call.store(u64::from(self.thread()), Relaxed);
     }
 
-    /// `None` outside of any call, or while the thread moves from call to call: then it does not hang.
+    /// `None` outside of any call, or while the thread moves from call to call, which means that it does not
+    /// hang.
     pub fn read(&self) -> Option<ThreadReading> {
         for _ in 0..ATTEMPTS {
             let word = self.thread_and_call.load(Acquire);

@@ -2,7 +2,7 @@
 
 use super::frame::{self, Kind};
 
-/// The longest context of a PING that is returned; libzmq, too, cuts longer ones.
+/// Bytes of a PING's context that its PONG returns; libzmq, too, cuts longer contexts.
 pub(super) const CONTEXT: usize = 16;
 
 #[derive(Debug, PartialEq, Eq)]

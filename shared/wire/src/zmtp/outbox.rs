@@ -14,8 +14,8 @@ pub(super) struct Outbox {
     gone: usize,
     /// Bytes up to the end of the unsent PONG: there is one at a time, however many PINGs arrive.
     pong: usize,
-    /// The context of the last PING since then. Its PONG is sent once the previous PONG is written. PINGs in
-    /// between get none; the PONGs that are sent show their sender that the connection is alive.
+    /// The context of the last PING since that PONG. Its own PONG is sent once the previous one is written.
+    /// PINGs in between get no PONG: the others already show the peer that the connection is alive.
     owed: Option<Vec<u8>>,
 }
 
@@ -50,8 +50,8 @@ impl Outbox {
             self.bytes.clear();
             self.bytes.shrink_to(KEPT);
         } else if self.gone > self.bytes.len() / 2 {
-            // At most as many bytes move as were sent: the cost per byte stays the same in every pattern of
-            // writes.
+            // At most as many bytes move as were sent, so the cost per byte does not depend on the sizes of
+            // the writes.
             self.bytes.drain(..self.gone);
             self.gone = 0;
         }

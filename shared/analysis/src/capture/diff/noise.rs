@@ -10,8 +10,8 @@ pub(super) fn mean(samples: &[Sample]) -> f64 {
     samples.iter().map(|(_, value)| value).sum::<f64>() / samples.len().max(1) as f64
 }
 
-/// The variation between steps, pooled over all ranks, because the ranks of one step are not independent of
-/// each other. If each file has one step, the variation of the change between ranks.
+/// The variation between steps, each the mean of its ranks, because the ranks of one step are not independent
+/// of each other. With one step in each file, the variation of the change between ranks.
 pub(super) fn noise(before: &[Sample], after: &[Sample]) -> Option<f64> {
     let steps = |all: &[Sample]| grouped(all, |(_, step)| step.0);
     let (a, b): (Vec<_>, Vec<_>) =
@@ -54,8 +54,7 @@ fn squares(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// The value that chance exceeds in 1 case of 100, on both sides together (Student's t), by degrees of
-/// freedom.
+/// Student's t, by degrees of freedom: chance exceeds it in 1 case of 100, on both sides together.
 fn student(free: usize) -> f64 {
     const TABLE: [f64; 12] = [63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05];
     TABLE.get(free.saturating_sub(1)).copied().unwrap_or(if free < 30 { 2.95 } else { 2.75 })

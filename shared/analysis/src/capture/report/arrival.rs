@@ -11,8 +11,7 @@ use super::{
     Busy,
 };
 
-/// GPU times have a resolution of half a microsecond, so with a smaller difference than this, no rank counts
-/// as last.
+/// Smallest difference with which a rank counts as last: GPU times have a resolution of half a microsecond.
 pub const NOISE_NS: u64 = 2_000;
 
 /// A rank, in the collectives that it shared with others.
@@ -22,9 +21,9 @@ pub struct ArrivalRow {
     pub collectives: u64,
     /// Number of collectives that it entered last, by more than 2 us.
     pub last: u64,
-    /// Straggler delay per step: the time in which a waiting rank computed nothing, for the rank that waited
-    /// least. So a step would be shorter by this if the straggler had entered together with the rank before
-    /// it. Per second for a capture of a period.
+    /// Straggler delay per step: the time in which the rank that waited least computed nothing while it
+    /// waited. A step would be shorter by this if the straggler had entered together with the rank before it.
+    /// Per second for a capture of a period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_per_step_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

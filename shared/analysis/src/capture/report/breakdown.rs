@@ -73,7 +73,7 @@ impl Busy {
         [&self.compute, &self.communication, &self.memory].iter().any(|spans| spans.end().is_some())
     }
 
-    /// The times between two moments at which it did none of these.
+    /// The intervals between two moments in which the GPU did none of these.
     pub(in crate::capture) fn gaps(&self, from: Moment, to: Moment) -> Vec<(Moment, Moment)> {
         let works = [&self.compute, &self.communication, &self.memory];
         let busy = union(works.iter().flat_map(|spans| spans.within(from, to).iter().collect::<Vec<_>>()));

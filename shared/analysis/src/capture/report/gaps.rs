@@ -8,10 +8,10 @@ use super::{
     Busy,
 };
 
-/// A shorter gap before an operation that had been launched long before counts as time between two kernels.
+/// Longest gap that counts as time between two kernels, if its next operation had been launched before.
 const BETWEEN: u64 = 30_000;
 
-/// Times of two clocks that differ by less are equal.
+/// Largest difference with which times of two clocks count as equal.
 const BLUR: u64 = 2_000;
 
 /// The sum is [`super::Summary::gap_ns`], or zero for a rank without any GPU time.
@@ -25,7 +25,7 @@ pub struct Gaps {
     /// The next operation had been launched before, and waited for something else: another stream, a copy,
     /// another rank.
     pub other_ns: u64,
-    /// When the next operation was launched is unknown: it is a kernel recorded by CUPTI that belongs to no
+    /// The launch time of the next operation is unknown: it is a kernel recorded by CUPTI that belongs to no
     /// timed operation.
     pub unknown_ns: u64,
 }
@@ -39,7 +39,7 @@ impl Gaps {
         if !busy.is_any() {
             return Self::default();
         }
-        // Launches of timed operations, by their begin on the GPU.
+        // Launches of timed operations, by their start on the GPU.
         let mut launches: Vec<_> = rank.operations.iter().filter_map(launched).collect();
         launches.sort_unstable();
         let mut gaps = Self::default();
@@ -70,7 +70,7 @@ impl Gaps {
     }
 }
 
-/// When it began on the GPU, and when it was launched.
+/// When it started on the GPU, and when it was launched.
 fn launched(single: &Single) -> Option<(Moment, Moment)> {
     if single.is_launch_unknown() {
         return None;

@@ -42,7 +42,7 @@ impl GemmRow {
     }
 }
 
-/// The same for a shape as it was recorded.
+/// Same as [`GemmRow::shape`], for a shape as it was recorded.
 pub(crate) fn shape_of(shape: &GemmShape) -> String {
     let GemmShape { m, n, k, batch, .. } = *shape;
     shown(m, n, k, batch, &transposed(shape), &shape.datatype.to_string())

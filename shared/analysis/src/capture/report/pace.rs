@@ -1,5 +1,5 @@
-//! Whether the captured steps took as long as the steps before them: recording all kernels and sampling
-//! stacks make the steps of a job that waits for its host longer.
+//! Whether the captured steps took as long as the steps before them. If a job waits for its host, recording
+//! all kernels and sampling stacks make its steps longer.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use xpu_wire::{
 use super::Capture;
 use crate::capture::RankCapture;
 
-/// A smaller difference is not reported.
+/// Smallest difference that is reported.
 const NOTABLE: f64 = 0.05;
 
-/// The hook times everything from this long, and from this many steps, before the first captured step.
+/// Time and number of steps before the first captured step in which the hook already times everything.
 const TIMED_BEFORE: Duration = Duration::from_millis(300);
 const STEPS_TIMED_BEFORE: u64 = 2;
 
-/// At least this many steps and periods between two digests are compared with, if the file has them.
+/// Smallest number of steps, and of periods between two digests, for the comparison, if the file has them.
 const STEPS: u64 = 20;
 const PERIODS: usize = 3;
 
@@ -28,7 +28,8 @@ const PERIODS: usize = 3;
 pub struct Pace {
     /// Mean time of a captured step, on the median rank.
     pub captured_ns: u64,
-    /// The same of the steps before, by the job's own digests; `steps_before` of them were counted.
+    /// Time of a step before, by the job's own digests: the median of the means between two digests, with
+    /// `steps_before` steps in all.
     pub before_ns: u64,
     pub steps_before: u64,
     /// 0.1: captured steps took 10 % longer.

@@ -111,7 +111,7 @@ fn rank_of(&(rank, of, sampled): &RankSamples<'_>, busy: &Busy) -> PythonRank {
         native: account.natively,
         failed: account.failed,
         missed: account.missed,
-        // It is one thread. Its preparation counts as CPU time, so a sampling that ended at once has no share.
+        // The sampler has one thread. A share above 1 comes from its preparation, and is not shown.
         sampler_cpu_share: share(account.cpu.0, took).filter(|share| *share <= 1.0),
         stops: account.stops,
         stopped_ns: account.stopped.0,

@@ -159,7 +159,7 @@ const ALL_REDUCE: u32 = 1;
 const WAIT: u32 = 2;
 
 /// The breakdown of the steps between these marks: total, compute, exposed and gap, in milliseconds. Each
-/// operation has its launch, begin and end, which are GPU times except for waits.
+/// operation has its launch, start and end, which are GPU times except for waits.
 fn spent(marks: &[u64], operations: &[(u32, u64, u64, u64)]) -> Vec<[u64; 4]> {
     let mut part = part(0, 0);
     let account = part.account.as_mut().expect("an account");

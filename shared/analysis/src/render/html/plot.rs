@@ -103,7 +103,7 @@ fn joined(all: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     joined
 }
 
-/// Writing to a String cannot fail.
+/// The title and the start of the drawing. Writing to a String cannot fail.
 fn begin(out: &mut String, title: &str, rows: usize, each: usize) {
     let (title, high) = (super::escaped(title), rows * each + 4);
     let _ = write!(

@@ -12,7 +12,7 @@ use xpu_wire::{
 use super::Refusal;
 use crate::capture::{Capture, Kind, Seen, Single, WholeStep, Work};
 
-/// One step of one rank. Times are pairs of begin and end, in seconds since the rank left the last collective
+/// One step of one rank. Times are pairs of start and end, in seconds since the rank left the last collective
 /// of the previous step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cut {
@@ -28,8 +28,7 @@ pub(super) struct Tracks {
     /// Step by step, all ranks of each.
     pub(super) cuts: Vec<Cut>,
     pub(super) left_out: usize,
-    /// The shortest step by each rank's host, without calls that wait for the GPU, in
-    /// seconds.
+    /// The shortest step by each rank's host, without calls that wait for the GPU, in seconds.
     pub(super) host_steps: Vec<f64>,
 }
 
@@ -63,7 +62,7 @@ impl Tracks {
                 Refusal::NotDataParallel(what.to_owned())
             });
         };
-        // Steps that have others, such as one in ten that logs, are left out.
+        // Steps with other collectives, such as one step in ten that logs, are left out.
         if let Some(other) = usual.iter().map(|name| name.1).find(|operation| !meets_all(*operation)) {
             return Err(Refusal::NotDataParallel(format!("its steps have {other:?} operations")));
         }
@@ -84,7 +83,8 @@ impl Tracks {
             return Err(Refusal::NoSteps);
         }
         let left_out = all.len() - 1 - numbers.len();
-        // A host that launches into a full queue waits too, but not in the steps after it has waited for all.
+        // A host that launches into a full queue waits too. The shortest step is one in which the queue was
+        // not full.
         let host = |step: &WholeStep<'_>| {
             step.to.since(step.from).saturating_sub(Duration::from_nanos(step.blocked())).as_secs_f64()
         };

@@ -16,11 +16,11 @@ use crate::{
     what_if::{Cause, Job, Refusal, WhatIf},
 };
 
-/// The second of three ranks computes for 14 ms, the others for 10. Then all meet for 2 ms, and compute for 1
-/// ms after that.
+/// The second of three ranks computes for 14 ms, the others for 10. Then all take part in a collective of 2
+/// ms, and compute for 1 ms after it.
 const STEP: u64 = 17;
 
-/// One rank's steps; the clock of its host is `ahead` ms.
+/// One rank's steps; its host's clock is `ahead` ms ahead.
 fn rank(rank: u32, steps: u64, ahead: u64) -> CapturePart {
     let mut new = part(rank, 0);
     let begin = BEGIN + ahead * MS;
@@ -35,7 +35,7 @@ fn rank(rank: u32, steps: u64, ahead: u64) -> CapturePart {
     };
     new.operations = (0..steps)
         .flat_map(|step| {
-            // The host launches all at the begin of the step, 1 ms apart.
+            // The host launches all at the start of the step, 1 ms apart.
             let since_last = if step == 0 { 0 } else { STEP - 2 };
             [
                 gpu(since_last, 0, computes, 0, None),
@@ -77,7 +77,8 @@ fn three(steps: u64) -> [CapturePart; 3] {
 fn a_slow_rank_of_a_capture_is_repaired() {
     let job = Job::of_capture(&capture(three(4))).expect("it can be simulated");
     let figures = WhatIf::of(&job);
-    // From the end of one collective to the next: the first of four steps is only the begin of the second.
+    // Steps are from the end of one collective to the next, so the first of four steps only gives the start
+    // of the second.
     assert_eq!(figures.steps, [Step(42), Step(43), Step(44)]);
     near(figures.step.measured_ms, 17.0);
     near(figures.step.simulated_ms, 17.0);

@@ -1,4 +1,4 @@
-//! Ranks that wait in a circle, each for a message of the next. The rank whose last call differs from its
+//! Ranks that wait in a circle, each for a message from the next. The rank whose last call differs from its
 //! usual call is the cause.
 
 use xpu_wire::{
@@ -10,10 +10,11 @@ use super::Unmatched;
 
 /// Number of preceding calls that show the usual next call of a rank.
 const CONTEXT: usize = 4;
-/// Longer sequences distinguish nothing more.
+/// Longest sequence of preceding calls that is compared.
 const MOST: usize = 256;
 
-/// The circle to which the earliest waiting rank leads, in the order of waiting. All ranks wait.
+/// The circle of waiting ranks that is reached from the rank that has waited longest, in the order of
+/// waiting.
 pub(super) fn of<'a, 'b>(unmatched: &'b [Unmatched<'a>]) -> Vec<&'b Unmatched<'a>> {
     let mut path: Vec<&Unmatched<'_>> = Vec::new();
     let mut next = unmatched.iter().min_by_key(|one| one.call.entered);

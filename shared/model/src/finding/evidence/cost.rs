@@ -159,7 +159,7 @@ impl fmt::Display for Straggler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, host, pct, error_pct, .. } = self;
         write!(f, "rank {rank} ({host}) delays the others by ")?;
-        // If it is computed from the job's step times, it may be known exactly to the digit.
+        // A cost computed from the job's step times may be known exactly to the digit.
         let of = |whole: f64| {
             let [least, most] = [(pct - error_pct).max(0.0), pct + error_pct]
                 .map(|bound| format!("{:.1}", bound * whole / 100.0));
@@ -260,7 +260,7 @@ mod tests {
     use super::{super::Evidence, *};
 
     /// If the advice is to look at the program between launches, the evidence names the place there, once it
-    /// is sampled.
+    /// has been sampled.
     #[test]
     fn evidence_of_a_late_host_is_what_the_advice_is_for() {
         let causes = [

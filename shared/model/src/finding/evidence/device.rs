@@ -74,7 +74,7 @@ pub struct GrowingMemory {
     pub growth: MemoryGrowth,
     /// Free memory on that rank's GPU.
     pub free: u64,
-    /// How long the free memory lasts.
+    /// Time until the free memory is used up.
     pub left_s: f64,
 }
 

@@ -47,7 +47,7 @@ impl fmt::Display for Exited {
 }
 
 impl Exited {
-    /// The process that had ended it.
+    /// The process that had sent it SIGTERM, as a clause.
     pub(super) fn sender(&self) -> Option<String> {
         let asked = self.exit.as_ref()?.asked.as_ref()?;
         let name = if asked.name.is_empty() { String::new() } else { format!(" ({})", asked.name) };

@@ -54,7 +54,7 @@ fn fitted<const N: usize>(lines: [String; N]) -> String {
     lines.into_iter().nth(fits.unwrap_or(N - 1)).unwrap_or_default()
 }
 
-/// The problem and its cost. The figures are left out first if not everything fits.
+/// The problem and its cost. If not everything fits, the figures are left out first.
 fn with_cost(what: &str, figures: &str, cost: &str) -> String {
     fitted([format!("{what}{figures}{cost}"), format!("{what}{cost}"), what.to_owned()])
 }
@@ -77,7 +77,7 @@ pub(in crate::finding) fn costs(ms: Option<f64>, pct: f64) -> String {
     )
 }
 
-/// A smaller arrival skew is that of healthy ranks.
+/// Largest arrival skew that is normal among healthy ranks.
 const LEAST_SKEW_PCT: f64 = 0.5;
 
 fn arrival(of: &Arrival) -> String {
@@ -335,7 +335,7 @@ fn mismatch(of: &Mismatch, host: Option<&str>) -> String {
     }
 }
 
-/// The evidence's line, with a cost that only the finding knows.
+/// The evidence's line, with the finding's cost if the line has none.
 pub(in crate::finding) fn joined(line: String, cost: Option<Cost>) -> String {
     let known = ["costs ", "arrival skew "].iter().any(|words| line.contains(words));
     match cost.filter(|_| !known) {

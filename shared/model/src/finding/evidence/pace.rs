@@ -22,7 +22,7 @@ pub struct Regression {
     pub rate_pct: f64,
     /// Whether slower GEMMs are the cause.
     pub is_compute: bool,
-    /// If so, the reasons for which the clocks of most GPUs are held down.
+    /// If they are, the reasons for which the clocks of most GPUs are held down.
     pub clocks: Option<HeldClock>,
     pub late: Option<LateLaunches>,
     pub lacks_cpu: Option<LacksCpu>,

@@ -543,7 +543,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
     assert_eq!(kinds.len(), 26, "every kind has its turn: {kinds:?}");
 }
 
-/// A terminal of 80 columns shows it whole, with a sign before it.
+/// A terminal of 80 columns shows the whole headline, with a sign before it.
 #[test]
 fn every_kind_has_a_headline_that_fits() {
     let ranks: Vec<_> = (1_016..1_024).map(Rank).collect();

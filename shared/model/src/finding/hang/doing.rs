@@ -11,7 +11,7 @@ use xpu_wire::{
 use super::held;
 use crate::job::{Job, RankView};
 
-/// A rank whose last work is longer ago than this does not compute.
+/// Time since its last work after which a rank does not compute.
 const AT_WORK: Duration = Duration::from_secs(3);
 
 /// A rank's activity, as far as visible.
@@ -58,7 +58,7 @@ impl Doing {
         }
     }
 
-    /// How long the rank has been inside its call.
+    /// Seconds that the rank has been inside its call.
     pub(in crate::finding) fn seconds(self) -> Option<f64> {
         if let Self::Inside(_, seconds) = self { Some(seconds) } else { None }
     }

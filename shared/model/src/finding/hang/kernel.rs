@@ -13,7 +13,7 @@ use super::{
 
 use crate::job::Job;
 
-/// All ranks called it, and some are still inside the call.
+/// The finding of a collective that all ranks called, while some are still inside the call.
 pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
     let least = still.least();
     let launching = |call| matches!(call, Call::Collective | Call::GroupEnd);
@@ -55,7 +55,7 @@ pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Fin
     still.iter().filter(among).find_map(in_kernel).or_else(partial).or_else(out_of_step)
 }
 
-/// It ended on all but a few ranks, which wait for it while the others continued.
+/// A collective that ended on all but a few ranks: these wait for it, and the others continued.
 fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let least = still.least();
     let ended = still.waiting().all(|place| place.state.completed >= least);
@@ -129,7 +129,7 @@ fn by_the_driver(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Findin
     Some(finding(Class::NotStarted, ranks, confidence, still, evidence, advice, Some(collective)))
 }
 
-/// All ranks launched it, but it does not end.
+/// The finding of a collective that all ranks launched, but that does not end.
 fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     let launched = still.places.iter().all(|place| place.state.enqueued >= place.state.entered);
     // The count of completed collectives may lag a little, so only a rank that waits for its GPU proves that

@@ -25,8 +25,7 @@ pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
 }
 
 /// Whether the ranks outside the call certainly do not join: one has ended, or all wait for collectives that
-/// ranks inside have not entered. A rank that loads or compiles cannot be distinguished from one that is
-/// stuck.
+/// the ranks inside have not entered. A rank that loads or compiles looks the same as one that is stuck.
 fn nobody_comes(job: &Job) -> bool {
     let (inside, outside): (Vec<_>, Vec<_>) = job
         .ranks()
@@ -96,7 +95,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         severity: Severity::Critical,
         cost: None,
     };
-    // A rank that has ended is missing, whatever other ranks do.
+    // A rank that has ended is missing, independent of what other ranks do.
     let ended: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Ended).collect();
     let absent = if makes && absent.is_empty() { ended } else { absent };
     if absent.is_empty() {

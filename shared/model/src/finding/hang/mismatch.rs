@@ -54,8 +54,8 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
 }
 
-/// A few ranks called more collectives than most, and all called the collective in which most wait. The GPUs
-/// wait in it, so earlier calls do not match.
+/// A few ranks called more collectives than most, and all ranks called the collective in which most wait.
+/// Their GPUs wait in it, so earlier calls do not match.
 ///
 /// If only a few ranks called fewer, these may wait for their own kernels.
 pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {

@@ -30,8 +30,8 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     if let Some(finding) = kernel::root(still, &culprits) {
         return Some(finding);
     }
-    // Among the collectives that they have not entered, the first one by the records of calls is selected,
-    // else the one in which most ranks wait.
+    // Selects one of the collectives that they have not entered: the first by the records of calls, else the
+    // one in which most ranks wait.
     let missed = |still: &&Still<'_>| still.laggards().any(|place| culprits.contains(&place.rank));
     let first =
         job.divergence().filter(|found| found.kind == DivergenceKind::NotEntered).map(|found| found.id);

@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// The first divergence, if the job hangs because of it. A rank that merely has not arrived yet is reported
-/// by its position instead.
+/// by its progress instead.
 pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
-    // If a rank has made more calls since, its record is out of date.
+    // If a rank has made more calls since its record was read, the record is out of date.
     let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
     let divergence =
         job.divergence().filter(|found| !found.passed && found.kind != DivergenceKind::NotEntered)?;
@@ -49,7 +49,7 @@ pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     };
     let confidence = match by {
         By::Majority => Confidence::Certain,
-        // The rank may have called from another site only because the other rank did not get there.
+        // The rank may have called from another site only because the other rank did not reach that site.
         By::Novelty if is_replaced(divergence) => Confidence::Guess,
         By::Novelty => Confidence::Likely,
         By::Nothing => Confidence::Guess,

@@ -1,5 +1,5 @@
-//! How far each rank's GPU has come in the collective that does not end, or in the send or receive without its
-//! partner: by its calls, the events on its stream, NCCL's RAS, and the driver, in this order.
+//! The progress of each rank's GPU in the collective that does not end, or in the send or receive without its
+//! partner. The sources are its calls, the events on its stream, NCCL's RAS, and the driver, in this order.
 
 use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
@@ -17,11 +17,11 @@ use crate::{divergence::Divergence, job::Job, ras};
 /// Number of groups that are listed; ranks in further states are in no group.
 const GROUPS: usize = 32;
 
-/// A GPU that is busy at less than this share of its power limit runs a kernel that only waits: computing and moving
-/// data take more.
+/// Share of its power limit below which a busy GPU runs a kernel that only waits: computing and moving data
+/// take more.
 const WAITING_POWER: f64 = 0.35;
 
-/// The clocks of launches and calls differ by at most this.
+/// Largest difference between the clocks of launches and calls.
 const CLOCKS: u64 = 20_000_000;
 
 /// Adds to a finding the state of each rank's GPU in the operation concerned.
@@ -32,8 +32,8 @@ pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) ->
             .find(|still| still.id.to_string() == collective.communicator)
             .map(|of| groups(job, of, collective.number)),
         None => job.divergence().and_then(|found| match finding.class {
-            // If calls on two communicators are in another order, the collective that not all ranks have
-            // called.
+            // If the calls on two communicators are in another order, selects the collective that not all
+            // ranks have called.
             Class::Deadlock | Class::Mismatch if found.ends.is_empty() => {
                 let open = |of: &&Still<'_>| of.id == found.id && of.least() < of.most();
                 still.iter().find(open).map(|of| groups(job, of, of.least()))
@@ -160,8 +160,8 @@ fn by_record(rank: Rank, record: &RankRecord, at_call: usize) -> GpusAt {
     }
 }
 
-/// The last work that was launched before this call on its stream and is not known to have ended, and how
-/// long ago it was launched.
+/// The last work that was launched before this call on its stream and is not known to have ended, and the
+/// time since its launch.
 fn work_before(record: &RankRecord, at: usize) -> Option<(String, Option<f64>)> {
     let call = &record.calls[at];
     let ago = |moment: Moment| record.read_at.since(moment).as_secs_f64();
@@ -189,7 +189,7 @@ fn named(call: &RecordedCall) -> String {
     format!("{}{number}", call.operation)
 }
 
-/// The driver's figures for a GPU complete the evidence, or are the only evidence if there is no other.
+/// Adds the driver's figures for a GPU: they complete the evidence, or are the only evidence.
 fn by_the_driver(at: &mut GpusAt, load: Load, has_not_begun: bool) {
     (at.busy_pct, at.power_w) = (Some(load.busy_pct), load.watts);
     let waits = load.busy_pct >= witness::BUSY

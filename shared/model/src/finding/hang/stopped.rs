@@ -13,7 +13,7 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Mom
     let (first, view) = *silent.first()?;
     let living = job.ranks().any(|(_, view)| view.life() == Life::Alive);
     let stopped = |rank: Rank| still.iter().find(|still| still.places.iter().any(|place| place.rank == rank));
-    // While the others run, a silent rank may merely have lost its connection.
+    // While the others run, a silent rank may only have lost its connection.
     let stuck = silent.iter().find_map(|&(rank, _)| stopped(rank));
     let since = match stuck {
         Some(still) => still.stalled_for,

@@ -1,4 +1,4 @@
-//! GPUs that have not started a collective, by the driver's figures: a kernel that waits for other ranks
+//! GPUs that have not started a collective, by the driver's figures. A kernel that waits for other ranks
 //! keeps its GPU busy at low power.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ const LATER_BY: f64 = 3.0;
 const IDLE: f64 = 1.0;
 pub(super) const BUSY: f64 = 95.0;
 
-/// In watts, and as a ratio: a GPU that computes takes this much more power than GPUs that wait in a
+/// In watts, and as a ratio: the additional power of a GPU that computes, compared with GPUs that wait in a
 /// collective.
 const MORE_WATTS: f64 = 100.0;
 const MORE: f64 = 1.7;

@@ -12,28 +12,28 @@ use crate::job::{Ahead, Job, RankView, median};
 const LOOKED_BACK: usize = 28;
 const LEAST: usize = 3;
 
-/// The digests of one host are taken at the same moment. So what all its ranks show counts once, and this
-/// many digests are needed.
+/// Number of digests that are needed if all late ranks are on one host: its digests are taken at the same
+/// moment, so together they count once.
 const LEAST_OF_A_HOST: usize = 8;
 
 /// A digest is slow if its steps, at the usual step time, account for less than this share of its time.
 const SLOW: f64 = 0.5;
 
 /// Smallest number of collectives that the others have queued: the one that runs and one behind it. And the
-/// largest share of that number for a late rank.
+/// largest share of their number for a late rank.
 const QUEUED: f64 = 2.0;
 const FEWER: f64 = 0.5;
 
-/// Smallest difference of the queues: a digest may fall just before or after a few launches, such as the
+/// Smallest difference between the queues: a digest may come just before or after a few launches, such as the
 /// buckets of a step.
 const APART: f64 = 4.0;
 
-/// A rank is late if it has fewer queued in this share of its slow digests: in a pause that all ranks make, which one
-/// is ahead is by chance.
+/// Share of its slow digests in which a late rank must have fewer queued: in a pause that all ranks make,
+/// which rank is ahead is chance.
 const MOSTLY: f64 = 0.75;
 
-/// A rank whose threads are in a waiting call in more digests than this is not late itself: if it waits at
-/// all, it waits in most digests, except those in which it launches. Tuned.
+/// Largest share of digests in which the threads of a late rank are in a waiting call. A rank that waits at
+/// all waits in most digests, except those in which it launches. Tuned.
 const WAITS: f64 = 0.3;
 
 /// The late ranks, and the median queue lengths during long steps.
@@ -48,7 +48,7 @@ pub(super) struct Late {
 struct Found {
     rank: Rank,
     digests: usize,
-    /// What this share of them do not exceed: half, and [`MOSTLY`].
+    /// Number of queued collectives that this share of the digests does not exceed: half, and [`MOSTLY`].
     queued: f64,
     mostly: f64,
     waits: f64,

@@ -1,5 +1,5 @@
 //! Steps that occasionally take much longer: the time lost in them, and the ranks whose threads do other work
-//! meanwhile.
+//! during them.
 
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
@@ -16,8 +16,8 @@ use super::{
 use crate::job::{Job, PaceSample, RankView, median};
 
 /// Number of digests that are searched for pauses: the half minute within which they must be named. Then the
-/// number of digests that must include a pause, and the total share of time that must be lost, a quarter more
-/// than makes a finding `slow`. Tuned.
+/// number of digests that must include a pause, and the share of time that must be lost in total, a quarter
+/// more than for a `slow` finding. Tuned.
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
@@ -27,15 +27,15 @@ const LOST: f64 = 0.06;
 const MUCH_LONGER: f64 = 1.5;
 const MANY_STEPS: f32 = 8.0;
 
-/// A digest has no pause if it lost less than this share of what digests with pauses lose: a pause that is
-/// cut in two loses half in each digest on average.
+/// Share of the loss of digests with pauses below which a digest has no pause. A pause that is cut in two
+/// loses half in each digest on average.
 const NEGLIGIBLE: f64 = 0.25;
 
-/// Pauses are not new if they already cost more than this share of their present cost before.
+/// Share of their present cost above which pauses are not new, if they cost it before.
 const MUCH_AS_BEFORE: f64 = 0.5;
 
-/// The share of the loss by which threads of the causing rank wait less: most of it in total, and the share
-/// that makes a cause in each half, because one half may have one pause fewer.
+/// The share of the loss by which threads of the causing rank wait less: this much in total, and this much in
+/// each half, because one half may have one pause fewer.
 const MOST: f64 = 0.6;
 const HALF: f64 = EXPLAINS;
 
@@ -53,7 +53,7 @@ struct Lost {
     /// The usual step. Seconds.
     pace: f64,
     /// The share of the time lost, without the first pause, and the mean step; both since pauses began, or in
-    /// the latest of [`AVERAGED`] digests.
+    /// the latest [`AVERAGED`] digests.
     average: f64,
     step: f64,
     /// Number of digests before pauses began.
@@ -78,7 +78,7 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
         return None;
     }
     let pace = quarter(samples)?;
-    // If all steps are slightly longer, they are no pauses. The median of many steps is no pause.
+    // If all steps are slightly longer, they are no pauses. A median over many steps is no pause.
     let usual = |sample: &PaceSample| {
         let own = if sample.steps < MANY_STEPS { pace } else { f64::from(sample.pace) };
         own.clamp(pace, MUCH_LONGER * pace)
@@ -86,14 +86,14 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
     let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * usual(sample);
     let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
     let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
-    // The mean of a hundred short steps may exceed their median by this much by chance.
+    // By chance, the mean of a hundred short steps may exceed their median by this much.
     let usual_loss = upper_quarter(samples.iter().filter(|sample| long(sample)).map(over).collect());
     let least = NEGLIGIBLE * usual_loss.unwrap_or(0.0);
     let hits_in = |samples: &[PaceSample]| -> Vec<usize> {
         (0..samples.len()).filter(|&at| long(&samples[at]) && over(&samples[at]) > least).collect()
     };
     let hits = hits_in(samples);
-    // If consecutive digests all include a long step, these are no pauses but longer steps, unless most steps
+    // If consecutive digests all include a long step, these are longer steps, not pauses, unless most steps
     // of a digest are not longer.
     let mostly_usual =
         |sample: &PaceSample| sample.steps >= MANY_STEPS && f64::from(sample.pace) < MUCH_LONGER * pace;
@@ -110,8 +110,8 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
     let between = span(&all[latest..first]);
     let late = span(&all[..latest]) - between / later.len().max(1) as f64;
     let from = if late > 0.0 { 0 } else { latest };
-    // Where a pause lies in its digest is unknown. On average half of the other steps follow it: those of the
-    // first pause belong to the average, those of the last do not.
+    // The position of a pause in its digest is unknown. On average half of the other steps follow it: those
+    // of the first pause belong to the average, those of the last do not.
     let half = |at: usize| {
         let sample = &all[at];
         (0.5 * (f64::from(sample.span) - over(sample)), 0.5 * f64::from(sample.steps))
@@ -134,8 +134,8 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
     })
 }
 
-/// The number of latest digests in which this share of the time has been lost: most of them exceed half of
-/// it.
+/// The number of latest digests in which this share of the time has been lost: most of them lost more than
+/// half of it.
 fn began(lost_and_passed: impl Iterator<Item = (f64, f64)>, share: f64) -> usize {
     let (mut excess, mut most, mut began) = (0.0, 0.0, 0);
     for (at, (lost, passed)) in lost_and_passed.enumerate() {
@@ -174,8 +174,8 @@ pub(in crate::finding) fn lost_in_pauses<'a>(
     of(|lost| lost.average).filter(|_| many).map(|share| (share, step))
 }
 
-/// Whether pauses began a while after the first digest that is known: that is, not in a job's first steps,
-/// which compile.
+/// Whether pauses began a while after the first known digest, and so not in a job's first steps, which
+/// compile.
 pub(super) fn are_new(asked: &[(Rank, &RankView)]) -> bool {
     let before = asked.iter().filter_map(|(_, view)| lost(view, 0)).map(|lost| lost.before as f64);
     median(before.collect()).is_some_and(|before| before >= (WINDOW / 3) as f64)

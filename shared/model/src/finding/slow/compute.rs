@@ -11,11 +11,11 @@ use super::{
 /// largest difference ([`cost::APART`]).
 const LEAST_SPREAD: f64 = cost::APART / 3.0;
 
-/// Above this share of its own past rate, a rank has not changed: halfway to being slow.
+/// Share of its own past rate above which a rank has not changed: halfway to being slow.
 const STEADY: f64 = 1.0 - (1.0 - SLOW) / 2.0;
 
-/// A rank that is late by this share of the time is late not by chance, and the others wait for it. It is the
-/// share from which several late ranks are named.
+/// Share of the time from which a rank is not late by chance, and the others wait for it: the share from
+/// which several late ranks are named.
 const WAITED_FOR: f64 = LATE;
 
 /// Seconds after which arrival skew is known: the others report the same collectives two digests later, and
@@ -89,7 +89,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     if fallen.len() > steady {
         fallen.retain(|&(member, _, usual)| low_since(member, SLOW * usual) > LATENESS_KNOWN);
     }
-    // Ranks that neither became slower nor stayed the same are between two digests.
+    // A rank that neither became slower nor stayed the same is still between the two.
     if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
         return Vec::new();
     }
@@ -117,13 +117,13 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     new.map(suspect).collect()
 }
 
-/// A rank that waits for others, while no rank waits for it.
+/// Whether the rank waits for others, while no rank waits for it.
 fn holds_nobody_up(member: &Member<'_>, late: Option<f64>) -> bool {
     late.is_some_and(|late| late < LATE_BY_COMPUTE) && member.waited > LATE_BY_COMPUTE
 }
 
-/// How long its rate has been below `bound`. If it is lower in all digests with a rate, it may have begun before
-/// them, and the others' waits have the longer memory.
+/// Seconds for which its rate has been below `bound`. If all its rates are, the slowdown may have begun
+/// before them, and the others' waits, which are kept for longer, give its start.
 fn low_since(member: &Member<'_>, bound: f64) -> f64 {
     let heard = member.view.heard();
     let mut rates = member.view.gemm_rates().peekable();

@@ -21,58 +21,57 @@ use crate::job::{Onset, StragglerDelay, median};
 /// Share of the time from which a cost is reported; a smaller one is not worth an investigation.
 pub(super) const REPORTED: f64 = 0.02;
 
-/// The share that must remain without the second of the largest loss. Leaving it out removes a fifteenth of
+/// The share that must remain without the digest of the largest loss. Leaving it out removes a fifteenth of
 /// [`LONG`] equal losses, and a fifth of unequal ones.
 const STEADY: f64 = 0.8 * REPORTED;
 
-/// With this many timed collectives, few waits are significant: if one in ten waited, the chance of none
-/// among these would be one in 24.
+/// Number of timed collectives from which few waits are significant: if one in ten waited, the chance that
+/// none of these did would be one in 24.
 const ENOUGH: u32 = 30;
 
-/// The chance that one of two ranks enters all of this many timed collectives last is one in 2^8.
+/// Number of timed collectives: the chance that one of two ranks enters all of them last is one in 2^8.
 const ALL_OF: u32 = 8;
 
 /// A rank leaves its GPU idle if it has this many more waits for the GPU per step than the others, and this
-/// multiple of theirs. It is more than the loss, the norm of the gradients and a check for overflow need.
+/// multiple of theirs. This exceeds what the loss, the norm of the gradients and a check for overflow need.
 const MORE_WAITS: f64 = 5.0;
 const TIMES_THEIRS: f64 = 2.0;
 
-/// Rules that look back over [`LONG`] digests, a second or a little more apart, cover at most this many
-/// seconds.
+/// Largest number of seconds that [`LONG`] digests cover, because they are a second or a little more apart.
 pub(super) const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 
-/// If another rank costs more than this share of the first one's cost, one may pass on the other's delay, so
-/// neither is reported. Tuned.
+/// If another rank costs more than this share of the first one's cost, one of them may pass on the other's
+/// delay, so neither is reported. Tuned.
 const ALONE: f64 = 0.6;
 
 /// Number of standard errors by which a GEMM rate must be lower, which happens by chance once in 700 times:
 /// with few small GEMMs, rates vary by a third.
 pub(super) const ERRORS: f64 = 3.0;
 
-/// If a rank itself waited for this share of the time that the others waited for it, it mostly passes on the
-/// delay of another rank.
+/// Share of the time that the others waited for a rank: if the rank itself waited for this much, it mostly
+/// passes on the delay of another rank.
 const PASSED_ON: f64 = 0.5;
 
-/// A rank accounts for pauses if it causes this share of their cost: most of it.
+/// Share of the cost of pauses that a rank must cause to account for them: most of it.
 const MOST: f64 = 0.5;
 
-/// Rates of equal GPUs differ by up to this share. The one constant that was chosen while published seeds were looked
-/// at (docs/measurements-log.md).
+/// Largest difference between the rates of equal GPUs, as a share. The one constant that was chosen with
+/// published seeds in view (docs/measurements-log.md).
 pub(super) const APART: f64 = 0.03;
 
-/// With at least this many waits for the GPU per step, the waiting of the others is known: one call in 50
-/// steps, which is how often programs log.
+/// Number of waits for the GPU per step from which the waiting of the others is known: one call in 50 steps,
+/// which is how often programs log.
 const FEW_WAITS: f64 = 0.02;
 
-/// Digests are a second or a little more apart.
+/// Time by which a digest may be late.
 const LATE_DIGEST: Duration = Duration::from_millis(500);
 
-/// A rank with this much more work is reported even if its GEMMs alone do not account for the cost. It is the
-/// share by which a GPU counts as slow.
+/// Share of additional work with which a rank is reported even if its GEMMs alone do not account for the
+/// cost. It is the share by which a GPU counts as slow.
 const CLEARLY_MORE: f64 = 1.0 - SLOW;
 
-/// Equal hosts with the same program differ by up to this share of the time that they need for it: at most
-/// 5.3 % in three runs on two hosts, and half as much as an allowance.
+/// Largest difference between the times that equal hosts need for the same program, as a share of the time:
+/// at most 5.3 % in three runs on two hosts, and half as much as an allowance.
 const HOSTS_DIFFER: f64 = 0.08;
 
 /// Shares of the time that the others lose because of a rank.
@@ -83,12 +82,13 @@ struct Lost {
     error: f64,
 }
 
-/// How long the others wait for it; `None` while too little was timed, or if the rank does not stand out.
+/// The others' wait for it; `None` while too little was timed, or if the rank does not stand out.
 fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     waited_more(member, others).filter(|lost| lost.share > lost.error)
 }
 
-/// The difference between the others' wait for it and their wait for each other, without regard to the error.
+/// The difference between the others' wait for it and their wait for each other, even if it is within the
+/// error.
 fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let delay = member.delay?;
     let usual = usual_of_others(others.iter().filter_map(|other| Some(other.delay?.cost)).collect())?;
@@ -96,8 +96,8 @@ fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     (share > 0.0).then_some(Lost { share, error: WIDTH * delay.error })
 }
 
-/// The same for a rank that entered all its timed collectives last, if no other entered many last. If a step
-/// has few collectives, one of them may carry the whole delay, and that one is rarely timed.
+/// Same as [`waited_for`], for a rank that entered all its timed collectives last, if no other entered many
+/// last. If a step has few collectives, one of them may carry the whole delay, and it is rarely timed.
 fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     member.delay.filter(|delay| delay.joined >= ALL_OF && delay.last == delay.joined)?;
     let seldom = |other: &&Member<'_>| other.delay.is_none_or(|delay| 2 * delay.last <= delay.joined);
@@ -109,13 +109,13 @@ fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     lost_since(Onset::BEFORE, member, others)
 }
 
-/// The same over the digests since it began.
+/// Same as [`lost`], over the digests since the loss began.
 fn lost_since(onset: Onset, member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     bounded(waited_for(member, others)?, onset, member, others)
 }
 
-/// The same for a rank that is late together with others, so that the remaining ranks never wait for it
-/// alone.
+/// Same as [`lost`], for a rank that is late together with others, so that the remaining ranks never wait for
+/// it alone.
 fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
     let usual = usual_of_others(rest.iter().map(|other| other.late_pooled).collect())?;
     let share = member.late_pooled - usual;
@@ -123,7 +123,7 @@ fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
     bounded(Lost { share, error }, Onset::BEFORE, member, rest)
 }
 
-/// The time that is lost, from a sum of waits.
+/// The time that is lost, computed from a sum of waits.
 fn bounded(
     Lost { share: sum, error }: Lost,
     onset: Onset,
@@ -153,9 +153,8 @@ fn exposed_wait(onset: Onset, member: &Member<'_>, others: &[&Member<'_>]) -> Op
     Some(usual - exposed(member).map_or(0.0, |own| (own - waited).max(0.0)))
 }
 
-/// Upper bound of the time that these ranks lose, regardless of the late rank: the time for which their
-/// threads wait for the GPU. If a GPU waits for others while its own host has nothing to launch, it loses
-/// nothing.
+/// Upper bound of the time that these ranks lose, for any late rank: the time for which their threads wait
+/// for the GPU. A GPU that waits for others while its own host has nothing to launch loses nothing.
 pub(super) fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
     held_up_since(Onset::BEFORE, ranks)
 }
@@ -168,7 +167,7 @@ fn held_up_since(onset: Onset, ranks: &[&Member<'_>]) -> Option<f64> {
     usual_of_others(ranks.iter().map(|member| waits(member)).collect::<Option<_>>()?)
 }
 
-/// Whether its host is known to limit it: if its threads hardly wait for the GPU, a faster GPU would hardly
+/// Whether its host is known to limit it: its threads hardly wait for the GPU, so a faster GPU would hardly
 /// help.
 pub(super) fn is_limited_by_host(member: &Member<'_>) -> bool {
     waits(member).is_some_and(|share| share < HOSTS_DIFFER)
@@ -191,13 +190,13 @@ fn observed(member: &Member<'_>, blocked: Option<f64>) -> Option<f64> {
 }
 
 /// Whether it is known that, for this many seconds, the others have not waited for any rank, or at least not
-/// for this one. Then a slowdown since then costs nothing. Waiting for sends and receives is not observed.
+/// for this one. A slowdown in that time costs nothing. Waiting for sends and receives is not observed.
 pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     if all.len() < 2 || all.iter().any(|member| member.sends) {
         return false;
     }
-    // Or the others wait for another rank, and not for this one.
+    // The others may wait for another rank, and not for this one.
     let costs = |member: &Member<'_>| waited_for(member, &others(&all, member.rank));
     let named = all.iter().find(|member| member.rank == rank);
     let is_known = named.is_some_and(|member| member.delay.is_some() && costs(member).is_none());
@@ -352,7 +351,7 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
         usual > 0.0 && own < (1.0 - apart) * usual && explains(in_gemms * (1.0 - own / usual))
     };
     let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
-    // It may have ended meanwhile, but is still part of the cost.
+    // The slowness may have ended, but is still part of the cost.
     let until_now =
         beside(member, others, |member| member.rate_longer).map(|(own, usual)| (own, usual, false));
     let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
@@ -364,7 +363,7 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
     Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks })
 }
 
-/// The difference from the others that is reported if no measured cause accounts for the cost.
+/// The difference from the others to report if no measured cause accounts for the cost.
 fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     // More GEMMs also mean more launches: each part of the step may have grown by the same share, but not by
     // more.
@@ -400,8 +399,7 @@ pub(super) fn may_account(member: &Member<'_>, rate: f64, growth: Option<&Growth
     growth.is_none_or(|growth| in_gemms * (1.0 - rate) > EXPLAINS * growth.share())
 }
 
-/// The cost of these ranks, given by the costliest one, and its duration: the given one, or a longer one if
-/// the history shows it.
+/// The cost of the costliest of these ranks, and its duration: `since_s`, or longer if the history shows it.
 pub(super) fn of(
     ranks: &[Rank],
     since_s: f64,
@@ -426,7 +424,8 @@ pub(super) fn of(
             return (Some(Cost::of(share, 0.0, Some(step), all.len(), since_s)), since_s);
         }
     }
-    // If steps became longer when the slowdown began, this increase is its cost, whatever was timed.
+    // If steps became longer when the slowdown began, this increase is its cost, independent of what was
+    // timed.
     if let Some(growth) = growth.filter(|growth| growth.began_with(since_s)) {
         return (Some(growth.cost(all.len())), growth.since_s);
     }

@@ -52,7 +52,7 @@ fn weight(suspect: &Suspect<'_>) -> f64 {
     suspect.late.unwrap_or(0.0) + 1.0 - suspect.rate / suspect.usual
 }
 
-/// Its arrival at its collectives, and the cost. If the cost is unknown, its arrival skew summed over all
+/// Its arrival at its collectives, with its cost. If the cost is unknown, its arrival skew summed over all
 /// collectives, which differs from the arrival skew at a single one.
 pub(super) fn arrival(member: &Member<'_>, late: Option<f64>, cost: Option<&Cost>) -> Arrival {
     let loss = |late: f64| {
@@ -70,7 +70,8 @@ pub(super) fn arrival(member: &Member<'_>, late: Option<f64>, cost: Option<&Cost
 /// Seconds after which a hung rank's figures are marked as old.
 const OLD: f64 = 5.0;
 
-/// A hung job reports nothing new about slow ranks, which does not mean that they are healthy.
+/// Seconds since its figures were current, if the job hangs: it reports nothing new, which does not mean that
+/// its ranks are healthy.
 fn as_of(member: &Member<'_>) -> Option<f64> {
     let quiet = member.view.active_at().map(|at| member.view.heard().since(at).as_secs_f64());
     quiet.filter(|&quiet| quiet > OLD.max(3.0 * member.view.pace().map_or(0.0, Nanoseconds::seconds)))

@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{finding::rank_profile::BEGUN, job::mean};
 
-/// The share of the time from which a cost is `slow`. The cost of several ranks together is less certain than
-/// that of one, so `minor` costs are not reported.
+/// Share of the time from which the cost of several ranks is reported. It is less certain than that of one
+/// rank, so `minor` costs are not.
 pub(super) const LATE: f64 = 0.05;
 
-/// If another cause accounts for this share of its arrival skew, its host accounts for less.
+/// Share of a rank's arrival skew: if another cause accounts for it, its host accounts for less.
 const MOST: f64 = 0.5;
 
-/// Compares the arrival skew of ranks with the same part, because the first stage of a pipeline ends last.
+/// Compares the arrival skew of ranks of the same part, because the first stage of a pipeline ends last.
 pub(super) fn by_arrival<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     cohort::parts(cohort).iter().flat_map(|part| late_of(part)).collect()
 }
@@ -73,7 +73,7 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             mean - usual.late - (sampled * mean).max(cost::ERRORS * error_of_mean(known)) > LATE
         };
         let is_apart = late > compute::spreads(part.len()) * usual.spread;
-        // Or the waiting of its threads shows it, which is counted completely. Then few timed collectives
+        // Or the waiting of its threads shows it, which is counted completely. Few timed collectives then
         // suffice, if they agree.
         is_apart && [RECENT, LONG].into_iter().any(is_sure)
             || spared.is_some_and(|spared| spared > LATE && late > EXPLAINS * spared)
@@ -90,19 +90,18 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             return None;
         }
         let late = late.max(spared_lately.unwrap_or(0.0));
-        // Its GPU or its work may be the cause. If its GPU was slow until a moment ago, it was slow while the
+        // Its GPU or its work may be the cause. A GPU that was slow until a moment ago was slow while the
         // rank was late.
         let slowest = member.rate_longer.map_or(rate, |longer| rate.min(longer));
         let work = (member.busy? - usual.busy).max(member.busy_lately.unwrap_or(0.0) - usual.busy_lately);
         let other_causes = (1.0 - slowest / usual.rate).max(work);
-        // The threads of a rank whose host is late wait less for the GPU by the same time, if they wait at
-        // all.
+        // If threads wait for the GPU at all, those of a rank whose host is late wait less, by the same time.
         let spared = greater(less(member.blocked, usual.blocked, LONG), spared_lately);
         let waits = spared.zip(greater(usual.blocked, usual.blocked_lately).filter(|usual| *usual > 0.0));
         let is_its_host = waits.is_none_or(|(spared, usual)| spared >= EXPLAINS * late.min(usual));
         let is_known = waits.is_some_and(|(_, usual)| usual >= late);
-        // A rank that waits for another rank in one communicator is late in the next; such a rank waits as
-        // long as the others do.
+        // A rank that waits for another rank in one communicator is late in the next. Such a rank waits as
+        // long as the others.
         let passes_on = if is_known {
             usual.waited - member.waited < MOST * late
         } else {

@@ -9,13 +9,13 @@ use super::{
     Severity, cost, describe, excess, median, usual_lateness,
 };
 
-/// A rank has more work if its work exceeds that of the others by this share, in addition to [`SPREADS`]. It
-/// is the share by which a GPU counts as slow.
+/// Share by which a rank's work must exceed that of the others, in addition to [`SPREADS`], to be more. It is
+/// the share by which a GPU counts as slow.
 const MORE: f64 = 1.0 - SLOW;
 
-/// Numbers of digests over which FLOPs are compared: several lengths, because few long steps end in one
-/// digest. The work must be larger in both halves. In the shortest length, each half has
-/// [`super::PERSISTENT`] digests; each following length is twice the previous one.
+/// Numbers of digests over which FLOPs are compared: several, because few long steps end in one digest. The
+/// work must be larger in both halves. In the smallest number, each half has [`super::PERSISTENT`] digests;
+/// each following number is twice the previous one.
 pub(crate) const DIGESTS: [usize; 3] = [6, 12, 24];
 
 /// All digests, their later half and their earlier half: the number left out, and the number used.
@@ -34,7 +34,7 @@ pub(super) struct Busy<'a> {
     times: f64,
 }
 
-/// Ranks with more work in every step. None if that may be intended: experts, and stages of a pipeline.
+/// Ranks with more work in every step. Empty if that may be intended: experts, and stages of a pipeline.
 pub(super) fn busier<'a>(cohorts: &'a [Vec<Member<'a>>]) -> Vec<Busy<'a>> {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     if all.len() < COHORT || !is_data_parallel(&all) {

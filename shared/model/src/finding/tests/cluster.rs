@@ -43,8 +43,8 @@ pub(super) enum Fault {
     /// A stage's GEMMs run at this share of the others' rate, with other shapes, and the stage is late in the
     /// communicator of all ranks.
     SlowStage { stage: u32, share: f64, ms: f64 },
-    /// Its GEMMs run concurrently with kernels that wait for others, and are slower by this factor. It delays
-    /// no rank.
+    /// Its GEMMs run concurrently with kernels that wait for others, and are slower by this factor. No rank
+    /// waits for it.
     Crowded { rank: u32, factor: f64 },
     /// Threads wait for the GPU for half of the time, the threads of this rank for this much less.
     Waits { rank: u32, less: f64 },
@@ -58,7 +58,7 @@ pub(super) enum Fault {
     MoreWork { rank: u32, factor: f64, ms: f64 },
 }
 
-/// The second in which a link becomes slow; before it, the link has a past.
+/// The second in which a link becomes slow. The seconds before it are its past.
 pub(super) const LINK_FROM: u64 = 30;
 
 /// A rank's digest once the job hangs.
@@ -70,8 +70,8 @@ pub(super) struct Cluster {
     faults: Vec<Fault>,
     /// The second in which the faults begin.
     pub from: u64,
-    /// Share of the time that the GEMMs of a rank that is never late wait for the last rank to enter; by
-    /// default GEMMs wait for transfers alone, as those of the simulation do.
+    /// Share of the time that the GEMMs of a rank that is never late wait for the last rank to enter. By
+    /// default, GEMMs wait only for transfers, as in the simulation.
     pub exposed: Option<f64>,
     /// Share of the time, in addition, that the GEMMs of each rank wait for transfers.
     pub transfers: f64,
@@ -250,7 +250,7 @@ impl Cluster {
         640.0 * share.product::<f64>() * (0.99 + 0.02 * self.chance(rank, self.second ^ 0x5555))
     }
 
-    /// Seconds of a second that its threads are observed to wait for the GPU.
+    /// Seconds per second that its threads are observed to wait for the GPU.
     fn waits(&self, rank: u32) -> f64 {
         let waits = self.present().map(|fault| match fault {
             Fault::Waits { rank: busy, less } if busy == rank => 0.5 - less,
@@ -260,7 +260,7 @@ impl Cluster {
         waits.sum()
     }
 
-    /// How long it waits for the last rank to enter, as a share of the longest possible wait.
+    /// Time that it waits for the last rank to enter, as a share of the longest possible wait.
     fn waits_for_the_last(&self, rank: u32) -> f64 {
         let late = |rank| self.lateness(rank, self.second, false);
         let last = (0..self.simulation.world_size()).map(late).fold(0.0, f64::max);

@@ -54,7 +54,7 @@ fn a_rank_that_did_not_enter_is_named_with_what_it_misses() {
     assert!(finding.evidence.to_string().contains("7 ranks have waited"), "{}", finding.evidence);
 }
 
-/// The others entered several of them before they waited; the first missed one is reported.
+/// The others entered several of them before they waited. The first missed one is reported.
 #[test]
 fn the_first_divergence_is_reported() {
     let finding = found(Layout::Data, |rank, digest| {
@@ -64,7 +64,7 @@ fn the_first_divergence_is_reported() {
     });
     assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(6)));
     let missed = finding.collective.unwrap();
-    // It is of the same kind as the later ones, which do not reveal its size.
+    // It is of the same kind as the later ones. Its size is unknown.
     assert_eq!(
         (missed.number, missed.operation.as_deref(), missed.bytes),
         (STALL * 36, Some("AllReduce"), None)
@@ -85,8 +85,8 @@ fn a_rank_that_waits_for_the_culprit_is_not_the_culprit() {
     assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(0)));
 }
 
-/// All ranks made equally many, and every collective has ended. For this finding, the records of calls are
-/// read.
+/// All ranks made equally many sends and receives, and every collective has ended. This finding makes the
+/// collector read the records of calls.
 #[test]
 fn ranks_that_all_wait_after_sends_and_receives_hang() {
     let finding = found(Layout::Data, |_, digest| {
@@ -169,7 +169,7 @@ fn a_rank_one_call_out_of_step_is_named_and_not_those_behind_it() {
     }
 }
 
-/// The same counts, but most ranks are in Python: they did not enter the collective.
+/// The counts are the same, but most ranks are in Python: they did not enter the collective.
 #[test]
 fn most_that_are_in_no_call_did_not_enter() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
@@ -181,7 +181,7 @@ fn most_that_are_in_no_call_did_not_enter() {
     assert_eq!(cluster.until_found(60).0[0].class, Class::NotEntered);
 }
 
-/// The same counts, but all called work is done: most wait for kernels of their own.
+/// The counts are the same, but all called work is done: most ranks wait for kernels of their own.
 #[test]
 fn a_rank_without_unfinished_calls_is_not_out_of_step() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
@@ -336,8 +336,8 @@ fn a_hang_in_the_first_steps_is_named() {
     assert!((11..=BUDGET).contains(&seconds), "{seconds} s");
 }
 
-/// A single long stall may be a debugger. It delays the report of the next hang by at most a minute, and that
-/// of a stopped process not at all.
+/// A single long stall may be a debugger. It delays the report of the next hang by at most a minute, and does
+/// not delay that of a stopped process.
 #[test]
 fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     let second = |digest: &RankDigest| (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
@@ -361,8 +361,8 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     }
 }
 
-/// Each of two hosts receives only its own ranks. Neither host knows the cause, but all ranks of each host
-/// wait, so both report the hang.
+/// Each of two hosts receives only its own ranks. The cause is not visible on either host, but all ranks of
+/// each host wait, so both report the hang.
 #[test]
 fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     let standing = |rank, digest: &mut RankDigest| {
@@ -376,7 +376,7 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     assert!(!is_stuck(cluster.job(), &cluster.findings()), "not after some seconds");
     cluster.run(BUDGET - 5);
     assert!(is_stuck(cluster.job(), &cluster.findings()));
-    // A job that trains does not hang, and neither does one with a working rank here.
+    // Neither a job that trains hangs here, nor one with a working rank.
     let mut trains = Cluster::new(5, 16, Layout::Data, &[]);
     trains.hosts = 1;
     assert!(!is_stuck(trains.run(60).job(), &[]));

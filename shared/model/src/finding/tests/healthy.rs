@@ -142,7 +142,7 @@ fn a_rank_that_works_on_its_cpu_is_given_time() {
         busy(&mut cluster);
         assert_eq!(cluster.findings(), [], "second {second}");
     }
-    // It is reported once it has done nothing for as long as it had worked, at the latest.
+    // The rank is reported at the latest when it has done nothing for as long as it had worked.
     let seconds = (0..90).find(|_| !cluster.run(1).findings().is_empty()).unwrap();
     assert!((40..=70).contains(&seconds), "{seconds}");
 }
@@ -172,7 +172,7 @@ fn an_unseen_rank_is_not_mistaken_for_a_stuck_kernel() {
     assert_eq!(cluster.run(60).findings(), []);
 }
 
-/// The job paused for ten seconds and continued. The next pause may take that long, and half as long again.
+/// The job paused for ten seconds and continued. The next pause may take half as long again.
 #[test]
 fn a_known_long_pause_may_repeat() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -194,8 +194,8 @@ fn a_known_long_pause_may_repeat() {
     assert_eq!(cluster.run(8).findings().len(), 1);
 }
 
-/// Compilers work without a CUDA call for longer than the patience for a hang: it is a minute until all ranks
-/// have done a step.
+/// Compilers work without a CUDA call for longer than the patience for a hang. The patience is a minute until
+/// all ranks have done a step.
 #[test]
 fn a_rank_before_its_first_step_may_still_compile() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -208,7 +208,7 @@ fn a_rank_before_its_first_step_may_still_compile() {
     assert_eq!(cluster.run(55).findings(), []);
 }
 
-/// If bandwidth fluctuates anyway, a low value proves nothing.
+/// If bandwidth fluctuates in any case, a low value proves nothing.
 #[test]
 fn a_link_that_wavers_is_not_slow() {
     let faults = [Fault::Scatter { share: 0.9 }, Fault::Link { factor: 1.5 }];

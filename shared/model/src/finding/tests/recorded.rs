@@ -51,7 +51,7 @@ fn a_healthy_job_has_no_finding() {
     assert_eq!(found(include_bytes!("recorded/none.xpurec")), []);
 }
 
-/// Not only at the end: a viewer that asks in between must not be misled.
+/// A viewer may ask at any second, so every second is checked, not only the end.
 #[test]
 fn a_healthy_job_has_no_finding_at_any_second() {
     for (name, bytes) in [
@@ -194,7 +194,7 @@ mod bound_by_its_hosts {
     }
 
     /// 9.1 ms a step, then 1,870 by the GPU's clock. The few timed GEMMs seem slow because their thread is
-    /// held up meanwhile.
+    /// blocked during that time.
     #[test]
     fn a_rank_with_few_timed_gemms_that_seem_slow_has_its_gil_held() {
         let cost = named(include_bytes!("recorded/h100_gil.xpurec"), Class::Host);

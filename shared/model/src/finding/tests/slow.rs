@@ -98,7 +98,7 @@ fn a_slow_host_is_named_beside_a_slower_gpu() {
     assert_eq!(named, [(Class::Compute, only(5)), (Class::Host, only(2))], "{found:#?}");
 }
 
-/// A hang takes all of the time, so that a slow rank costs nothing more.
+/// A hang takes all of the time, so a slow rank costs nothing more.
 #[test]
 fn the_loss_is_the_sum_of_the_costs_and_during_a_hang_only_the_hang() {
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Compute { rank: 5, factor: 1.5 }]);
@@ -132,7 +132,7 @@ fn a_slow_rank_comes_with_its_figures() {
 /// The difference between two readings.
 type Change<'a> = &'a dyn Fn(&mut DeviceReading);
 
-/// No advice points to what the driver has reported already.
+/// No advice is to look for what the driver has reported already.
 #[test]
 fn the_advice_follows_what_the_driver_reported() {
     let held = |throttle: Throttle| {
@@ -186,7 +186,7 @@ fn slow_is_an_exit_code_and_a_state() {
     assert_eq!(slow.map(|rank| rank.rank.0).collect::<Vec<_>>(), [3]);
 }
 
-/// A little late in every collective, and even less.
+/// A rank that is 7 ms late in every collective is named, one that is 4 ms late is not.
 #[test]
 fn a_rank_that_is_always_a_little_late_is_named() {
     let fault = |ms| [Fault::Host { rank: 3, ms }];
@@ -195,7 +195,7 @@ fn a_rank_that_is_always_a_little_late_is_named() {
     assert_eq!(Cluster::new(1, 8, Layout::Data, &fault(4.0)).run(30).findings(), []);
 }
 
-/// Two ranks are equally late: each alone costs nothing.
+/// Two ranks are equally late, so each alone costs nothing.
 #[test]
 fn two_that_are_late_together_are_named_together() {
     let faults = [Fault::Host { rank: 3, ms: 30.0 }, Fault::Host { rank: 6, ms: 30.0 }];
@@ -235,7 +235,7 @@ fn a_link_that_slows_down_is_named() {
     assert_eq!((found.len(), found[0].kind, found[0].class), (1, Kind::SlowLink, Class::Group));
 }
 
-/// The absence of reports does not mean health.
+/// A rank that no longer reports may still be slow.
 #[test]
 fn a_rank_that_was_slow_before_a_stall_is_named_during_it() {
     let is_stuck = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -305,7 +305,7 @@ fn a_rank_that_waits_for_its_gpu_within_the_step_is_reported() {
     assert!(found[0].advice.contains(".item()"), "{}", found[0].advice);
 }
 
-/// Its cost determines the severity.
+/// The cost determines the severity.
 #[test]
 fn severity_is_by_cost() {
     use crate::finding::Severity;
@@ -321,7 +321,7 @@ fn severity_is_by_cost() {
     assert_eq!((severity(3.0), severity(12.0)), (Severity::Slow, Severity::Critical));
 }
 
-/// The cost is that of the time since the fault began, not of all digests that are looked at.
+/// The cost is that of the time since the fault began, not of all digests in the look-back.
 #[test]
 fn a_cost_is_right_from_its_first_seconds() {
     for fault in [Fault::Host { rank: 3, ms: 40.0 }, Fault::Compute { rank: 3, factor: 1.4 }] {

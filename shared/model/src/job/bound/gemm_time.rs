@@ -7,7 +7,7 @@ use xpu_wire::frame::{DeviceReading, Throttle};
 
 use crate::job::Breakdown;
 
-/// If lower clocks cost less than this share of the time, no reason is given.
+/// Percentage of the time below which a loss to lower clocks has no reason given.
 const LOST: f64 = 0.5;
 
 /// Parts of the GEMM time, in percent of all time.

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{BoundBy, RUNS_AHEAD};
 use crate::job::Breakdown;
 
-/// Its parts, in percent of all time; `None` for parts that are not measured. Each says by how much shorter
-/// steps would be without that part.
+/// The parts of that time, in percent of all time; `None` for parts that are not measured. Steps would be
+/// shorter by each part if its cause were absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct OtherTime {
     #[serde(rename = "data_loading_pct")]
@@ -31,11 +31,11 @@ struct Part {
 impl OtherTime {
     /// `rest`: the share of all time.
     ///
-    /// An idle GPU waits for its host. If no thread of the host waits for the GPU, every second of host work
-    /// lengthens the step by a second, up to the time for which the GPU is idle. This also holds for a wait
-    /// for data. Without calls that wait for the GPU, the host would save the time in these calls, but the
-    /// GPU would still need its busy time. So the step would be shorter by the lesser of the time in these
-    /// calls and the idle time.
+    /// An idle GPU waits for its host. If no thread of the host waits for the GPU, every second of host work,
+    /// or of waiting for data, lengthens the step by a second, up to the time for which the GPU is idle.
+    /// Without calls that wait for the GPU, the host would save the time in these calls, but the GPU would
+    /// still need its busy time. The step would then be shorter by the lesser of the time in these calls and
+    /// the idle time.
     pub(super) fn of(one: &Breakdown, rest: f64) -> Self {
         let runs_ahead = one.blocked.is_none_or(|blocked| blocked >= RUNS_AHEAD);
         let idle = match one.busy {

@@ -88,7 +88,7 @@ fn a_straggler_binds_the_job_in_which_most_of_the_time_is_waiting() {
     assert!(late.to_string().starts_with("bound by waiting for other ranks: GEMMs "), "{late}");
 }
 
-/// A job in which 70 % of the time are neither GEMM nor communication.
+/// A job in which 70 % of the time is neither GEMM nor communication.
 fn host_bound(of: impl FnOnce(&mut Breakdown)) -> Bound {
     let mut breakdown = one(0.2, 0.1, 0.0, 0.02);
     of(&mut breakdown);
@@ -121,7 +121,7 @@ fn measured_reasons_of_gpu_waits_are_reported() {
         "{said}"
     );
 
-    // The driver says that kernels run for 40 % of the time: the GPU is idle for 60 at most.
+    // According to the driver, kernels run for 40 % of the time: the GPU is idle for 60 % at most.
     let bound = host_bound(|one| (one.loading, one.busy) = (Some(0.9), Some(0.4)));
     assert_eq!(parts(&bound), [Some(60.0), None, None, None, Some(10.0)]);
 

@@ -1,5 +1,6 @@
-//! How far a rank's host was ahead of its GPU at each of its last digests. A GPU that waits for other ranks
-//! has all later launches of its host queued. A GPU that waits for its own host has nothing queued.
+//! How many launches a rank's host was ahead of its GPU at each of its last digests. A GPU that waits for
+//! other ranks has all later launches of its host queued. A GPU that waits for its own host has nothing
+//! queued.
 
 use xpu_wire::frame::{CommunicatorState, RankDigest};
 

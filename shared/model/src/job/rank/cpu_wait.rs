@@ -1,4 +1,4 @@
-//! How much of its time a rank waited for the CPU.
+//! The share of its time for which a rank waited for the CPU.
 
 use std::{collections::VecDeque, ops::Add as _, time::Duration};
 
@@ -35,7 +35,7 @@ impl CpuWait {
 pub(super) struct CpuWaits(VecDeque<(Moment, RankCpu)>);
 
 impl CpuWaits {
-    /// Takes the report of `at`, but only once.
+    /// Takes the report of the moment `at`, but only once.
     pub(super) fn take(&mut self, cpu: &RankCpu, at: Moment) {
         if self.0.back().is_none_or(|(last, _)| *last < at) {
             push_bounded(&mut self.0, (at, cpu.clone()), REMEMBERED);

@@ -16,7 +16,7 @@ use xpu_wire::{
 
 use super::{RankView, push_bounded};
 
-/// What identifies collectives of one kind.
+/// The identity of collectives of one kind.
 type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
 
 /// Shapes, and collectives, kept.
@@ -25,8 +25,8 @@ const KEYS: usize = 16_384;
 /// Summaries over which spans are summed: half a minute.
 const SPANS: usize = 30;
 
-/// Distributions kept of each kind: those that take the most time. The totals of the others are still known;
-/// one distribution for all of them would mix unrelated durations.
+/// Distributions kept of each kind: those that take the most time. The others keep their totals; one
+/// distribution for all of them would mix unrelated durations.
 const DISTRIBUTIONS: usize = 256;
 
 #[derive(Debug, Default)]
@@ -115,7 +115,7 @@ impl RankView {
         Some((&detail.summary.as_ref()?.launches, &detail.nccl))
     }
 
-    /// Single steps since the rank is watched. `None` for others.
+    /// Single steps since the rank is watched. `None` for a rank that is not.
     pub fn single_steps(&self) -> Option<&Histogram> {
         self.detail.as_ref().map(|detail| &detail.steps)
     }
@@ -130,17 +130,18 @@ impl RankView {
         self.detail.iter().flat_map(|detail| detail.gemms.values().flatten())
     }
 
-    /// Number of timed GEMMs of this shape since the rank is watched, and their time. `None` if there are none.
+    /// Number of timed GEMMs of this shape since the rank is watched, and their time. `None` if there are
+    /// none.
     pub fn gemms_timed(&self, total: &GemmTotals) -> Option<(u64, Nanoseconds)> {
         self.detail.as_ref()?.gemms_timed(total)
     }
 
-    /// Likewise by communicator, operation and size.
+    /// Totals by communicator, operation and size, over the same periods as [`Self::gemms`].
     pub fn collectives(&self) -> impl Iterator<Item = &CollectiveTotals> {
         self.detail.iter().flat_map(|detail| detail.collectives.values().flatten())
     }
 
-    /// The same for CUDA graphs, and kernels with requested names.
+    /// Totals of CUDA graphs; [`Self::kernels`] has those of kernels with requested names.
     pub fn graphs(&self) -> impl Iterator<Item = &GraphTotals> {
         self.detail.iter().flat_map(|detail| detail.graphs.values().flatten())
     }

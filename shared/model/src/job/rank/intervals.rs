@@ -13,10 +13,10 @@ use super::{RATES, push_bounded};
 /// Digests over which rates are computed.
 pub(super) const WINDOW: usize = Progress::WINDOW;
 
-/// Capacity for earlier totals: one, and temporarily one more.
+/// Capacity that is kept for earlier totals.
 const FEW: usize = 4;
 
-/// Digests with progress that are kept, however old.
+/// Number of digests with progress that are kept, even if they are old.
 const ACTIVE: usize = WINDOW + 1;
 
 /// The increments of one digest.
@@ -75,9 +75,9 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     window: VecDeque<Interval>,
-    /// Its totals before these intervals, back to the begin of the half minute.
+    /// Its totals before these intervals, back to the start of the half minute.
     before: VecDeque<Progress>,
-    /// Number of intervals with progress, and the kept ones before them.
+    /// Number of intervals with progress in the window, and the kept ones before them.
     active: usize,
     active_before: VecDeque<Activity>,
 }
@@ -111,7 +111,7 @@ impl Intervals {
             }
         }
         push_bounded(&mut self.window, interval, WINDOW);
-        // The half minute begins at the last totals outside of it.
+        // The half minute starts at the last totals outside of it.
         let begins = Moment(interval.progress.heard.0.saturating_sub(RATES.as_nanos() as u64));
         let within = self.before.iter().position(|progress| progress.heard > begins);
         self.before.drain(..within.unwrap_or(self.before.len()).saturating_sub(1));
@@ -132,7 +132,7 @@ impl Intervals {
         self.window.iter()
     }
 
-    /// Its totals at the begin of the half minute, and after each digest in it.
+    /// Its totals at the start of the half minute, and after each digest in it.
     pub(super) fn progress(&self) -> impl DoubleEndedIterator<Item = &Progress> {
         self.before.iter().chain(self.window.iter().map(|interval| &interval.progress))
     }

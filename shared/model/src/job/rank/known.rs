@@ -69,7 +69,7 @@ impl RankView {
         self.heard().since(self.advance.worked.max(self.busy_at))
     }
 
-    /// Step time by the last digests with a step, however old.
+    /// Step time by the last digests with a step, even if they are old.
     pub fn pace(&self) -> Option<Nanoseconds> {
         self.pace
     }
@@ -79,13 +79,13 @@ impl RankView {
         self.arrival_skew.arrivals().rev()
     }
 
-    /// How long the others waited for it alone, over the last 15 digests; `None` while too few collectives
-    /// matched.
+    /// The time for which the others waited for it alone, over the last 15 digests; `None` while too few
+    /// collectives matched.
     pub fn straggler_delay(&self) -> Option<StragglerDelay> {
         self.arrival_skew.straggler_delay()
     }
 
-    /// Its GPU's last health reading, however old ([`DeviceReading::is_stale`]).
+    /// Its GPU's last health reading, even if it is old ([`DeviceReading::is_stale`]).
     pub fn device(&self) -> Option<&DeviceReading> {
         self.devices.back()
     }
@@ -100,7 +100,7 @@ impl RankView {
         self.pace_history.pace_samples()
     }
 
-    /// How far its host was ahead of its GPU at each of its last digests, newest first.
+    /// How many launches its host was ahead of its GPU at each of its last digests, newest first.
     pub fn ahead(&self) -> impl Iterator<Item = &Ahead> {
         self.ahead.iter().rev()
     }
@@ -154,7 +154,7 @@ impl RankView {
         self.latest.as_ref()?.work.loss.filter(|loss| loss.is_finite())
     }
 
-    /// Whether its last loss is NaN or infinite: a fact to report, but no figure.
+    /// Whether its last loss is NaN or infinite: this is reported, but not as a figure.
     pub fn has_lost_its_loss(&self) -> bool {
         let said = self.latest.as_ref().and_then(|digest| digest.work.loss);
         said.is_some_and(|loss| !loss.is_finite())

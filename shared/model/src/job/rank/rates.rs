@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::{super::PaceSample, RankView, intervals::WINDOW};
 
-/// A rank without progress for this long has no current shares of its time.
+/// Time without progress after which a rank has no current shares of its time.
 const STALLED: Duration = Duration::from_secs(10);
 
 impl RankView {
@@ -180,7 +180,7 @@ impl RankView {
         (passed > 0.0).then(|| busy as f64 / passed)
     }
 
-    /// Its GPU's peak for GEMMs like these, since the rank started. `None` for a GPU whose peak is unknown.
+    /// Its GPU's peak for its mix of GEMMs since the rank started. `None` for a GPU whose peak is unknown.
     pub fn gemm_peak(&self) -> Option<Tflops> {
         let latest = self.latest.as_ref().filter(|latest| latest.gemm_flops > 0.0)?;
         Tflops::from_work(latest.gemm_flops, latest.gemm_at_peak?)
@@ -193,7 +193,7 @@ impl RankView {
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
     }
 
-    /// The same over `digests` with progress, without the last `skip`.
+    /// Same as [`Self::blocked`], over `digests` with progress, without the last `skip`.
     pub fn blocked_before(&self, skip: usize, digests: usize) -> Option<f64> {
         let mut latest_first = self.intervals.active().rev().skip(skip);
         let last = latest_first.next()?;
@@ -209,7 +209,7 @@ impl RankView {
         let is_stuck = self.intervals.len() == WINDOW
             && self.intervals.ends().is_some_and(|(first, last)| first.arithmetic == last.arithmetic)
             || self.stalled_for() >= STALLED;
-        // It is known from the first communication on.
+        // Exposed communication is known from the first communication on.
         let first =
             self.intervals.progress().find(|progress| progress.exposed_for.is_some()).unwrap_or(first);
         let held = last.exposed_for?.0.checked_sub(first.exposed_for?.0)?;
@@ -217,7 +217,7 @@ impl RankView {
         share(held, last.heard.since(first.heard)).filter(|_| !is_stuck).map(|share| share.min(1.0))
     }
 
-    /// The same share over the last `digests` of them.
+    /// The same share, over the last `digests` only.
     pub fn exposed_for(&self, digests: usize) -> Option<f64> {
         let mut latest_first =
             self.intervals.progress().rev().filter(|progress| progress.exposed_for.is_some());
@@ -245,7 +245,7 @@ impl RankView {
         Some(last.blocked_calls.checked_sub(first.blocked_calls)? as f64 / steps as f64)
     }
 
-    /// The same over the last `digests` of them.
+    /// The time that threads were blocked, as a share of the last `digests`.
     pub fn blocked_for(&self, digests: usize) -> Option<f64> {
         self.blocked_before(0, digests)
     }

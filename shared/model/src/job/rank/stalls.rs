@@ -1,5 +1,5 @@
-//! How long a rank waited in its collectives before it continued, as for a checkpoint or an evaluation. The
-//! next wait may take as long.
+//! The time that a rank waited in its collectives before it continued, as for a checkpoint or an evaluation.
+//! The next wait may take as long.
 
 use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
@@ -7,12 +7,12 @@ use xpu_wire::{collective::Operation, frame::RankDigest, id::CommunicatorId};
 
 use super::push_bounded;
 
-/// The last few pauses of at least this length are kept, once this many steps are done.
+/// Shortest pause that is kept, number of pauses that are kept, and number of steps that must be done before.
 const STALL: Duration = Duration::from_secs(3);
 const REMEMBERED: usize = 16;
 const WARM: u64 = 3;
 
-/// A single pause may have been a debugger, so it counts up to this. Two pauses count in full.
+/// Longest wait that is expected after a single pause, which may have been a debugger; and after two pauses.
 const ONCE: Duration = Duration::from_secs(40);
 const TWICE: Duration = Duration::from_mins(5);
 
@@ -22,7 +22,8 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// The operation it waited in, if it paused for `stalled` before this digest and continues now.
+    /// Notes the operations that the rank waited in, if it paused for `stalled` before this digest and
+    /// continues now.
     pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest, stalled: Duration) {
         let Some(before) = before.filter(|_| stalled >= STALL) else { return };
         // The first steps compile, so they do not predict later ones.

@@ -4,7 +4,7 @@
 /// a second or longer. They contain about a dozen pauses of several seconds.
 pub(super) const MOST: usize = 120;
 
-/// The loss of a digest, in seconds. Begin and end are relative to one moment.
+/// The loss of a digest, in seconds. Its start and end are relative to one moment.
 pub(super) struct Part {
     pub(super) begin: f64,
     pub(super) end: f64,

@@ -15,8 +15,8 @@ const SEGMENTS: [(Duration, usize); 3] =
 #[derive(Debug, Default)]
 pub(super) struct Losses([VecDeque<Segment>; SEGMENTS.len()]);
 
-/// A moment and the loss from it on, both in seconds, so that a day of ten thousand ranks can be kept. The
-/// segment ends where the next one begins.
+/// A moment and the loss from then on, both in seconds, so that a day of ten thousand ranks fits into memory.
+/// The segment ends where the next one begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     from: u32,
@@ -55,7 +55,7 @@ impl Losses {
         }
     }
 
-    /// The begin and the seconds lost of each segment that is kept.
+    /// The start and the seconds lost of each segment that is kept.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = (Moment, f64)> {
         self.0.iter().flat_map(|kept| kept.iter().rev()).map(|segment| (segment.began(), segment.lost()))
     }

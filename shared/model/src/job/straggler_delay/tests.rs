@@ -43,7 +43,8 @@ fn a_sample_has_no_bias_and_its_error_is_reported() {
     }
 }
 
-/// A collector that was restarted reported nothing for twelve seconds of a rank that costs a tenth of the time.
+/// A collector that was restarted reported nothing for twelve seconds of a rank that costs a tenth of the
+/// time.
 #[test]
 fn a_time_without_reports_costs_as_much_as_the_time_around_it() {
     let mut window = Window::default();
@@ -119,7 +120,7 @@ fn a_rate_that_changes_meanwhile_has_no_bias() {
     assert!(all.len() > 300 && (0.42..0.58).contains(&mean), "{mean} of {}", all.len());
 }
 
-/// The begin is known to an eighth of its age, in a few kilobytes.
+/// The start is known to an eighth of its age, in a few kilobytes.
 #[test]
 fn since_when_it_costs_is_known_for_a_day() {
     for hours in [1, 5, 20] {

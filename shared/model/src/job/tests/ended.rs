@@ -10,7 +10,7 @@ fn life(simulation: &Simulation, rank: u32, life: Life, second: u64) -> Frame {
     frame
 }
 
-/// GPUs of a job without living ranks belong to others.
+/// When no rank of a job lives, its GPUs belong to others.
 #[test]
 fn hours_are_lost_until_the_last_rank_ends() {
     let simulation = Simulation::new(3, 1, 4);

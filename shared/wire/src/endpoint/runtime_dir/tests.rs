@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 
-/// A folder that stands in for `/tmp`, and nothing else set.
+/// A folder in place of `/tmp`, with no variables set.
 struct Host {
     places: Places,
 }
@@ -51,7 +51,8 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A directory that another user created first. Only root could create it; a mode stands in for the owner.
+/// A directory like one that another user created first. Only root can change an owner, so this changes the
+/// mode.
 fn squat(path: &Path) {
     fs::create_dir(path).unwrap();
     mode(path, 0o777);
@@ -118,7 +119,7 @@ fn names_that_are_taken_too_are_passed_over() {
     squat(&host.usual());
     squat(&host.spare(1));
     symlink("/", host.spare(2)).unwrap();
-    // The user's own, but readable by all.
+    // It belongs to the user, but all users can read it.
     fs::create_dir(host.spare(3)).unwrap();
     mode(&host.spare(3), 0o755);
     assert_eq!((host.claimed(), host.looked()), (host.spare(4), host.spare(4)));

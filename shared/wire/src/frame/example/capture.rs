@@ -17,7 +17,7 @@ use crate::{
 
 pub const MS: u64 = 1_000_000;
 
-/// The begin of the first step, by a correct clock.
+/// The start of the first step, by a correct clock.
 pub const BEGIN: u64 = 1_000_000 * MS;
 
 pub const ORDER: CaptureOrder = CaptureOrder {
@@ -101,8 +101,8 @@ pub fn part(rank: u32, late: u64) -> CapturePart {
     }
 }
 
-/// The same with CUPTI's and Python's records: the GEMM's kernel and NCCL's, a copy from 15 to 18 ms, a
-/// garbage collection.
+/// Same as [`part`], with CUPTI's and Python's records: the GEMM's kernel and NCCL's, a copy from 15 to 18
+/// ms, a garbage collection.
 pub fn with_activity(rank: u32) -> CapturePart {
     let mut new = part(rank, 0);
     let gpu = |stream, late: u64, took: u64| CapturedSpan::Gpu {

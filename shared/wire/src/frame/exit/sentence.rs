@@ -69,8 +69,9 @@ impl FailedKernel {
 }
 
 impl RefusedMemory {
-    /// `requested 2.00 GiB; the process held 70.10 GiB, 9.10 GiB more than at step 10, of it 8.70 GiB allocated
-    /// at train.py:42 keep (435 times, last after step 311); 1.20 of 79.60 GiB of its GPU were free; NCCL took 1.50 GiB`
+    /// `requested 2.00 GiB; the process held 70.10 GiB, 9.10 GiB more than at step 10, of it 8.70 GiB
+    /// allocated at train.py:42 keep (435 times, last after step 311); 1.20 of 79.60 GiB of its GPU were
+    /// free; NCCL took 1.50 GiB`
     fn sentence(&self) -> String {
         let mut text =
             format!("requested {:.2} GiB; the process held {:.2} GiB", gib(self.requested), gib(self.held));

@@ -19,7 +19,7 @@ pub const REGISTERS: usize = 8;
 const FREE: u64 = 0;
 /// A handler is writing.
 const WRITING: u64 = 1;
-/// The program's own handler runs: it may end the process, or not.
+/// The program's own handler runs. It may end the process.
 const HANDED: u64 = 2;
 /// The process ends.
 const FINAL: u64 = 3;
@@ -43,20 +43,20 @@ pub struct Fault {
     pub modules: Bytes<MODULES>,
 }
 
-/// The exclusive right to write it once.
+/// The exclusive right to write one fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'fault>(&'fault Fault);
 
 impl Fault {
-    /// `None` if another signal is being noted, or the last one is final. A signal handed to the program's
-    /// own handler is overwritten.
+    /// Claims the record. `None` if another signal is being noted, or the last one is final. Overwrites a
+    /// signal that was handed to the program's own handler.
     #[inline]
     pub fn claim(&self) -> Option<Claimed<'_>> {
         let take = |from| self.state.compare_exchange(from, WRITING, Acquire, Relaxed).is_ok();
         (take(FREE) || take(HANDED)).then_some(Claimed(self))
     }
 
-    /// Claims it, to complete a signal's record, only if the signal was handed to the program's own handler.
+    /// Claims the record, to complete it, only if its signal was handed to the program's own handler.
     pub fn claim_handed(&self) -> Option<Claimed<'_>> {
         self.state.compare_exchange(HANDED, WRITING, Acquire, Relaxed).ok().map(|_| Claimed(self))
     }
@@ -81,7 +81,7 @@ impl Fault {
         Some(noted.map_or_else(Moment, |_| now))
     }
 
-    /// The program survived.
+    /// Notes that the program survived.
     pub fn survived(&self) {
         let _ = self.state.compare_exchange(HANDED, FREE, Release, Relaxed);
     }
@@ -151,13 +151,13 @@ impl<'fault> Claimed<'fault> {
         (&self.0.stack, &self.0.modules)
     }
 
-    /// The program's own handler runs next.
+    /// Notes that the program's own handler runs next.
     #[inline]
     pub fn hand(self) {
         self.0.state.store(HANDED, Release);
     }
 
-    /// The process ends next.
+    /// Notes that the process ends next.
     pub fn end(self) {
         self.0.state.store(FINAL, Release);
     }

@@ -1,5 +1,5 @@
-//! Native call sites: the code that called NCCL, as an offset in its file. Addresses of one site differ between
-//! ranks, the offset does not.
+//! Native call sites: the code that called NCCL, as an offset in its file. The address of a site differs
+//! between ranks, the offset does not.
 
 use super::super::{
     last::Bytes,
@@ -12,7 +12,7 @@ pub const NATIVE_SITES: usize = 64;
 /// Words of a site's text.
 const WORDS: usize = 8;
 
-/// Slots that are probed.
+/// Number of slots that are probed.
 const TRIES: usize = 4;
 
 /// `libtorch_cuda.so+0x1a2b3c`; empty for code that is in no file.
@@ -33,9 +33,9 @@ struct NativeSite {
 }
 
 impl NativeSites {
-    /// Notes that a call returns to this address. `describe` gives the text of a new address, and again after
-    /// a library was unloaded, because another library may be there now. If so, calls of both have the same
-    /// address, and the site has no text any more.
+    /// Notes that a call returns to this address. `describe` gives the text of a new address. It is called
+    /// again after a library was unloaded, because another library may be at the address now. If the text
+    /// differs, the site has no text from then on, because calls of both libraries have the same address.
     #[inline]
     pub fn note(&self, address: u64, unloaded: u32, describe: impl FnOnce(&mut [u8]) -> usize) {
         let now = u64::from(unloaded) + 1;
@@ -71,7 +71,7 @@ impl NativeSite {
     fn describe(&self, address: u64, now: u64, describe: impl FnOnce(&mut [u8]) -> usize) {
         let is_new = self.address.compare_exchange(0, address, Relaxed, Relaxed).is_ok();
         if !is_new && self.address.load(Relaxed) != address {
-            // Another thread has taken it in between; this site's next call probes further.
+            // Another thread took the slot in between. This site's next call probes the next slot.
             return;
         }
         let mut text = [0; NativeText::CAPACITY];

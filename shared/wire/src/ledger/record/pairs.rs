@@ -7,7 +7,7 @@ use crate::id::CommunicatorId;
 /// receives. Calls in further directions have no number.
 const PAIRS: usize = 512;
 
-/// Slots that are probed.
+/// Number of slots that are probed.
 const TRIES: usize = 8;
 
 #[repr(C)]

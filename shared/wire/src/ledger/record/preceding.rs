@@ -2,12 +2,12 @@
 //! waits for. This is what the GPU runs while it does not reach the collective.
 //!
 //! Kept for the collectives whose start is observed. The ticket determines the slot. A collective that still
-//! waits keeps its slot, so the oldest ones that wait keep theirs.
+//! waits keeps its slot, so the record keeps the oldest waiting ones.
 
 use super::{AtomicU64, Record, Relaxed, Release, fence};
 use crate::{datatype::DataType, unit::Moment};
 
-/// Number of collectives that can have one at once.
+/// Number of collectives whose preceding operation is kept.
 pub const PRECEDED: usize = 128;
 
 /// Bytes of a kernel's name that are kept.
@@ -45,7 +45,7 @@ pub enum Work {
     },
 }
 
-/// Such an operation, and when it was launched.
+/// Work on a stream, and when it was launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preceding {
     pub work: Work,

@@ -11,7 +11,7 @@ pub const SITES: usize = 256;
 /// Words of a site's text.
 const WORDS: usize = 66;
 
-/// Slots that are probed.
+/// Number of slots that are probed.
 const TRIES: usize = 4;
 
 /// The text of a site: `function`, `file` and `line` of a few Python frames, innermost first, each ended by a
@@ -62,7 +62,7 @@ impl Sites {
                 index as u16 + 1
             }
             Err(other) if other == key => index as u16 + 1,
-            // Another thread has taken it in between; this site's next call probes further.
+            // Another thread took the slot in between. This site's next call probes the next slot.
             Err(_) => 0,
         }
     }

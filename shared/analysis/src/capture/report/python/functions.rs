@@ -15,7 +15,7 @@ use super::{
 };
 use crate::capture::{Stack, report::share};
 
-/// Functions with a smaller share are not listed.
+/// Smallest share of a listed function.
 const LEAST: f64 = 0.01;
 
 /// Number of paths listed per function.

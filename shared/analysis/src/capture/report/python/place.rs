@@ -7,7 +7,7 @@ use xpu_wire::frame::StackFrame;
 
 use crate::capture::Stack;
 
-/// Frames below a frame count as one place if less than this share of its samples is in any of them.
+/// Smallest share of a frame's samples with which a frame below it is the place instead.
 const DEEPER: f64 = 0.75;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -9,16 +9,16 @@ use super::{
     place::{Place, shown},
 };
 
-/// Number of samples in gaps, and their share of all samples, that a sentence about them needs.
+/// Smallest number of samples in gaps, and their smallest share of all samples, for a sentence about them.
 pub(super) const ENOUGH: u64 = 20;
 const WORTH: f64 = 0.01;
 
-/// A sentence names a place if the program was there for at least this share of the gaps.
+/// Smallest share of the gaps with which a place is named.
 const NOTABLE: f64 = 0.2;
 
 impl PythonReport {
-    /// `rank 3 was in collate_fn (data.py:40) during 62 % of the GPU's idle time (41 % of the time)`; ranks at the same place are
-    /// named together.
+    /// `rank 3 was in collate_fn (data.py:40) during 62 % of the GPU's idle time (41 % of the time)`; ranks
+    /// at the same place are named together.
     pub fn sentences(&self) -> Vec<String> {
         let mut places: BTreeMap<(&Place, bool), Vec<(&PythonRank, &Idle)>> = BTreeMap::new();
         for rank in &self.ranks {

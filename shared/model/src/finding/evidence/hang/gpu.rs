@@ -13,12 +13,12 @@ use super::{
 };
 use crate::phrase::{self, counted};
 
-/// All ranks called it; some are still inside the call.
+/// A collective that all ranks called, while some are still inside the call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotLaunched {
     pub ranks: Vec<Rank>,
     pub collective: CollectiveCall,
-    /// The call that the first of them is inside, and for how long.
+    /// The call that the first of them is inside, and the time since it entered.
     pub call: Call,
     pub inside_s: f64,
     pub hung_s: f64,
@@ -132,7 +132,7 @@ impl WithFigures for NotStarted {
     }
 }
 
-/// All ranks launched it, but it does not end.
+/// A collective that all ranks launched, but that does not end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InKernel {
     /// The ranks on which it does not end, and the number that launched it.
@@ -168,7 +168,7 @@ impl WithFigures for InKernel {
     }
 }
 
-/// It ended on all but a few.
+/// A collective that ended on all ranks but a few.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partial {
     pub ranks: Vec<Rank>,

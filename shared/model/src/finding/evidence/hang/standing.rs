@@ -1,4 +1,4 @@
-//! How far each rank's GPU has come in the collective in which a job hangs, and the evidence for it.
+//! The progress of each rank's GPU in the collective in which a job hangs, and the evidence for it.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct GpusAt {
     pub ranks: Vec<Rank>,
     pub state: GpuState,
     pub by: By,
-    /// For [`GpuState::Behind`], the last operation that was launched before it, and how long ago.
+    /// For [`GpuState::Behind`], the last operation that was launched before it, and the time since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -150,7 +150,7 @@ fn a_receive_without_its_send_has_the_state_of_both_gpus() {
     assert_eq!(of, (&only(0), GpuState::Behind, By::Events, Some("GEMM 4096x4096x4096 bf16")), "{reported}");
 }
 
-/// The same if the state is unknown, of all ranks or of one.
+/// The state is the same on all GPUs, or is unknown for one.
 #[test]
 fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
     for states in [[CallState::Begun; 2], [CallState::Queued; 2], [CallState::Begun, CallState::Enqueued]] {
