@@ -62,8 +62,8 @@ def main():
                     time.sleep(given.seconds)
                     took[kind].append(mean_step_ms(place / "own.0", since, time.time()))
                     continue
-                file = out / f"samples-{number}.bin"
                 options = [] if kind == "capture" else kind.split()
+                file = out / f"{number}{''.join(options) or kind}.bin"
                 asked = [programs / "xpu-top", "capture", "--for", f"{given.seconds}s", *options, "-o", file, *host]
                 said = subprocess.run(
                     list(map(str, asked)), env=environment, capture_output=True, text=True, check=False
