@@ -24,6 +24,9 @@ use crate::args::{KinetoArgs, UsageError};
 /// Exit code: a requested rank gave no trace.
 const NOT_ALL: u8 = 1;
 
+/// Kineto 37fada9a (2026-03-24) corrects this. PyTorch 2.11 does not have that commit.
+const CAUTION: &str = "with PyTorch 2.11 and older, if the program itself uses torch.profiler after this trace, Kineto may end it with SIGSEGV (docs/kineto.md, Limits)";
+
 pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
     new_file::check_absent(kineto::files(&args.output, &[]))?;
     let Connection { mut following, live, mut arrivals } = connect(&args.of)?;
@@ -43,6 +46,7 @@ pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
             None => named_or_living(args.ranks.as_ref(), args.filter.as_ref(), &following, &job)?,
         };
         new_file::check_absent(kineto::files(&args.output, &ranks))?;
+        eprintln!("xpu-top: {CAUTION}");
         let subject = Subject { job, ranks, following, arrivals, live };
         let outcome = kineto::trace(&args.output, subject, wanted(args), stop, &mut show).await?;
         for line in &outcome.complaints {
