@@ -109,6 +109,24 @@ hold()";
     assert!(job.listener.speaker(job.ranks[0].pid()).unwrap().samples().is_empty());
 }
 
+/// PyTorch runs a collective with `async_op=False` on the current stream, which is the default stream in most
+/// programs.
+#[test]
+fn waiting_for_the_default_stream_proves_its_collectives_done() {
+    let script = "
+stream = c_void_p(0)
+comm = communicator()
+for round in range(20):
+    ok(all_reduce(comm, 1000))
+    ok(process.cudaStreamSynchronize(stream))
+step(20)
+hold()";
+    let job = Job::of(2, &[("XPU_TOP_BUDGET", "0")], script);
+    let reading = reads(&job.ledger(0), "all collectives", |reading| reading.step == Step(20));
+    let line = &reading.communicators[0];
+    assert_eq!((line.enqueued, line.completed), (20, 20), "{line:?}");
+}
+
 /// A rank that is killed cannot report anything. Its ledger page stays as it was.
 #[test]
 fn a_rank_killed_inside_a_group_shows_what_it_was_in() {
