@@ -114,11 +114,10 @@ hold()";
 #[test]
 fn waiting_for_the_default_stream_proves_its_collectives_done() {
     let script = "
-stream = c_void_p(0)
-comm = communicator()
+default, comm = c_void_p(), communicator()
 for round in range(20):
-    ok(all_reduce(comm, 1000))
-    ok(process.cudaStreamSynchronize(stream))
+    ok(process.ncclAllReduce(memory, memory, c_size_t(1000), NCCL_BF16, 0, comm, default))
+    ok(process.cudaStreamSynchronize(default))
 step(20)
 hold()";
     let job = Job::of(2, &[("XPU_TOP_BUDGET", "0")], script);
