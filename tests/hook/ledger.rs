@@ -109,6 +109,23 @@ hold()";
     assert!(job.listener.speaker(job.ranks[0].pid()).unwrap().samples().is_empty());
 }
 
+/// PyTorch runs a collective with `async_op=False` on the current stream, which is the default stream in most
+/// programs.
+#[test]
+fn waiting_for_the_default_stream_proves_its_collectives_done() {
+    let script = "
+default, comm = c_void_p(), communicator()
+for round in range(20):
+    ok(process.ncclAllReduce(memory, memory, c_size_t(1000), NCCL_BF16, 0, comm, default))
+    ok(process.cudaStreamSynchronize(default))
+step(20)
+hold()";
+    let job = Job::of(2, &[("XPU_TOP_BUDGET", "0")], script);
+    let reading = reads(&job.ledger(0), "all collectives", |reading| reading.step == Step(20));
+    let line = &reading.communicators[0];
+    assert_eq!((line.enqueued, line.completed), (20, 20), "{line:?}");
+}
+
 /// A rank that is killed cannot report anything. Its ledger page stays as it was.
 #[test]
 fn a_rank_killed_inside_a_group_shows_what_it_was_in() {

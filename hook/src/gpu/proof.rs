@@ -4,7 +4,7 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::id::CommunicatorId;
 
 use crate::{
-    gpu::runtime::{self, DEFAULT_STREAMS},
+    gpu::runtime::{self, DEFAULT_STREAMS, PER_THREAD},
     observe::{
         communicator::{Communicators, Slot},
         observer::Observer,
@@ -27,20 +27,20 @@ impl Proof {
 
     pub(crate) fn of_stream(communicators: &Communicators, stream: cudaStream_t) -> Self {
         let handle = stream.addr() as u64;
+        let done = |slot: &Slot| {
+            slot.progress.proven_by(|last| last == handle).or_else(|| slot.progress.proven_by_waiting(handle))
+        };
         if stream.addr() > DEFAULT_STREAMS {
-            return Self::of(communicators, |slot| {
-                slot.progress
-                    .proven_by(|last| last == handle)
-                    .or_else(|| slot.progress.proven_by_waiting(handle))
-            });
+            return Self::of(communicators, done);
         }
-        // The handles of default streams are the same on all devices.
-        let waits = |slot: &Slot| slot.progress.proven_by_waiting(handle);
-        if !communicators.open().any(|slot| waits(slot).is_some()) || !runtime::error_free() {
+        // The handle of the default stream is the same on all devices. Each thread has a stream of its own
+        // behind `cudaStreamPerThread`, so one thread's wait proves nothing about another's work.
+        let is_known = stream.addr() != PER_THREAD && communicators.open().any(|slot| done(slot).is_some());
+        if !is_known || !runtime::error_free() {
             return Self::NONE;
         }
         let Some(device) = runtime::current_device() else { return Self::NONE };
-        Self::of(communicators, |slot| waits(slot).filter(|_| slot.device() == Some(device)))
+        Self::of(communicators, |slot| done(slot).filter(|_| slot.device() == Some(device)))
     }
 
     pub(crate) fn of_device(communicators: &Communicators) -> Self {

@@ -26,6 +26,8 @@ const NON_BLOCKING: c_uint = 1;
 pub(crate) const NOT_GRAPH_CAPTURING: c_int = 0;
 /// Handles up to this one (NULL included) name default streams, which differ between devices and threads.
 pub(crate) const DEFAULT_STREAMS: usize = 2;
+/// `cudaStreamPerThread`
+pub(crate) const PER_THREAD: usize = 2;
 /// `cudaStreamCaptureModeRelaxed`
 pub(crate) const RELAXED: c_int = 2;
 

@@ -1,6 +1,6 @@
 //! Calls that wait for the GPU. Such a call blocks its thread, and proves that earlier work is done.
 
-use std::ffi::c_int;
+use std::{ffi::c_int, ptr};
 
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 use xpu_wire::frame::BlockingCall;
@@ -8,9 +8,9 @@ use xpu_wire::frame::BlockingCall;
 use crate::{
     gpu::{
         proof::Proof,
-        runtime::{CUDART, MISSING},
+        runtime::{CUDART, MISSING, PER_THREAD},
     },
-    interpose::{interpose, interpose_twins},
+    interpose::interpose,
     observe::{activity::Waiting, lane::Lane},
 };
 
@@ -21,16 +21,26 @@ pub(crate) fn end(lane: &Lane, waiting: Waiting, proof: &Proof, result: c_int) {
     }
 }
 
-interpose_twins! {
-    fn cudaStreamSynchronize, cudaStreamSynchronize_ptsz(stream: cudaStream_t) -> c_int in CUDART, or MISSING;
+/// The stream that a function of the `_ptsz` kind means: for NULL, the calling thread's own.
+pub(crate) fn own_if_null(stream: cudaStream_t) -> cudaStream_t {
+    if stream.is_null() { ptr::without_provenance_mut(PER_THREAD) } else { stream }
+}
+
+interpose! {
+    fn cudaStreamSynchronize(stream: cudaStream_t) -> c_int in CUDART, or MISSING;
     before |lane| (
         Waiting::begin(lane, BlockingCall::StreamSynchronize),
         Proof::of_stream(&lane.observer().communicators, stream),
     );
     after |lane, (waiting, proof), result| end(lane, waiting, &proof, result);
-}
 
-interpose! {
+    fn cudaStreamSynchronize_ptsz(stream: cudaStream_t) -> c_int in CUDART, or MISSING;
+    before |lane| (
+        Waiting::begin(lane, BlockingCall::StreamSynchronize),
+        Proof::of_stream(&lane.observer().communicators, own_if_null(stream)),
+    );
+    after |lane, (waiting, proof), result| end(lane, waiting, &proof, result);
+
     fn cudaDeviceSynchronize() -> c_int in CUDART, or MISSING;
     before |lane| (
         Waiting::begin(lane, BlockingCall::DeviceSynchronize),

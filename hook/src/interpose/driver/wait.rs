@@ -8,20 +8,28 @@ use xpu_wire::frame::BlockingCall;
 use super::{CUDA, NOT_INITIALIZED};
 use crate::{
     gpu::proof::Proof,
-    interpose::{cudart::wait::end, interpose, interpose_twins},
+    interpose::{
+        cudart::wait::{end, own_if_null},
+        interpose,
+    },
     observe::activity::Waiting,
 };
 
-interpose_twins! {
-    fn cuStreamSynchronize, cuStreamSynchronize_ptsz(stream: CUstream) -> c_int in CUDA, or NOT_INITIALIZED;
+interpose! {
+    fn cuStreamSynchronize(stream: CUstream) -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| (
         Waiting::begin(lane, BlockingCall::StreamSynchronize),
         Proof::of_stream(&lane.observer().communicators, stream.cast()),
     );
     after |lane, (waiting, proof), result| end(lane, waiting, &proof, result);
-}
 
-interpose! {
+    fn cuStreamSynchronize_ptsz(stream: CUstream) -> c_int in CUDA, or NOT_INITIALIZED;
+    before |lane| (
+        Waiting::begin(lane, BlockingCall::StreamSynchronize),
+        Proof::of_stream(&lane.observer().communicators, own_if_null(stream.cast())),
+    );
+    after |lane, (waiting, proof), result| end(lane, waiting, &proof, result);
+
     fn cuCtxSynchronize() -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| (
         Waiting::begin(lane, BlockingCall::DeviceSynchronize),
