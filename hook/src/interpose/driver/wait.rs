@@ -8,7 +8,10 @@ use xpu_wire::frame::BlockingCall;
 use super::{CUDA, NOT_INITIALIZED};
 use crate::{
     gpu::proof::Proof,
-    interpose::{cudart::wait::end, interpose, interpose_twins},
+    interpose::{
+        cudart::wait::{NOT_READY, end},
+        interpose, interpose_twins,
+    },
     observe::activity::Waiting,
 };
 
@@ -32,4 +35,16 @@ interpose! {
     fn cuEventSynchronize(event: CUevent) -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| Waiting::begin(lane, BlockingCall::EventSynchronize);
     after |lane, waiting, _| waiting.end(lane);
+}
+
+interpose! {
+    fn cuEventQuery(event: CUevent) -> c_int in CUDA, or NOT_INITIALIZED;
+    before |_lane| ();
+    after |lane, (), result| lane.asked(result == NOT_READY);
+}
+
+interpose_twins! {
+    fn cuStreamQuery, cuStreamQuery_ptsz(stream: CUstream) -> c_int in CUDA, or NOT_INITIALIZED;
+    before |_lane| ();
+    after |lane, (), result| lane.asked(result == NOT_READY);
 }

@@ -8,11 +8,12 @@ use xpu_wire::{
         RecordedCommunicator,
     },
     id::{Rank, Step},
+    ledger::Call,
     unit::Moment,
 };
 
 use super::{
-    super::cluster::{Cluster, Layout, only, wait},
+    super::cluster::{Cluster, Layout, hold, only, wait},
     BUDGET, STALL,
 };
 use crate::{
@@ -271,4 +272,47 @@ fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
     let [finding] = &reported[..] else { panic!("{reported:#?}") };
     assert_eq!((finding.class, &finding.ranks), (Class::Mismatch, &only(1)));
     assert_eq!(found(Some(6)), []);
+}
+
+/// Each rank sends to the next one and receives from the one before; all of them wait, and no call lacks its partner.
+#[test]
+fn sends_and_receives_that_all_have_partners_do_not_count_as_unmatched() {
+    use CallState::{Begun, Done, Enqueued, Queued};
+    let found = |state: fn(u32) -> CallState| {
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |_, digest| {
+            digest.launches.point_to_point = 90;
+            hold(digest, Call::StreamSynchronize);
+        });
+        cluster.run(STALL + BUDGET);
+        let records = cluster.job().ranks().map(|(rank, view)| {
+            let mut record = record(cluster.job(), rank, view, cluster.now(), [Some(Done), None]);
+            let template = record.calls.remove(0);
+            let own = rank.0;
+            let call = |(order, (operation, peer)): (u64, (Operation, u32))| RecordedCall {
+                order: 1000 + order,
+                number: Some(0),
+                operation,
+                reduction: None,
+                peer: Some(peer),
+                state: state(own),
+                ..template.clone()
+            };
+            record.made = 2;
+            record.calls = (0..)
+                .zip([(Operation::Send, (own + 1) % 8), (Operation::Recv, (own + 7) % 8)])
+                .map(call)
+                .collect();
+            record
+        });
+        let records: Vec<_> = records.collect();
+        cluster.fold(records.into_iter().map(Body::Record));
+        let [found] = &cluster.run(1).findings()[..] else { panic!("one finding") };
+        (found.class, found.ranks.len(), found.confidence, found.evidence.to_string())
+    };
+    let (class, ranks, confidence, said) = found(|_| Enqueued);
+    assert_eq!((class, ranks, confidence), (Class::InKernel, 8, Confidence::Likely), "{said}");
+    assert!(said.contains("each send has its receive"), "{said}");
+    let (class, ranks, _, said) = found(|rank| if rank == 3 { Queued } else { Begun });
+    assert_eq!((class, ranks), (Class::NotStarted, 1), "{said}");
+    assert!(said.contains("rank 3 has not reached its") && said.contains("rank 3: behind work"), "{said}");
 }
