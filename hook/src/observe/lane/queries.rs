@@ -38,6 +38,9 @@ impl Lane {
         if !refused || launched == self.queries.launched_before.load(Relaxed) {
             if is_inside {
                 line.leave();
+                if !refused {
+                    self.observer.queue.waited();
+                }
             }
             return;
         }

@@ -8,7 +8,10 @@ use xpu_wire::{
     ledger::Call,
 };
 
-use super::{held, rendezvous};
+use super::{
+    held,
+    rendezvous::{self, Position},
+};
 use crate::job::{Job, RankView};
 
 /// A rank whose last work is longer ago than this does not compute.
@@ -54,7 +57,10 @@ impl Doing {
         match known {
             Self::Outside if view.idle_for() < AT_WORK => Self::Works,
             Self::Outside if job.stacks_of(rank).filter(now).is_some_and(is_stuck) => Self::InTheKernel,
-            Self::Outside => rendezvous::place(job, rank, view).map_or(Self::Outside, Self::Meets),
+            Self::Outside => match rendezvous::position(job, rank, view) {
+                Position::Meets(place) => Self::Meets(place),
+                Position::Elsewhere | Position::Unknown => Self::Outside,
+            },
             known => known,
         }
     }

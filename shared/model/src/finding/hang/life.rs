@@ -11,7 +11,8 @@ use xpu_wire::{
 use super::super::evidence::hang::{Forming, Missing, Together};
 use super::{
     Class, Confidence, Doing, EARLY_PATIENCE, Evidence, Finding, GPU_WAITS, Kind, LONG_PATIENCE, Rank,
-    Severity, WORKING_PATIENCE, has_begun, has_stepped, rendezvous,
+    Severity, WORKING_PATIENCE, has_begun, has_stepped,
+    rendezvous::{self, Position},
 };
 use crate::job::{Job, RankView};
 
@@ -30,11 +31,18 @@ pub(super) fn meeting(job: &Job) -> Option<Finding> {
     if job.world_size() < 2 || has_begun(job) || has_stepped(job) {
         return None;
     }
-    let place = job.ranks().find_map(|(rank, view)| rendezvous::place(job, rank, view))?;
-    waiting(job, Together::Meet(place), LONG_PATIENCE, |rank, view| {
-        let is_alive = view.life() == Life::Alive;
-        rendezvous::place(job, rank, view).filter(|_| is_alive)?;
-        Some(view.idle_for().min(view.stalled_for()).as_secs_f64())
+    let mut place = None;
+    for (rank, view) in job.ranks() {
+        match rendezvous::position(job, rank, view) {
+            // It may wait there too.
+            Position::Unknown => return None,
+            Position::Meets(at) => place = place.or(Some(at)),
+            Position::Elsewhere => {}
+        }
+    }
+    waiting(job, Together::Meet(place?), LONG_PATIENCE, |rank, view| {
+        let meets = matches!(rendezvous::position(job, rank, view), Position::Meets(_));
+        meets.then(|| view.idle_for().min(view.stalled_for()).as_secs_f64())
     })
 }
 

@@ -1,12 +1,17 @@
 //! Ranks that wait for each other before they have a communicator, by the stacks of their main threads.
 
+use std::time::Duration;
+
 use xpu_wire::{
-    frame::{RankStacks, StackFrame},
+    frame::{Life, RankStacks, StackFrame},
     id::Rank,
 };
 
 use super::held;
 use crate::job::{Job, RankView};
+
+/// A rank that was active this recently may still come.
+const AT_WORK: Duration = Duration::from_secs(30);
 
 /// Functions in which a program waits for the other ranks of its job, with the end of their Python file.
 const PYTHON: [(&str, &str); 4] = [
@@ -26,16 +31,28 @@ const NATIVE: [(&str, &str); 5] = [
     ("c10d::FileStore::", "PyTorch's store"),
 ];
 
-/// Where the rank waits for others, if its main thread does so outside of any call of CUDA or NCCL. Stacks that
-/// are older than its last activity do not count.
-pub(super) fn place(job: &Job, rank: Rank, view: &RankView) -> Option<&'static str> {
+/// Where a rank is while others wait in a rendezvous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// Its main thread waits for other ranks in this function, outside of any call of CUDA or NCCL.
+    Meets(&'static str),
+    Elsewhere,
+    /// It does nothing, and its stack has not been read since.
+    Unknown,
+}
+
+pub(super) fn position(job: &Job, rank: Rank, view: &RankView) -> Position {
     let idle = view.idle_for().min(view.stalled_for());
-    let now = |stacks: &&RankStacks| view.heard().since(stacks.read_at) < idle;
-    if held(view).is_some() {
-        return None;
+    if view.life() != Life::Alive || held(view).is_some() || idle < AT_WORK {
+        return Position::Elsewhere;
     }
-    let main = job.stacks_of(rank).filter(now)?.threads.iter().find(|thread| thread.main)?;
-    main.frames.iter().find_map(of)
+    let now = |stacks: &&RankStacks| view.heard().since(stacks.read_at) < idle;
+    let main =
+        job.stacks_of(rank).filter(now).and_then(|stacks| stacks.threads.iter().find(|thread| thread.main));
+    match main {
+        Some(main) => main.frames.iter().find_map(of).map_or(Position::Elsewhere, Position::Meets),
+        None => Position::Unknown,
+    }
 }
 
 fn of(frame: &StackFrame) -> Option<&'static str> {
