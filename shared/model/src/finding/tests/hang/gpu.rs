@@ -160,6 +160,26 @@ fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
     }
 }
 
+/// No event shows whether the other GPUs have started it.
+#[test]
+fn a_gpu_behind_its_own_work_is_named_even_if_the_others_states_are_unknown() {
+    use CallState::{Enqueued, Queued};
+    let found = launched(Layout::Data, 8, |rank| [Some(if rank == 1 { Queued } else { Enqueued }), None]);
+    assert_eq!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)));
+    assert_eq!(found[0].confidence, Confidence::Guess);
+    let reported = found[0].evidence.to_string();
+    assert!(reported.contains("whether the other GPUs have is unknown"), "{reported}");
+}
+
+/// Rank 1 may wait in an earlier collective, and so for another rank.
+#[test]
+fn a_gpu_behind_a_collective_that_may_still_run_is_not_named() {
+    use CallState::{Enqueued, Queued};
+    let states = |rank| if rank == 1 { [Some(Enqueued), Some(Queued)] } else { [Some(Enqueued), None] };
+    let found = launched(Layout::Pipeline { stages: 2 }, 8, states);
+    assert_ne!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)), "{found:#?}");
+}
+
 /// Rank 0 has not started the collective that all others started. It waits in the collective of its stage,
 /// which rank 1 has not started either.
 #[test]
