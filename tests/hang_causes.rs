@@ -6,11 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_tests::{causes::causes, host::Host, hung::SOON};
+use serde_json::json;
+use xpu_tests::{
+    causes::causes,
+    host::Host,
+    hung::{Hung, SOON},
+};
 
 /// Runs this cause with each of these numbers of ranks, and checks the report.
 fn right(name: &str, worlds: &[usize]) {
-    let cause = causes().into_iter().find(|cause| cause.name == name).expect("it is one of the ten");
+    let cause = causes().into_iter().find(|cause| cause.name == name).expect("it is one of them");
     for &world in worlds {
         let verdict = cause.run(world);
         assert!(verdict.is_right(), "{name}, {world} ranks: {verdict:#?}");
@@ -35,12 +40,53 @@ fn an_exception_swallowed_on_one_rank() {
     right("an exception swallowed", &[2, 8]);
 }
 
-/// `cargo run --release -p xpu-tests --example hang_table` has the other causes: all ten with 64 processes
+#[test]
+fn an_asynchronous_call_left_out() {
+    right("an asynchronous call left out", &[2, 8]);
+}
+
+/// `cargo run --release -p xpu-tests --example hang_table` has the other causes: all of them with 64 processes
 /// take minutes.
 #[test]
 fn sixty_four_ranks() {
     right("one call too many", &[64]);
     right("a kernel without end", &[64]);
+}
+
+/// A stand-in for PyTorch's module: rank 0 waits there as for connections to its store.
+const C10D: &str = "
+import socket
+def init_process_group():
+    with socket.create_server(('127.0.0.1', 0)) as server: server.accept()
+";
+
+/// Both ranks have launched work, and have no communicator yet.
+const MEETS: &str = "
+sys.path.insert(0, os.environ['RENDEZVOUS'] + '/torch/distributed')
+import distributed_c10d
+def load_weights(): hold()
+ok(gemm_ex(256, 256, 256))
+sync()
+if RANK == 1: load_weights()
+distributed_c10d.init_process_group()
+";
+
+#[test]
+fn a_rank_that_never_comes_to_the_rendezvous() {
+    let host = Host::new();
+    let package = host.place.path("torch/distributed");
+    fs::create_dir_all(&package).expect("a folder in a fresh folder");
+    fs::write(package.join("distributed_c10d.py"), C10D).expect("a file there");
+    let ranks = (0..2).map(|rank| host.rank(rank, MEETS)).collect();
+    let (found, status) = Hung { host, ranks }.hang();
+    let evidence = found["evidence"].as_str().unwrap_or_default();
+    assert_eq!((&found["class"], &found["ranks"]), (&"init".into(), &json!([1])), "{status:#}");
+    assert!(
+        evidence.starts_with("rank 1 did not join: 1 rank has waited for other ranks in init_process_group")
+    );
+    let since = found["since_s"].as_f64().expect("a time");
+    assert!((60.0..75.0).contains(&since), "{since}: {evidence}");
+    assert!(status["stacks"]["folded"].as_str().unwrap_or_default().contains("load_weights"), "{status:#}");
 }
 
 /// Before the first step all ranks compile kernels, rank 1 for longer. Then all evaluate. Then rank 0 saves a

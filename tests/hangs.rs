@@ -181,6 +181,7 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
     let again = follow(&host.place, &nobody);
     assert_eq!(again.status.code(), Some(2), "{again:?}");
+    assert!(again.stdout.contains("rank 1 is in fault (<string>:"), "{again:?}");
     assert!(again.stdout.contains("next: xpu-top collectives --replay "), "{again:?}");
     let stacks = follow(&host.place, &again);
     assert!(stacks.status.success() && stacks.stdout.contains("fault"), "{stacks:?}");

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use xpu_model::{finding::Finding, job::Job};
+use xpu_model::{
+    finding::{self, Finding},
+    job::Job,
+};
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
@@ -31,7 +34,7 @@ struct Asked {
 impl Inquiry {
     /// The ranks to ask now, with [`crate::live::Live::kept_stacks`]. Usually there are none.
     pub fn due(&mut self, job: &Job, findings: &[Finding], now: Moment) -> Vec<Rank> {
-        if !findings.iter().any(Finding::stops_the_job) {
+        if !findings.iter().any(Finding::stops_the_job) && !finding::may_hang(job) {
             self.asked = None;
             return Vec::new();
         }

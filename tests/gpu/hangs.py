@@ -2,14 +2,16 @@
 
     xpu-top run -- torchrun --nproc_per_node 2 hangs.py FAULT SECONDS OUT
 
-FAULT: none, extra (one small all-reduce too many), size (other bytes), dtype (as many elements of a wider type),
-order (two process groups in the other order), kernel (an endless one before the gradients' all-reduce), swallowed (an
-exception skips a step), lock (taken twice), loader (its queue stays empty), send (without a receive), left (the rank
-exits), long (healthy: compiles for one shape after the other, then rank 0 evaluates for 25 s and saves for 60 s while
-rank 1 waits). Rank 1 writes to OUT.began when the fault begins; both ranks write their process ids to OUT.pids. A
-smaller WIDTH makes more collectives per second.
+FAULT: none, extra (one small all-reduce too many), async (an asynchronous all-reduce left out, for which rank 0 waits
+in work.wait() with a time limit), size (other bytes), dtype (as many elements of a wider type), order (two process
+groups in the other order), kernel (an endless one before the gradients' all-reduce), swallowed (an exception skips a
+step), lock (taken twice), loader (its queue stays empty), send (without a receive), left (the rank exits), long
+(healthy: compiles for one shape after the other, then rank 0 evaluates for 25 s and saves for 60 s while rank 1
+waits). Rank 1 writes to OUT.began when the fault begins; both ranks write their process ids to OUT.pids. A smaller
+WIDTH makes more collectives per second.
 """
 
+import datetime
 import os
 import queue
 import sys
@@ -48,6 +50,10 @@ def evaluate_and_save():
                 torch.save([model.state_dict(), optimizer.state_dict()], file)
                 os.fsync(file.fileno())
     dist.barrier()
+
+
+def begin_logging():
+    return dist.all_reduce(torch.zeros(77, device="cuda"), async_op=True)
 
 
 def take_twice():
@@ -121,6 +127,9 @@ while True:
     if wrong:
         with open(f"{out}.began", "w") as file:
             file.write(str(time.time()))
+    if fault == "async" and not wrong:
+        # With a time limit, PyTorch asks again and again whether the work is done.
+        begin_logging().wait(datetime.timedelta(minutes=10))
     try:
         loss = train_step(wrong)
     except ValueError:

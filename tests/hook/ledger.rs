@@ -74,6 +74,55 @@ communicator()";
     assert_eq!(job.listener.heard().len(), 1, "rank 1 has done nothing yet");
 }
 
+/// A thread that only asks whether the GPU is done waits for it. A launch begins a new wait, and a thread that stops
+/// asking waits no longer. A thread that only watches the work of another one never waits.
+#[test]
+fn a_thread_that_asks_in_a_loop_waits_for_the_gpu() {
+    let script = "
+import threading
+comm = communicator()
+done = made(process.cudaEventCreateWithFlags, c_uint(2))
+def asks():
+    return process.cudaEventQuery(done) == 600
+def watches():
+    while True: process.cudaStreamQuery(stream), time.sleep(0.01)
+ok(all_reduce(comm, 1000))
+sync()
+next_line()
+if RANK == 0:
+    threading.Thread(target=watches, daemon=True).start()
+    ok(all_reduce(comm, 1000))
+    ok(process.cudaEventRecord(done, stream))
+    while asks(): time.sleep(0.001)
+    ok(gemm_ex(2000000, 2000000, 2000000))
+    ok(process.cudaEventRecord(done, stream))
+    for _ in range(2000): asks(), time.sleep(0.001)
+    Path(os.environ['RENDEZVOUS'], 'stopped').write_text('')
+else:
+    next_line()
+    ok(all_reduce(comm, 1000))
+hold()";
+    let mut job = Job::of(2, &[], script);
+    let main = job.ranks[0].pid();
+    let ledger = job.ledger(0);
+    let asks = |reading: &Reading| {
+        let inside: Vec<_> = reading.threads.iter().map(|thread| (thread.thread, thread.call)).collect();
+        assert!(inside.iter().all(|&(thread, _)| thread == main), "{inside:?}");
+        inside.contains(&(main, Call::Query))
+    };
+    job.ranks.iter_mut().for_each(|rank| rank.write_line("go on"));
+    let waits = reads(&ledger, "rank 0 to wait for a second", |reading| {
+        let since = reading.threads.first().map(|thread| reading.heartbeat.since(thread.since));
+        asks(reading) && since.is_some_and(|since| since > Duration::from_secs(1))
+    });
+    job.ranks[1].write_line("take part");
+    reads(&ledger, "a new wait", |reading| {
+        asks(reading) && reading.threads[0].since > waits.threads[0].since
+    });
+    until("the loop to end", || job.place.path("stopped").exists().then_some(()));
+    reads(&ledger, "no wait", |reading| !asks(reading));
+}
+
 /// No collective is timed, but the ledger still shows which work is done.
 #[test]
 fn completion_is_known_when_nothing_is_timed() {

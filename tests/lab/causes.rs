@@ -1,4 +1,4 @@
-//! The ten ways in which rank 1 of a job causes a hang, each with the expected report, in real processes on
+//! The eleven ways in which rank 1 of a job causes a hang, each with the expected report, in real processes on
 //! the simulated GPU.
 
 use std::time::{Duration, Instant};
@@ -78,13 +78,28 @@ const PAIR: &str = "    if RANK == 0: ok(process.ncclSend(memory, c_size_t(64), 
     if RANK == 1: ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))
     if differs: drain()";
 
+/// Each rank waits for its asynchronous all-reduce by asking every millisecond whether it is done.
+const ASYNC: &str = "side, at_work = made(process.cudaStreamCreateWithFlags, c_uint(1)), made(process.cudaEventCreateWithFlags, c_uint(2))
+done = made(process.cudaEventCreateWithFlags, c_uint(2))
+def begin_logging():
+    ok(process.cudaEventRecord(at_work, stream))
+    ok(process.cudaStreamWaitEvent(side, at_work, c_uint(0)))
+    ok(process.ncclAllReduce(memory, memory, c_size_t(500), NCCL_BF16, 0, comm, side))
+    ok(process.cudaEventRecord(done, side))
+def wait():
+    while process.cudaEventQuery(done) != 0: time.sleep(0.001)";
+
+const LOGGED: &str = "    if not differs:
+        begin_logging()
+        wait()";
+
 /// The exception skips the rest of the step, and the rank continues with the next step.
 fn swallowed() -> String {
     let script = script("", &format!("{SAME}\n    if differs: raise ValueError('a bad batch')"));
     script.replace("    train(at)\n", "    try: train(at)\n    except ValueError: pass\n")
 }
 
-/// All ten causes.
+/// All causes.
 pub fn causes() -> Vec<Cause> {
     let of =
         |name, script, class, divergence, site, gpu| Cause { name, script, class, divergence, site, gpu };
@@ -97,6 +112,14 @@ pub fn causes() -> Vec<Cause> {
             Some("extra"),
             Site::Named("log_metrics"),
             &["begun", "still"],
+        ),
+        of(
+            "an asynchronous call left out",
+            script(ASYNC, &format!("{LOGGED}\n{SAME}")),
+            "mismatch",
+            Some("left_out"),
+            Site::Named("begin_logging"),
+            &["begun", "still", "launched"],
         ),
         of(
             "another size",

@@ -52,7 +52,7 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     if !args.now {
         runtime.block_on(watch(&mut following, &mut arrivals));
     }
-    if is_stuck(&following) {
+    if is_stuck(&following) || following.job().is_some_and(finding::may_hang) {
         runtime.block_on(take_records(&mut following, &mut arrivals, &live, PATIENCE));
         runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
     }

@@ -6,6 +6,7 @@
 mod costs;
 mod counters;
 mod launch_clock;
+mod queries;
 mod step_clock;
 mod tenant;
 
@@ -20,6 +21,7 @@ pub(crate) use costs::Costs;
 pub(crate) use counters::{Count, Counters};
 use cudarc::runtime::sys::cudaStream_t;
 use launch_clock::LaunchClock;
+use queries::Queries;
 use step_clock::StepClock;
 use tenant::Tenant;
 use xpu_wire::{
@@ -61,6 +63,7 @@ pub(crate) struct Lane {
     layouts: Layouts,
     step_clock: StepClock,
     launch_clock: LaunchClock,
+    queries: Queries,
     ledger_line: AtomicU32,
     /// The cost of timing one operation.
     costs: Costs,
@@ -133,6 +136,7 @@ impl Lane {
             layouts: Layouts::new()?,
             step_clock: StepClock::new(),
             launch_clock: LaunchClock::new(),
+            queries: Queries::default(),
             ledger_line: AtomicU32::new(NO_LINE),
             costs: Costs::new(),
             observer,
@@ -194,6 +198,7 @@ impl Lane {
             // SAFETY: only the thread that a lane is lent to uses its group, and the previous thread is gone.
             unsafe { self.group.renew(Group::default()) };
             self.is_grouping.store(false, Relaxed);
+            self.queries.begin(self.counters.launched());
             let lines = &self.observer.ledger().threads;
             let line = lines.iter().position(|line| line.claim(thread)).map_or(NO_LINE, |line| line as u32);
             self.ledger_line.store(line, Relaxed);

@@ -180,6 +180,7 @@ impl Publisher {
             if is_due {
                 due = Instant::now() + PUBLISH_EVERY;
                 self.observer.lanes().for_each(Lane::reclaim);
+                self.observer.lanes().for_each(Lane::look_at_queries);
                 self.publish();
             }
             if now_and_then(&mut asked_whether_alone)

@@ -348,5 +348,11 @@ pub fn is_stuck(job: &Job, findings: &[Finding]) -> bool {
     findings.iter().any(Finding::stops_the_job) || hang::part(job)
 }
 
+/// Whether records of calls and stacks are needed to decide whether a job hangs: a rank for which others wait may
+/// only seem to work.
+pub fn may_hang(job: &Job) -> bool {
+    job.living() > 0 && hang::may_hang(job)
+}
+
 #[cfg(test)]
 mod tests;

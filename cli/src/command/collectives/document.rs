@@ -15,7 +15,15 @@ pub(super) struct Document<'a> {
     /// The first divergence of the calls; `null` if the recorded calls do not diverge.
     divergence: Option<&'a Divergence>,
     ranks: Vec<OneRank<'a>>,
+    /// Ranks that have answered without a record, and why.
+    unread: Vec<Unread<'a>>,
     no_answer: Vec<Rank>,
+}
+
+#[derive(Debug, Serialize)]
+struct Unread<'a> {
+    rank: Rank,
+    why: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,9 +84,11 @@ fn is_none(replays: &u32) -> bool {
 impl<'a> Document<'a> {
     pub(super) fn of(job: &'a Job, records: &[&'a RankRecord], last: Option<usize>) -> Self {
         let no_answer = job.ranks().map(|(rank, _)| rank).filter(|&rank| job.record(rank).is_none());
+        let unread = job.records().filter(|record| !record.why.is_empty());
         Self {
             job: job.name(),
             divergence: job.divergence(),
+            unread: unread.map(|record| Unread { rank: record.rank, why: &record.why }).collect(),
             no_answer: no_answer.collect(),
             ranks: records.iter().map(|record| rank(job, record, last)).collect(),
         }

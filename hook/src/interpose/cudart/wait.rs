@@ -1,4 +1,5 @@
-//! Calls that wait for the GPU. Such a call blocks its thread, and proves that earlier work is done.
+//! Calls that wait for the GPU. Such a call blocks its thread, and proves that earlier work is done. A thread
+//! may also wait by asking in a loop whether the GPU is done.
 
 use std::{ffi::c_int, ptr};
 
@@ -13,6 +14,9 @@ use crate::{
     interpose::interpose,
     observe::{activity::Waiting, lane::Lane},
 };
+
+/// `cudaErrorNotReady` and `CUDA_ERROR_NOT_READY`.
+pub(crate) const NOT_READY: c_int = 600;
 
 pub(crate) fn end(lane: &Lane, waiting: Waiting, proof: &Proof, result: c_int) {
     waiting.end(lane);
@@ -51,4 +55,17 @@ interpose! {
     fn cudaEventSynchronize(event: cudaEvent_t) -> c_int in CUDART, or MISSING;
     before |lane| Waiting::begin(lane, BlockingCall::EventSynchronize);
     after |lane, waiting, _| waiting.end(lane);
+}
+
+interpose! {
+    /// PyTorch's `work.wait()` with a time limit asks every millisecond.
+    fn cudaEventQuery(event: cudaEvent_t) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| lane.asked(result == NOT_READY);
+}
+
+interpose_twins! {
+    fn cudaStreamQuery, cudaStreamQuery_ptsz(stream: cudaStream_t) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| lane.asked(result == NOT_READY);
 }

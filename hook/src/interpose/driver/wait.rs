@@ -9,8 +9,8 @@ use super::{CUDA, NOT_INITIALIZED};
 use crate::{
     gpu::proof::Proof,
     interpose::{
-        cudart::wait::{end, own_if_null},
-        interpose,
+        cudart::wait::{NOT_READY, end, own_if_null},
+        interpose, interpose_twins,
     },
     observe::activity::Waiting,
 };
@@ -40,4 +40,16 @@ interpose! {
     fn cuEventSynchronize(event: CUevent) -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| Waiting::begin(lane, BlockingCall::EventSynchronize);
     after |lane, waiting, _| waiting.end(lane);
+}
+
+interpose! {
+    fn cuEventQuery(event: CUevent) -> c_int in CUDA, or NOT_INITIALIZED;
+    before |_lane| ();
+    after |lane, (), result| lane.asked(result == NOT_READY);
+}
+
+interpose_twins! {
+    fn cuStreamQuery, cuStreamQuery_ptsz(stream: CUstream) -> c_int in CUDA, or NOT_INITIALIZED;
+    before |_lane| ();
+    after |lane, (), result| lane.asked(result == NOT_READY);
 }

@@ -50,6 +50,23 @@ pub(crate) struct Counters {
     pub(crate) held: [Held; 5],
 }
 
+impl Counters {
+    /// Grows whenever the thread launches or orders anything on a stream.
+    pub(crate) fn launched(&self) -> u64 {
+        let launches = [
+            &self.kernels,
+            &self.graphs,
+            &self.gemms,
+            &self.collectives,
+            &self.point_to_point,
+            &self.ordered,
+            &self.sets.count,
+        ];
+        let copies = self.copies.iter().map(|moved| &moved.count);
+        launches.into_iter().chain(copies).map(Count::get).sum()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Beside([Count; Rank::GPUS as usize]);
 

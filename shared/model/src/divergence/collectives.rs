@@ -49,7 +49,19 @@ fn differing(
     earlier: bool,
     groups: &BTreeMap<Signature, Vec<&Sequence<'_>>>,
 ) -> Divergence {
-    let Sides { minority, majority, by } = sides(number, groups);
+    let Sides { mut minority, mut majority, mut by } = sides(number, groups);
+    if by == By::Nothing && !earlier {
+        // Both ranks have made both calls before, so the rank that breaks its own pattern deviates.
+        let usual = (minority[0].is_usual(number), majority[0].is_usual(number));
+        if usual == (Some(true), Some(false)) {
+            std::mem::swap(&mut minority, &mut majority);
+        }
+        if let (Some(one), Some(other)) = usual
+            && one != other
+        {
+            by = By::Novelty;
+        }
+    }
     let (one, other) = (minority[0], majority[0]);
     // All ranks completed it together, and continued to the next one.
     let done = |one: &Sequence<'_>, at| one.at(at).is_some_and(|call| call.state == CallState::Done);
@@ -58,17 +70,7 @@ fn differing(
         done(one, number) && done(one, next) && one.signature(next) == other.signature(next)
     });
     let (kind, count) = shape(one, other, number);
-    let usual = (one.is_usual(number), other.is_usual(number));
-    let deviation = Deviation { kind, minority, majority, by, number, count, passed, earlier };
-    if by != By::Nothing || earlier {
-        return deviation.describe();
-    }
-    // Both ranks have made both calls before, so the rank that breaks its own pattern deviates.
-    match usual {
-        (Some(false), Some(true)) => Deviation { by: By::Novelty, ..deviation }.describe(),
-        (Some(true), Some(false)) => Deviation { by: By::Novelty, ..deviation.reversed() }.describe(),
-        _ => deviation.describe(),
-    }
+    Deviation { kind, minority, majority, by, number, count, passed, earlier }.describe()
 }
 
 /// The deviating ranks, the others, and how that is known.
@@ -127,6 +129,9 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (DivergenceKi
             if one.goes_on_as(number, other, number + count, least) {
                 return (DivergenceKind::LeftOut, count);
             }
+        }
+        if one.skips(number, other) {
+            return (DivergenceKind::LeftOut, 1);
         }
     }
     let kind = if signature.operation != majority.operation {

@@ -136,6 +136,26 @@ impl<'a> Sequence<'a> {
         Some(self.signature(last) == self.signature(number))
     }
 
+    /// The number of an earlier call that followed the same calls as those up to `number`: a call like it usually
+    /// comes next. `None` without an example.
+    fn usual_next(&self, number: u64) -> Option<u64> {
+        let up_to = |number: u64| -> Option<[Signature; 3]> {
+            let at = |back: u64| self.signature(number.checked_sub(back)?);
+            Some([at(0)?, at(1)?, at(2)?])
+        };
+        let context = up_to(number)?;
+        let last = (self.first..number).rev().find(|&earlier| up_to(earlier) == Some(context))?;
+        Some(last + 1)
+    }
+
+    /// Whether its calls from `number` on are those that usually follow the other's call of this number, on which
+    /// the other still waits.
+    pub(super) fn skips(&self, number: u64, other: &Self) -> bool {
+        let waits = other.end() == number + 1;
+        let Some(next) = other.usual_next(number).filter(|_| waits) else { return false };
+        self.goes_on_as(number, other, next, 1) && self.is_from_site_of(number, other, next) != Some(false)
+    }
+
     /// Whether its calls from number `from` on equal the other's from `there` on, up to the end of the
     /// shorter sequence, which must have at least `least` calls.
     pub(super) fn goes_on_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {

@@ -213,6 +213,33 @@ fn a_call_left_out_is_the_rank_s_that_left_it_out() {
     }
 }
 
+/// The others wait for the call that the rank left out, as for an asynchronous one. The rank called what they usually
+/// call next, and perhaps more.
+#[test]
+fn a_call_left_out_is_reported_before_the_others_go_on() {
+    for (world, later) in [(2, 1), (3, 1), (8, 1), (2, 3), (8, 3)] {
+        let records = ranks(world, |rank, calls| {
+            for _ in 0..3 {
+                calls.call(0, AllReduce, 4, 150);
+                calls.step();
+            }
+            if rank == 1 {
+                for bucket in 0..later {
+                    calls.call(0, AllReduce, BUCKET + bucket, 131);
+                }
+            } else {
+                calls.call(0, AllReduce, 4, 150);
+            }
+        });
+        let found = found(&records);
+        is(&found, DivergenceKind::LeftOut, &[1]);
+        let words = "rank 1 left out AllReduce (4 B of f32) at train.py:150 train, number 27 of communicator dadadada (dp), \
+            which rank 0 called; it called AllReduce (4 MiB of f32) at train.py:131 train there";
+        let words = if world == 2 { words } else { &words[..words.len().min(70)] };
+        assert!(found.sentence.contains(words), "{}", found.sentence);
+    }
+}
+
 #[test]
 fn another_size_type_root_reduction_and_operation_are_reported() {
     let differing = |change: Change| {

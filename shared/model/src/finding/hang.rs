@@ -9,6 +9,7 @@ mod mismatch;
 mod not_entered;
 mod not_started;
 mod recorded;
+mod rendezvous;
 mod standing;
 mod stopped;
 mod unmatched;
@@ -51,7 +52,8 @@ const WORKING_PATIENCE: Duration = Duration::from_mins(2);
 pub const EARLY_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Calls in which a thread waits for its GPU.
-pub const GPU_WAITS: [Call; 3] = [Call::StreamSynchronize, Call::DeviceSynchronize, Call::EventSynchronize];
+pub const GPU_WAITS: [Call; 4] =
+    [Call::StreamSynchronize, Call::DeviceSynchronize, Call::EventSynchronize, Call::Query];
 
 /// Longest time for which some of a job's ranks may continue while others hang.
 const SETTLING: Duration = Duration::from_secs(3);
@@ -74,12 +76,26 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     let found = stopped::ranks(job, &still, deadline, now)
         .or_else(|| life::making(job, deadline))
         .or_else(|| life::ending(job, deadline))
+        .or_else(|| life::meeting(job))
         .or_else(|| recorded::divergence(job, &still))
         .or_else(|| still.iter().find_map(mismatch::called))
         .or_else(|| still.iter().find_map(kernel::not_launched))
         .or_else(|| waiting(job, &still))
         .or_else(|| idle::ranks(job, deadline))?;
     Some(standing::with_gpus(job, &still, found))
+}
+
+/// Whether the job has made no progress for so long that it may hang, whatever its ranks are seen to do: the
+/// records of their calls, or before the first step their stacks, may show the cause.
+pub(super) fn may_hang(job: &Job) -> bool {
+    let deadline = deadline(job);
+    let still = wait::still(job, deadline);
+    let stands_at_start = || {
+        let has_started = has_begun(job) || has_stepped(job);
+        let mut living = job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
+        !has_started && job.world_size() > 1 && living.all(|view| view.stalled_for() >= LONG_PATIENCE)
+    };
+    (!still.is_empty() && has_settled(job, &still, deadline)) || stands_at_start()
 }
 
 /// A hang before the first step is done. If all ranks wait for their GPUs, none of them loads or compiles. If

@@ -32,6 +32,14 @@ impl Job {
         self.stacks.of.values().filter(known)
     }
 
+    /// The last stacks of a rank, if they belong to its present process.
+    pub(crate) fn stacks_of(&self, rank: Rank) -> Option<&RankStacks> {
+        self.stacks
+            .of
+            .get(&rank)
+            .filter(|stacks| self.rank(rank).is_some_and(|view| view.pid() == stacks.pid))
+    }
+
     /// Counts up whenever stacks arrive; a tree made of them is valid until then.
     pub fn stacks_revision(&self) -> u64 {
         self.stacks.revision

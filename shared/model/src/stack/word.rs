@@ -50,7 +50,8 @@ impl Word {
     /// Whether it is Python code. This includes Python code of torch or of NCCL's bindings, which has another
     /// class.
     pub fn is_python(&self) -> bool {
-        [".py", ".pyx"].iter().any(|ending| self.file.ends_with(ending))
+        // A program that is no file, as of `python -c` or a notebook, has a name in angle brackets.
+        [".py", ".pyx"].iter().any(|ending| self.file.ends_with(ending)) || self.file.starts_with('<')
     }
 
     /// The part of the path that distinguishes it: from the package on, or the last two names.

@@ -19,6 +19,8 @@ pub enum Call {
     /// A copy or an allocation that may wait for the GPU.
     Memory = 8,
     GraphLaunch = 9,
+    /// No single call: the thread asks again and again whether the GPU is done.
+    Query = 10,
     /// A call of a hook newer than this reader.
     Unknown = u32::MAX,
 }
@@ -36,6 +38,7 @@ impl fmt::Display for Call {
             Self::EventSynchronize => "cudaEventSynchronize",
             Self::Memory => "a copy or an allocation",
             Self::GraphLaunch => "cudaGraphLaunch",
+            Self::Query => "a loop of cudaEventQuery or cudaStreamQuery",
             Self::Unknown => "a call this version does not know",
         })
     }
@@ -54,6 +57,7 @@ impl Call {
             7 => Self::EventSynchronize,
             8 => Self::Memory,
             9 => Self::GraphLaunch,
+            10 => Self::Query,
             _ => Self::Unknown,
         }
     }

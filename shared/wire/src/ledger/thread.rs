@@ -36,6 +36,19 @@ impl ThreadLine {
         self.thread_and_call.store(u64::from(call as u32) << 32 | u64::from(self.thread()), Release);
     }
 
+    /// The call that its thread is inside.
+    pub fn call(&self) -> Call {
+        Call::from_word((self.thread_and_call.load(Relaxed) >> 32) as u32)
+    }
+
+    /// Ends this call, if its thread is still inside it. Another thread may call this.
+    pub fn leave_from(&self, call: Call) {
+        let thread = u64::from(self.thread());
+        let inside = u64::from(call as u32) << 32 | thread;
+        // If it fails, the thread has ended the call itself.
+        let _ = self.thread_and_call.compare_exchange(inside, thread, Relaxed, Relaxed);
+    }
+
     pub fn leave(&self) {
         self.thread_and_call.store(u64::from(self.thread()), Relaxed);
     }

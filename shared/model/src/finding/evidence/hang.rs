@@ -8,8 +8,8 @@ mod standing;
 
 use std::fmt;
 
-pub use calls::{Deadlock, Diverged, Exchanging, Mismatch, NotEntered, OutOfStep, Unmatched};
-pub use communicator::{Forming, Missing};
+pub use calls::{Deadlock, Diverged, Exchanging, Messages, Mismatch, NotEntered, OutOfStep, Unmatched};
+pub use communicator::{Forming, Missing, Together};
 pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
 pub use idle::Idle;
 pub(super) use standing::sentence;

@@ -13,7 +13,7 @@ use super::{
     cost::{Cause, Straggler},
     device::GrowingMemory,
     exit::Exited,
-    hang::{Exchanging, Forming, Idle, Mismatch, Missing},
+    hang::{Exchanging, Forming, Idle, Messages, Mismatch, Missing, Together},
     pace::{Pauses, Regression},
     slow::{Arrival, Named, Waiting},
 };
@@ -216,7 +216,7 @@ impl Evidence {
                 let what = format!("{who} called {} sends and receives", of.calls);
                 with_age(&what, &format!(", similar ranks {}", of.usual), of.hung_s)
             }
-            Self::Exchanging(of) => exchanging(of),
+            Self::Exchanging(of) => exchanging(of, host),
             Self::Idle(of) => idle(of, &who),
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
             Self::Sampled(of, _) | Self::OnGpus(of, _) => of.headline(ranks, host),
@@ -300,25 +300,34 @@ fn exited(of: &Exited) -> String {
 }
 
 fn forming(of: &Forming, host: Option<&str>) -> String {
-    let (join, form) = if of.makes { ("join", "create") } else { ("leave", "destroy") };
+    let (join, form) = match of.what {
+        Together::Create => ("join a communicator".to_owned(), "to create a communicator".to_owned()),
+        Together::Destroy => ("leave a communicator".to_owned(), "to destroy a communicator".to_owned()),
+        Together::Meet(place) => (format!("come to {place}"), format!("in {place}")),
+    };
     let inside = of.inside.len();
     let wait = if inside == 1 { "waits" } else { "wait" };
-    let waiting = format!("{} {wait} to {form} a communicator", counted(inside));
+    let waiting = format!("{} {wait} {form}", counted(inside));
     match &of.missing {
-        Missing::Nobody => with_age(&format!("all ranks wait to {form} a communicator"), "", of.hung_s),
+        Missing::Nobody => with_age(&format!("all ranks wait {form}"), "", of.hung_s),
         Missing::Unseen(unseen) => {
             with_age(&waiting, &format!(", {} never seen", counted(unseen.len())), of.hung_s)
         }
         Missing::Unknown => with_age(&waiting, ", which rank is missing is unknown", of.hung_s),
         Missing::Ranks { ranks, .. } => {
             let first = ranks.first().copied().unwrap_or_default();
-            let what = format!("{} did not {join} a communicator", who(ranks, first, host));
+            let what = format!("{} did not {join}", who(ranks, first, host));
             with_age(&what, &format!(": {} {wait}", counted(inside)), of.hung_s)
         }
     }
 }
 
-fn exchanging(of: &Exchanging) -> String {
+fn exchanging(of: &Exchanging, host: Option<&str>) -> String {
+    if let Messages::NotReached(behind) = &of.messages {
+        let first = behind.first().copied().unwrap_or_default();
+        let what = format!("{} did not start a send or receive", who(behind, first, host));
+        return with_age(&what, &format!(": {} wait", counted(of.ranks.len())), of.hung_s);
+    }
     let wait = format!("{} wait for their GPUs", counted(of.ranks.len()));
     with_age(&wait, ", after sends and receives", of.hung_s)
 }

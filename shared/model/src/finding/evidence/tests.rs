@@ -353,7 +353,7 @@ fn all() -> Vec<Case> {
         ),
         (
             Evidence::Forming(Forming {
-                makes: true,
+                what: Together::Create,
                 inside: vec![Rank(0), Rank(1)],
                 hung_s,
                 missing: Missing::Ranks {
@@ -365,12 +365,21 @@ fn all() -> Vec<Case> {
         ),
         (
             Evidence::Forming(Forming {
-                makes: true,
+                what: Together::Create,
                 inside: ranks.clone(),
                 hung_s,
                 missing: Missing::Unseen((6..9).map(Rank).collect()),
             }),
             vec![("ranks_unseen", "3 ranks of the job were never seen: ranks 6-8")],
+        ),
+        (
+            Evidence::Forming(Forming {
+                what: Together::Meet("init_process_group"),
+                inside: vec![Rank(0)],
+                hung_s,
+                missing: Missing::Ranks { ranks: ranks.clone(), doing: Doing::Outside },
+            }),
+            vec![("ranks_waiting", "1 rank has waited for other ranks in init_process_group for 12 s")],
         ),
         (
             Evidence::NotEntered(NotEntered {
@@ -500,8 +509,18 @@ fn all() -> Vec<Case> {
                 ranks: (0..4).map(Rank).collect(),
                 communicator: "9ca792c9".to_owned(),
                 hung_s,
+                messages: Messages::Unread,
             }),
             vec![("ranks_waiting", "all 4 ranks of communicator 9ca792c9"), ("stands_s", "hung for 12 s")],
+        ),
+        (
+            Evidence::Exchanging(Exchanging {
+                ranks: (0..8).map(Rank).collect(),
+                communicator: "9ca792c9".to_owned(),
+                hung_s,
+                messages: Messages::NotReached(ranks.clone()),
+            }),
+            vec![("ranks_waiting", "all 8 ranks of communicator 9ca792c9")],
         ),
         (
             Evidence::Idle(Idle {

@@ -8,7 +8,10 @@ use xpu_wire::{
     ledger::Call,
 };
 
-use super::held;
+use super::{
+    held,
+    rendezvous::{self, Position},
+};
 use crate::job::{Job, RankView};
 
 /// Time since its last work after which a rank does not compute.
@@ -28,6 +31,8 @@ pub enum Doing {
     Works,
     /// Inside no such call, and its main thread is in an uninterruptible wait for a disk or a file server.
     InTheKernel,
+    /// Inside no such call, and its main thread waits for other ranks in this function.
+    Meets(&'static str),
 }
 
 impl Doing {
@@ -44,16 +49,18 @@ impl Doing {
     /// The activity, with more detail for a rank that is in no call.
     pub(super) fn closely(job: &Job, rank: Rank, view: &RankView) -> Self {
         let known = Self::of(view);
-        let now = |stacks: &&RankStacks| {
-            stacks.rank == rank && view.heard().since(stacks.read_at) < view.stalled_for()
-        };
+        let now = |stacks: &&RankStacks| view.heard().since(stacks.read_at) < view.stalled_for();
         let is_stuck = |stacks: &RankStacks| {
             let main = stacks.threads.iter().find(|thread| thread.main);
             main.and_then(|thread| thread.task.as_ref()).is_some_and(|task| task.letter == 'D')
         };
         match known {
             Self::Outside if view.idle_for() < AT_WORK => Self::Works,
-            Self::Outside if job.stacks().find(now).is_some_and(is_stuck) => Self::InTheKernel,
+            Self::Outside if job.stacks_of(rank).filter(now).is_some_and(is_stuck) => Self::InTheKernel,
+            Self::Outside => match rendezvous::position(job, rank, view) {
+                Position::Meets(place) => Self::Meets(place),
+                Position::Elsewhere | Position::Unknown => Self::Outside,
+            },
             known => known,
         }
     }
@@ -73,6 +80,9 @@ impl fmt::Display for Doing {
             Self::Inside(call, seconds) => write!(f, "it has been inside {call} for {seconds:.0} s"),
             Self::Outside => f.write_str("it is in no CUDA or NCCL call"),
             Self::Works => f.write_str("it is in no CUDA or NCCL call, and computes or reads and writes files"),
+            Self::Meets(place) => {
+                write!(f, "it is in no CUDA or NCCL call, and waits for other ranks in {place}")
+            }
             Self::InTheKernel => f.write_str(
                 "it is in no CUDA or NCCL call, and its main thread waits in the kernel for a disk or a file server (state D)",
             ),

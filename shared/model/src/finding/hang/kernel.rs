@@ -7,7 +7,7 @@ use xpu_wire::ledger::Call;
 use super::super::evidence::hang::{After, InKernel, NotLaunched, NotStarted, Partial};
 use super::{
     Class, Confidence, Evidence, Finding, Place, Rank, Still, anyone_held, device, finding, held, mismatch,
-    waits_for_gpu,
+    not_started, waits_for_gpu,
     witness::{self, Witness},
 };
 
@@ -92,7 +92,10 @@ pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let found: Vec<_> = still.iter().filter_map(|still| Some((still, in_kernel(still)?))).collect();
     let most = found.iter().map(|(still, _)| behind(still)).max()?;
     let alike: Vec<_> = found.into_iter().filter(|(still, _)| behind(still) == most).collect();
-    if let Some(finding) = alike.iter().find_map(|(still, finding)| by_the_driver(job, still, finding)) {
+    let not_started = |still: &Still<'_>, found: &Finding| {
+        by_the_driver(job, still, found).or_else(|| not_started::by_own_work(job, still, found))
+    };
+    if let Some(finding) = alike.iter().find_map(|(still, found)| not_started(still, found)) {
         return Some(finding);
     }
     let mut alike = alike.into_iter().map(|(_, finding)| finding);

@@ -1,4 +1,5 @@
-//! A communicator is being created or destroyed, and some ranks do not take part.
+//! A communicator is being created or destroyed, or ranks wait for each other before that, and some ranks do not
+//! take part.
 
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use xpu_wire::{
     ledger::Call,
 };
 
-use super::super::evidence::hang::{Forming, Missing};
+use super::super::evidence::hang::{Forming, Missing, Together};
 use super::{
     Class, Confidence, Doing, EARLY_PATIENCE, Evidence, Finding, GPU_WAITS, Kind, LONG_PATIENCE, Rank,
-    Severity, has_begun,
+    Severity, WORKING_PATIENCE, has_begun, has_stepped,
+    rendezvous::{self, Position},
 };
 use crate::job::{Job, RankView};
 
@@ -21,7 +23,27 @@ pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
         false if nobody_comes(job) => EARLY_PATIENCE,
         false => LONG_PATIENCE,
     };
-    waiting(job, Call::CommunicatorInit, patience)
+    waiting(job, Together::Create, patience, |_, view| inside_for(view, Call::CommunicatorInit))
+}
+
+/// A rendezvous before the first step, for instance PyTorch's `init_process_group`.
+pub(super) fn meeting(job: &Job) -> Option<Finding> {
+    if job.world_size() < 2 || has_begun(job) || has_stepped(job) {
+        return None;
+    }
+    let mut place = None;
+    for (rank, view) in job.ranks() {
+        match rendezvous::position(job, rank, view) {
+            // It may wait there too.
+            Position::Unknown => return None,
+            Position::Meets(at) => place = place.or(Some(at)),
+            Position::Elsewhere => {}
+        }
+    }
+    waiting(job, Together::Meet(place?), LONG_PATIENCE, |rank, view| {
+        let meets = matches!(rendezvous::position(job, rank, view), Position::Meets(_));
+        meets.then(|| view.idle_for().min(view.stalled_for()).as_secs_f64())
+    })
 }
 
 /// Whether the ranks outside the call certainly do not join: one has ended, or all wait for collectives that
@@ -53,43 +75,46 @@ fn has_not_entered(view: &RankView, line: &CommunicatorState) -> bool {
 }
 
 pub(super) fn ending(job: &Job, deadline: Duration) -> Option<Finding> {
-    waiting(job, Call::CommunicatorEnd, deadline)
+    waiting(job, Together::Destroy, deadline, |_, view| inside_for(view, Call::CommunicatorEnd))
 }
 
-fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
-    let waited = |view: &RankView| {
-        let inside = view.latest().filter(|_| view.life() == Life::Alive)?.inside.iter();
-        inside
-            .filter(|inside| inside.call == call)
-            .map(|inside| inside.waited.seconds())
-            .max_by(f64::total_cmp)
-    };
+/// The time for which a living rank has been inside this call, in seconds.
+fn inside_for(view: &RankView, call: Call) -> Option<f64> {
+    let inside = view.latest().filter(|_| view.life() == Life::Alive)?.inside.iter();
+    inside.filter(|inside| inside.call == call).map(|inside| inside.waited.seconds()).max_by(f64::total_cmp)
+}
+
+/// Some ranks have waited together for this long; `waited` gives the seconds of each rank that does.
+fn waiting(
+    job: &Job,
+    what: Together,
+    patience: Duration,
+    waited: impl Fn(Rank, &RankView) -> Option<f64>,
+) -> Option<Finding> {
     let since_s = job
         .ranks()
-        .filter_map(|(_, view)| waited(view))
+        .filter_map(|(rank, view)| waited(rank, view))
         .filter(|waited| *waited >= patience.as_secs_f64())
         .max_by(f64::total_cmp)?;
-    let (inside, absent): (Vec<_>, Vec<_>) =
-        job.ranks().filter(|(_, view)| view.is_alive()).partition(|(_, view)| waited(view).is_some());
+    let (inside, absent): (Vec<_>, Vec<_>) = job
+        .ranks()
+        .filter(|(_, view)| view.is_alive())
+        .partition(|&(rank, view)| waited(rank, view).is_some());
     let works = |view: &RankView| view.idle_for() < patience.min(Duration::from_secs_f64(since_s)) / 2;
     // A working rank may still join.
-    if absent.iter().any(|(_, view)| works(view)) && since_s < LONG_PATIENCE.as_secs_f64() {
+    let joins_within = if matches!(what, Together::Meet(_)) { WORKING_PATIENCE } else { LONG_PATIENCE };
+    if absent.iter().any(|(_, view)| works(view)) && since_s < joins_within.as_secs_f64() {
         return None;
     }
-    let makes = call == Call::CommunicatorInit;
+    let ends = what == Together::Destroy;
     let ranks_inside: Vec<Rank> = inside.iter().map(|&(rank, _)| rank).collect();
     let finding = |ranks: Vec<Rank>, confidence, missing, advice: &str| Finding {
         kind: Kind::Hang,
-        class: if makes { Class::Init } else { Class::Finalize },
+        class: if ends { Class::Finalize } else { Class::Init },
         ranks,
         confidence,
         since_s,
-        evidence: Evidence::Forming(Forming {
-            makes,
-            inside: ranks_inside.clone(),
-            hung_s: since_s,
-            missing,
-        }),
+        evidence: Evidence::Forming(Forming { what, inside: ranks_inside.clone(), hung_s: since_s, missing }),
         advice: advice.to_owned(),
         collective: None,
         severity: Severity::Critical,
@@ -97,11 +122,18 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     };
     // A rank that has ended is missing, independent of what other ranks do.
     let ended: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Ended).collect();
-    let absent = if makes && absent.is_empty() { ended } else { absent };
+    let absent = if !ends && absent.is_empty() { ended } else { absent };
     if absent.is_empty() {
         let unseen: Vec<Rank> =
             (0..job.world_size()).map(Rank).filter(|&process| job.of_process(process).is_none()).collect();
-        let advice = "check that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO shows more)";
+        let advice = match what {
+            Together::Meet(_) => {
+                "check that all ranks start, with the same address and port of the rendezvous (MASTER_ADDR, MASTER_PORT, WORLD_SIZE), and reach it (firewalls)"
+            }
+            Together::Create | Together::Destroy => {
+                "check that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO shows more)"
+            }
+        };
         // A viewer of a few hosts of the job does not see most ranks.
         let named = if unseen.is_empty() || unseen.len() >= inside.len() { &ranks_inside } else { &unseen };
         let (named, missing) =

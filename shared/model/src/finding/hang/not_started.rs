@@ -57,6 +57,47 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     Some(finding(Class::NotStarted, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
+/// The ranks whose GPUs have not reached a collective that all ranks launched, if it is unknown whether the
+/// other ranks' GPUs have. Their GPUs wait for no other rank: all their earlier NCCL calls have ended.
+pub(super) fn by_own_work(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Finding> {
+    let collective = found.collective.clone()?;
+    let number = collective.number;
+    let fronts: Vec<_> = still.places.iter().map(|place| Front::of(job, still.id, place)).collect();
+    let is_queued = |front: &&Front| front.queued == Some(number);
+    if fronts.iter().any(|front| front.begun.is_some()) {
+        return None;
+    }
+    let ranks: Vec<Rank> = fronts.iter().filter(is_queued).map(|front| front.rank).collect();
+    let is_own = |&rank: &Rank| has_ended_all_before(job, still.id, number, rank);
+    if ranks.is_empty() || ranks.len() == still.places.len() || !ranks.iter().all(is_own) {
+        return None;
+    }
+    let evidence = Evidence::NotStarted(NotStarted {
+        started: 0,
+        collective: collective.clone(),
+        hung_s: still.stalled_for.as_secs_f64(),
+        witness: Witness::Event,
+        after: After::of(job, still.id, number, ranks[0]),
+        ranks: ranks.clone(),
+    });
+    let advice = "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end, or a wait for an event that nothing records";
+    Some(finding(Class::NotStarted, ranks, Confidence::Guess, still, evidence, advice, Some(collective)))
+}
+
+/// Whether the record has the calls before this collective, and none of them may still be running.
+fn has_ended_all_before(job: &Job, communicator: CommunicatorId, number: u64, rank: Rank) -> bool {
+    let Some(record) = job.record(rank).filter(|_| job.has_fresh_record(rank)) else { return false };
+    let is_it = |call: &RecordedCall| {
+        record.communicator(call).is_some_and(|one| one.id == communicator)
+            && call.number == Some(number)
+            && call.operation.is_collective()
+    };
+    let Some(at) = record.calls.iter().rposition(is_it) else { return false };
+    record.calls[..at]
+        .iter()
+        .all(|before| matches!(before.state, CallState::Done | CallState::Refused | CallState::Captured))
+}
+
 impl After {
     /// Reads it from the record of this rank. `None` if the record has no such call, or if no earlier call on
     /// its stream is known to have ended.

@@ -29,7 +29,7 @@ pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let (class, advice) = match kind {
         DivergenceKind::Order => (
             Class::Deadlock,
-            "make all ranks call the two communicators in one order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)",
+            "look at both calls (xpu-top collectives): that rank left one of them out, or calls the two communicators in another order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)",
         ),
         DivergenceKind::Unmatched => {
             (Class::Unmatched, "look at both calls: `xpu-top collectives` shows the calls before them")

@@ -31,6 +31,11 @@ pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) ->
             .iter()
             .find(|still| still.id.to_string() == collective.communicator)
             .map(|of| groups(job, of, collective.number)),
+        None if matches!(finding.evidence, Evidence::Exchanging(_)) => {
+            let of =
+                still.iter().find(|of| of.places.iter().any(|place| finding.ranks.contains(&place.rank)));
+            of.and_then(|of| of_messages(job, of)).map(|states| grouped(states.into_iter()))
+        }
         None => job.divergence().and_then(|found| match finding.class {
             // If the calls on two communicators are in another order, selects the collective that not all
             // ranks have called.
@@ -90,6 +95,30 @@ fn of_message(job: &Job, still: &[Still<'_>], found: &Divergence) -> Vec<GpusAt>
         one
     });
     grouped(states)
+}
+
+/// The state of each rank of a communicator in its first send or receive that has not ended; the rank is left out
+/// if all have. `None` if the records do not show all of them.
+pub(super) fn of_messages(job: &Job, still: &Still<'_>) -> Option<Vec<GpusAt>> {
+    let of_rank = |place: &Place<'_>| {
+        let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank))?;
+        let is_message = |call: &&RecordedCall| {
+            let of = record.communicator(call);
+            !call.operation.is_collective() && of.is_some_and(|one| one.id == still.id)
+        };
+        // A graph's launch does not list its sends.
+        let is_hidden = |call: &RecordedCall| call.replays > 0 || call.state == CallState::Captured;
+        if !record.why.is_empty() || record.calls.iter().filter(is_message).any(is_hidden) {
+            return None;
+        }
+        let is_open = |call: &RecordedCall| {
+            is_message(&call) && !matches!(call.state, CallState::Done | CallState::Refused)
+        };
+        let open = record.calls.iter().position(is_open);
+        Some(open.map(|at_call| by_record(place.rank, record, at_call)))
+    };
+    let states: Option<Vec<_>> = still.places.iter().map(of_rank).collect();
+    Some(states?.into_iter().flatten().collect())
 }
 
 /// Ranks in the same state together, the fewest first.

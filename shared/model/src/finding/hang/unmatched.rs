@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use xpu_wire::id::CommunicatorId;
 
-use super::super::evidence::hang::{Exchanging, Unmatched};
-use super::{Class, Confidence, Evidence, Finding, Place, Rank, Still, finding, waits_for_gpu};
+use super::super::evidence::hang::{Exchanging, GpuState, Messages, Unmatched};
+use super::{Class, Confidence, Evidence, Finding, Place, Rank, Still, finding, standing, waits_for_gpu};
 use crate::job::Job;
 
-/// All ranks of a communicator wait for their GPUs after equally many sends and receives. Once the records of
-/// calls are read, they show which call has no partner.
+/// All ranks of a communicator wait for their GPUs after equally many sends and receives. Until the records of
+/// calls are read, it is unknown whether one of them has no partner. If none lacks its partner, the states of the
+/// GPUs show whether some ranks have not reached theirs.
 pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let exchanges =
         |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
@@ -26,14 +27,41 @@ pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
             && !places.iter().all(ends_with_collective)
     };
     let still = still.iter().filter(stuck).max_by_key(|still| still.places.len())?;
-    let ranks: Vec<Rank> = still.places.iter().map(|place| place.rank).collect();
+    let all: Vec<Rank> = still.places.iter().map(|place| place.rank).collect();
+    let states = standing::of_messages(job, still);
+    let messages = states.map_or(Messages::Unread, |states| {
+        let behind = states.iter().filter(|at| at.state == GpuState::Behind);
+        let behind: Vec<Rank> = behind.flat_map(|at| at.ranks.iter().copied()).collect();
+        // If all are behind earlier work, none of them is known to wait for the others.
+        if behind.is_empty() || behind.len() == all.len() {
+            Messages::Matched
+        } else {
+            Messages::NotReached(behind)
+        }
+    });
+    let (class, ranks, confidence) = match &messages {
+        Messages::Unread => (Class::Unmatched, all.clone(), Confidence::Guess),
+        Messages::Matched => (Class::InKernel, all.clone(), Confidence::Likely),
+        Messages::NotReached(behind) => (Class::NotStarted, behind.clone(), Confidence::Likely),
+    };
+    let advice = match &messages {
+        Messages::Unread => {
+            "`xpu-top collectives` shows the last calls of each rank: look for one without its partner"
+        }
+        Messages::Matched => {
+            "look for Xid errors in dmesg, and at NVLink and network counters of these ranks; xpu-top stacks --gpus names the kernels (if started with run --gpu-core)"
+        }
+        Messages::NotReached(_) => {
+            "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core)"
+        }
+    };
     let evidence = Evidence::Exchanging(Exchanging {
-        ranks: ranks.clone(),
+        ranks: all,
         communicator: still.id.to_string(),
         hung_s: still.stalled_for.as_secs_f64(),
+        messages,
     });
-    let advice = "`xpu-top collectives` shows the last calls of each rank: look for one without its partner";
-    Some(finding(Class::Unmatched, ranks, Confidence::Guess, still, evidence, advice, None))
+    Some(finding(class, ranks, confidence, still, evidence, advice, None))
 }
 
 pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {

@@ -2,7 +2,9 @@ mod gpu;
 
 use xpu_wire::{
     collective::Operation,
-    frame::{Body, CommunicatorState, HostWork, Life, RankDigest, StepSource},
+    frame::{
+        Body, CommunicatorState, HostWork, Life, RankDigest, RankStacks, StackFrame, StepSource, ThreadStack,
+    },
     id::{CommunicatorId, Rank},
     ledger::Call,
 };
@@ -10,7 +12,7 @@ use xpu_wire::{
 use super::cluster::{Cluster, Layout, hold, only, says, silent, wait};
 use crate::{
     finding::{Class, Confidence, Finding, Kind, is_stuck},
-    job::Jobs,
+    job::{Job, Jobs},
     status::{ExitCode, RankState, RankStatus, Status},
 };
 
@@ -300,6 +302,73 @@ fn a_certainly_missing_rank_is_named_at_once_in_the_first_seconds() {
     }
 }
 
+/// The stacks of all ranks, each in a function of `torch/distributed/distributed_c10d.py`, or natively.
+fn stacks(job: &Job, of: impl Fn(u32) -> &'static str) -> Vec<Body> {
+    let stacks = job.ranks().map(|(rank, view)| {
+        let function = of(rank.0).to_owned();
+        let file = if function.contains("::") {
+            "libtorch_cpu.so"
+        } else {
+            "/v/torch/distributed/distributed_c10d.py"
+        };
+        let frame = |function, file: &str| StackFrame { function, file: file.to_owned(), line: 0 };
+        let frames = vec![frame("<module>".to_owned(), "/work/train.py"), frame(function, file)];
+        let main = ThreadStack { main: true, frames, ..ThreadStack::default() };
+        let unread = RankStacks::unread(job.name().clone(), rank, view.pid(), String::new());
+        Body::Stacks(RankStacks { read_at: view.heard(), threads: vec![main], why: Vec::new(), ..unread })
+    });
+    stacks.collect()
+}
+
+/// The ranks have launched something, and have no communicator yet. Only their stacks show that they wait.
+#[test]
+fn a_rank_that_does_not_come_to_a_rendezvous_is_named_after_a_minute() {
+    let named_of = |ranks: u32, world: u32, of: fn(u32) -> &'static str| {
+        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(0, move |_, digest| {
+            digest.world_size = world;
+            digest.step = None;
+            digest.communicators.clear();
+        });
+        assert_eq!(cluster.run(30).findings(), []);
+        let mut read = stacks(cluster.job(), of);
+        // While the stack of one of them is missing, it may be that of a rank that waits too.
+        let is_late = ranks == 8;
+        let last = if is_late { read.pop() } else { None };
+        cluster.fold(read);
+        if is_late {
+            assert_eq!(cluster.run(50).findings(), []);
+        }
+        cluster.fold(last);
+        let (found, seconds) = cluster.until_found(200);
+        let found = found.into_iter().next()?;
+        let soon = if is_late { 80..83 } else { 60..63 };
+        assert!(soon.contains(&seconds), "{seconds} s: {found:#?}");
+        assert_eq!((found.kind, found.class), (Kind::Hang, Class::Init));
+        Some((found.ranks.iter().map(|rank| rank.0).collect::<Vec<_>>(), found.evidence.to_string()))
+    };
+    let named = |ranks, of| named_of(ranks, ranks, of);
+    for ranks in [2, 8] {
+        let of = |rank| if rank == 1 { "load_weights" } else { "init_process_group" };
+        let (missing, said) = named(ranks, of).unwrap();
+        assert_eq!(missing, [1], "{said}");
+        assert!(said.starts_with("rank 1 did not join: "), "{said}");
+        assert!(said.contains("waited for other ranks in init_process_group for "), "{said}");
+    }
+    // The first collective waits natively for its communicator's id.
+    let (missing, said) =
+        named(2, |rank| if rank == 1 { "load_weights" } else { "c10d::TCPStore::get" }).unwrap();
+    assert!(missing == [1] && said.contains("PyTorch's store"), "{said}");
+    let (all, said) = named(8, |_| "init_process_group").unwrap();
+    assert_eq!(all.len(), 8, "{said}");
+    assert!(said.contains("all ranks have waited for other ranks in init_process_group"), "{said}");
+    // One of nine never launched anything.
+    let (unseen, said) = named_of(8, 9, |_| "init_process_group").unwrap();
+    assert!(unseen == [8] && said.contains("1 rank of the job was never seen: rank 8"), "{said}");
+    // They may wait for requests.
+    assert_eq!(named(8, |_| "serve"), None);
+    assert_eq!(named(1, |_| "init_process_group"), None);
+}
+
 #[test]
 fn a_hang_is_an_exit_code_and_a_state() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
@@ -390,6 +459,16 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     let mut saves = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, works);
     saves.hosts = 1;
     assert!(!is_stuck(saves.run(STALL + 40).job(), &[]), "it may be saving");
+}
+
+/// As PyTorch's `work.wait()` with a time limit does.
+#[test]
+fn ranks_that_ask_in_a_loop_whether_the_gpu_is_done_wait_for_it() {
+    let finding = found(Layout::Data, |_, digest| {
+        wait(digest, 0, 1);
+        hold(digest, Call::Query);
+    });
+    assert_eq!((finding.class, finding.ranks.len()), (Class::InKernel, 8));
 }
 
 /// A single process, or ranks that communicate by gloo, wait in no collective of NCCL.

@@ -8,6 +8,7 @@ use xpu_wire::{
 };
 
 use super::cluster::{Cluster, Fault, Layout, hold, wait};
+use crate::finding::may_hang;
 
 const SEEDS: std::ops::Range<u64> = 0..10;
 
@@ -141,6 +142,9 @@ fn a_rank_that_works_on_its_cpu_is_given_time() {
         cluster.run(1);
         busy(&mut cluster);
         assert_eq!(cluster.findings(), [], "second {second}");
+        // Viewers then ask for the records: what the rank called may show that the others wait in vain.
+        assert!(second > 15 || !may_hang(cluster.job()), "second {second}");
+        assert!(second < 25 || may_hang(cluster.job()), "second {second}");
     }
     // The rank is reported at the latest when it has done nothing for as long as it had worked.
     let seconds = (0..90).find(|_| !cluster.run(1).findings().is_empty()).unwrap();

@@ -49,16 +49,44 @@ pub struct Exchanging {
     pub ranks: Vec<Rank>,
     pub communicator: String,
     pub hung_s: f64,
+    pub messages: Messages,
+}
+
+/// What the records of calls show about these sends and receives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Messages {
+    Unread,
+    /// Each send has its receive.
+    Matched,
+    /// The same, and the GPUs of these ranks have not reached theirs.
+    NotReached(Vec<Rank>),
 }
 
 impl fmt::Display for Exchanging {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, communicator, hung_s } = self;
+        let Self { ranks, communicator, hung_s, messages } = self;
         write!(
             f,
-            "all {} of communicator {communicator} wait for their GPUs, after sends and receives; the job has hung for {hung_s:.0} s",
+            "all {} of communicator {communicator} wait for their GPUs, after sends and receives",
             counted(ranks.len())
-        )
+        )?;
+        match messages {
+            Messages::Unread => {
+                f.write_str(
+                    "; whether each send has its receive is unknown: the records of calls are not read",
+                )?;
+            }
+            Messages::Matched => f.write_str("; each send has its receive, and they do not end")?,
+            Messages::NotReached(behind) => {
+                let (have, its) = if behind.len() == 1 { ("has", "its") } else { ("have", "their") };
+                write!(
+                    f,
+                    "; each send has its receive, and {} {have} not reached {its}, because earlier work does not end",
+                    phrase::ranks(behind)
+                )?;
+            }
+        }
+        write!(f, "; the job has hung for {hung_s:.0} s")
     }
 }
 

@@ -1,4 +1,4 @@
-//! A communicator that some ranks create or destroy, and others do not.
+//! A communicator that some ranks create or destroy, or a rendezvous in which some ranks wait, and others do not.
 
 use std::fmt;
 
@@ -7,11 +7,21 @@ use xpu_wire::id::Rank;
 use super::super::{super::hang::Doing, Figures, WithFigures};
 use crate::phrase::{self, counted};
 
-/// A communicator being created or destroyed.
+/// What ranks can only do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Together {
+    /// Create a communicator.
+    Create,
+    /// Destroy a communicator.
+    Destroy,
+    /// Wait for each other in this function.
+    Meet(&'static str),
+}
+
+/// Ranks that do something together with others that do not take part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forming {
-    /// Whether it is being created; otherwise it is being destroyed.
-    pub makes: bool,
+    pub what: Together,
     pub inside: Vec<Rank>,
     pub hung_s: f64,
     pub missing: Missing,
@@ -33,13 +43,16 @@ pub enum Missing {
 
 impl fmt::Display for Forming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { makes, inside, hung_s, missing } = self;
-        let doing = if *makes { "creating" } else { "destroying" };
+        let Self { what, inside, hung_s, missing } = self;
+        let doing = match what {
+            Together::Create => "been creating a communicator".to_owned(),
+            Together::Destroy => "been destroying a communicator".to_owned(),
+            Together::Meet(place) => format!("waited for other ranks in {place}"),
+        };
         let have = if inside.len() == 1 { "has" } else { "have" };
-        let waiting =
-            format!("{} {have} been {doing} a communicator for {hung_s:.0} s", counted(inside.len()));
+        let waiting = format!("{} {have} {doing} for {hung_s:.0} s", counted(inside.len()));
         match missing {
-            Missing::Nobody => write!(f, "all ranks have been {doing} a communicator for {hung_s:.0} s"),
+            Missing::Nobody => write!(f, "all ranks have {doing} for {hung_s:.0} s"),
             Missing::Unseen(unseen) => {
                 let were = if unseen.len() == 1 { "was" } else { "were" };
                 let (count, ranks) = (counted(unseen.len()), phrase::ranks(unseen));

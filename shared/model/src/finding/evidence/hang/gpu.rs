@@ -47,7 +47,7 @@ impl WithFigures for NotLaunched {
 /// A collective that some GPUs have not reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotStarted {
-    /// Those GPUs' ranks, and the number of other ranks on which it has started.
+    /// Those GPUs' ranks, and the number of other ranks on which it has started; 0 if that is unknown.
     pub ranks: Vec<Rank>,
     pub started: usize,
     pub collective: CollectiveCall,
@@ -95,10 +95,10 @@ impl NotStarted {
         let Self { ranks, started, witness, after, .. } = self;
         let after = after.as_ref().map_or_else(|| " before it".to_owned(), After::to_string);
         let (run, take) = if ranks.len() == 1 { ("runs", "takes") } else { ("run", "take") };
-        let (others, are) = if *started == 1 {
-            ("the GPU of 1 other rank has", "that of the other is")
-        } else {
-            (&*format!("the GPUs of {started} other ranks have"), "those of the others are")
+        let (others, are) = match *started {
+            0 => ("whether the other GPUs have is unknown", ""),
+            1 => ("the GPU of 1 other rank has", "that of the other is"),
+            _ => (&*format!("the GPUs of {started} other ranks have"), "those of the others are"),
         };
         match witness {
             Witness::Event => {

@@ -8,11 +8,12 @@ use xpu_wire::{
         RecordedCommunicator,
     },
     id::{Rank, Step},
+    ledger::Call,
     unit::Moment,
 };
 
 use super::{
-    super::cluster::{Cluster, Layout, only, wait},
+    super::cluster::{Cluster, Layout, hold, only, wait},
     BUDGET, STALL,
 };
 use crate::{
@@ -159,6 +160,26 @@ fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
     }
 }
 
+/// No event shows whether the other GPUs have started it.
+#[test]
+fn a_gpu_behind_its_own_work_is_named_even_if_the_others_states_are_unknown() {
+    use CallState::{Enqueued, Queued};
+    let found = launched(Layout::Data, 8, |rank| [Some(if rank == 1 { Queued } else { Enqueued }), None]);
+    assert_eq!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)));
+    assert_eq!(found[0].confidence, Confidence::Guess);
+    let reported = found[0].evidence.to_string();
+    assert!(reported.contains("whether the other GPUs have is unknown"), "{reported}");
+}
+
+/// Rank 1 may wait in an earlier collective, and so for another rank.
+#[test]
+fn a_gpu_behind_a_collective_that_may_still_run_is_not_named() {
+    use CallState::{Enqueued, Queued};
+    let states = |rank| if rank == 1 { [Some(Enqueued), Some(Queued)] } else { [Some(Enqueued), None] };
+    let found = launched(Layout::Pipeline { stages: 2 }, 8, states);
+    assert_ne!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)), "{found:#?}");
+}
+
 /// Rank 0 has not started the collective that all others started. It waits in the collective of its stage,
 /// which rank 1 has not started either.
 #[test]
@@ -271,4 +292,47 @@ fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
     let [finding] = &reported[..] else { panic!("{reported:#?}") };
     assert_eq!((finding.class, &finding.ranks), (Class::Mismatch, &only(1)));
     assert_eq!(found(Some(6)), []);
+}
+
+/// Each rank sends to the next one and receives from the one before; all of them wait, and no call lacks its partner.
+#[test]
+fn sends_and_receives_that_all_have_partners_do_not_count_as_unmatched() {
+    use CallState::{Begun, Done, Enqueued, Queued};
+    let found = |state: fn(u32) -> CallState| {
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |_, digest| {
+            digest.launches.point_to_point = 90;
+            hold(digest, Call::StreamSynchronize);
+        });
+        cluster.run(STALL + BUDGET);
+        let records = cluster.job().ranks().map(|(rank, view)| {
+            let mut record = record(cluster.job(), rank, view, cluster.now(), [Some(Done), None]);
+            let template = record.calls.remove(0);
+            let own = rank.0;
+            let call = |(order, (operation, peer)): (u64, (Operation, u32))| RecordedCall {
+                order: 1000 + order,
+                number: Some(0),
+                operation,
+                reduction: None,
+                peer: Some(peer),
+                state: state(own),
+                ..template.clone()
+            };
+            record.made = 2;
+            record.calls = (0..)
+                .zip([(Operation::Send, (own + 1) % 8), (Operation::Recv, (own + 7) % 8)])
+                .map(call)
+                .collect();
+            record
+        });
+        let records: Vec<_> = records.collect();
+        cluster.fold(records.into_iter().map(Body::Record));
+        let [found] = &cluster.run(1).findings()[..] else { panic!("one finding") };
+        (found.class, found.ranks.len(), found.confidence, found.evidence.to_string())
+    };
+    let (class, ranks, confidence, said) = found(|_| Enqueued);
+    assert_eq!((class, ranks, confidence), (Class::InKernel, 8, Confidence::Likely), "{said}");
+    assert!(said.contains("each send has its receive"), "{said}");
+    let (class, ranks, _, said) = found(|rank| if rank == 3 { Queued } else { Begun });
+    assert_eq!((class, ranks), (Class::NotStarted, 1), "{said}");
+    assert!(said.contains("rank 3 has not reached its") && said.contains("rank 3: behind work"), "{said}");
 }

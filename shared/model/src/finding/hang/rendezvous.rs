@@ -1,0 +1,65 @@
+//! Ranks that wait for each other before they have a communicator, by the stacks of their main threads.
+
+use std::time::Duration;
+
+use xpu_wire::{
+    frame::{Life, RankStacks, StackFrame},
+    id::Rank,
+};
+
+use super::held;
+use crate::job::{Job, RankView};
+
+/// A rank that was active this recently may still come.
+const AT_WORK: Duration = Duration::from_secs(30);
+
+/// Functions in which a program waits for the other ranks of its job, with the end of their Python file.
+const PYTHON: [(&str, &str); 4] = [
+    ("torch/distributed/distributed_c10d.py", "init_process_group"),
+    ("torch/distributed/distributed_c10d.py", "_store_based_barrier"),
+    ("torch/distributed/rendezvous.py", "rendezvous"),
+    ("jax/_src/distributed.py", "initialize"),
+];
+
+/// The same in native code: the beginning of the function's name, and what it is called here. The first
+/// collective of a communicator waits in PyTorch's store for the communicator's id.
+const NATIVE: [(&str, &str); 5] = [
+    ("MPI_Init", "MPI_Init"),
+    ("PMPI_Init", "MPI_Init"),
+    ("c10d::TCPStore::", "PyTorch's store"),
+    ("c10d::PrefixStore::", "PyTorch's store"),
+    ("c10d::FileStore::", "PyTorch's store"),
+];
+
+/// Where a rank is while others wait in a rendezvous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// Its main thread waits for other ranks in this function, outside of any call of CUDA or NCCL.
+    Meets(&'static str),
+    Elsewhere,
+    /// It does nothing, and its stack has not been read since.
+    Unknown,
+}
+
+pub(super) fn position(job: &Job, rank: Rank, view: &RankView) -> Position {
+    let idle = view.idle_for().min(view.stalled_for());
+    if view.life() != Life::Alive || held(view).is_some() || idle < AT_WORK {
+        return Position::Elsewhere;
+    }
+    let now = |stacks: &&RankStacks| view.heard().since(stacks.read_at) < idle;
+    let main =
+        job.stacks_of(rank).filter(now).and_then(|stacks| stacks.threads.iter().find(|thread| thread.main));
+    match main {
+        Some(main) => main.frames.iter().find_map(of).map_or(Position::Elsewhere, Position::Meets),
+        None => Position::Unknown,
+    }
+}
+
+fn of(frame: &StackFrame) -> Option<&'static str> {
+    if frame.is_python() {
+        let is_it =
+            |&&(file, function): &&(&str, &str)| frame.function == function && frame.file.ends_with(file);
+        return PYTHON.iter().find(is_it).map(|&(_, function)| function);
+    }
+    NATIVE.iter().find(|(begin, _)| frame.function.starts_with(begin)).map(|&(_, name)| name)
+}
