@@ -11,7 +11,7 @@ use crate::{
         proof::Proof,
         runtime::{CUDART, MISSING, PER_THREAD},
     },
-    interpose::interpose,
+    interpose::{interpose, interpose_twins},
     observe::{activity::Waiting, lane::Lane},
 };
 
