@@ -86,7 +86,7 @@ fn advice(class: Class, exit: Option<&RankExit>) -> &'static str {
         }
         Class::ExitCode => "look at the end of its log: the program chose to exit",
         Class::CudaError if exit.and_then(RankExit::fragmented).is_some() => {
-            "let PyTorch join the pieces it has reserved: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+            "let PyTorch merge its reserved segments: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         }
         Class::CudaError if memory.is_some_and(RefusedMemory::grew) => {
             "look for what this rank keeps from step to step: longer sequences, tensors in lists, losses with their graph"

@@ -106,7 +106,7 @@ impl Evidence {
             Self::OutOfStep(of) => {
                 to.ranks(&of.ranks);
                 to.add(format!(
-                    "all wait for the GPU: of numbers {} to {}, which all ranks called, none is known to have ended",
+                    "all wait for the GPU; the ranks called numbers {} to {}, none of which is known to have ended",
                     of.collective.number,
                     of.least.saturating_sub(1),
                 ));
@@ -135,7 +135,7 @@ impl Evidence {
             Self::Idle(of) => {
                 to.ranks(&of.ranks);
                 if let Some(usual) = of.usual_step_ms {
-                    to.add(format!("a step took {usual:.1} ms"));
+                    to.add(format!("a step usually took {usual:.1} ms"));
                 }
             }
             Self::Sampled(of, seen) => {
@@ -184,7 +184,7 @@ fn more_work(of: &MoreWork, to: &mut Clauses<'_>) {
     named(&of.who, to);
     let Rates { tflops, usual_tflops, ranks } = of.rates;
     to.add(format!(
-        "compared with {} ranks with the same communicators, at no lower rate ({tflops:.1} TFLOPS, theirs {usual_tflops:.1})",
+        "compared with {} ranks with the same communicators, at the same or a higher rate ({tflops:.1} TFLOPS, theirs {usual_tflops:.1})",
         ranks.unwrap_or(0)
     ));
     to.arrival(&of.arrival);
@@ -216,7 +216,7 @@ fn pauses(of: &Pauses, to: &mut Clauses<'_>) {
         (Some(late), _) => to.add(late.to_string()),
         (None, []) => to.add("no single rank causes them"),
         (None, ranks) => {
-            to.add(format!("{} waited that much less than the others", phrase::ranks(ranks)));
+            to.add(format!("{} waited less than the others by the same time", phrase::ranks(ranks)));
         }
     }
 }
@@ -244,10 +244,10 @@ fn regression(of: &Regression, to: &mut Clauses<'_>) {
 
 fn slow_link(of: &SlowLink, to: &mut Clauses<'_>) {
     let against = match of.groups {
-        None => "what it had before".to_owned(),
-        Some(groups) => format!("the median of {groups} similar groups"),
+        None => "before".to_owned(),
+        Some(groups) => format!("median of {groups} similar groups"),
     };
-    to.add(format!("{:.1} GB/s is {against}, once all {} ranks have entered", of.usual_gb_s, of.size));
+    to.add(format!("{against}: {:.1} GB/s, measured after all {} ranks entered", of.usual_gb_s, of.size));
     if of.slow > 1 {
         to.add(format!("{} of {} communicators are slow", of.slow, of.known));
     }

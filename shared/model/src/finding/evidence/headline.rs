@@ -142,7 +142,7 @@ impl Evidence {
             Self::Regression(of) => regression(of),
             Self::PastRun(of) => {
                 let longer = 100.0 * (of.step_ms / of.past_step_ms - 1.0);
-                let figures = format!(" ({} ms, then {})", two(of.step_ms), two(of.past_step_ms));
+                let figures = format!(" ({} ms, {} in that run)", two(of.step_ms), two(of.past_step_ms));
                 with_cost(&format!("steps are {longer:.0} % longer than on {}", of.day), &figures, "")
             }
             Self::SlowLink(of) => {
@@ -200,7 +200,7 @@ impl Evidence {
                 fitted([
                     format!("{who}: {gpu} not started {at}, {}", age(of.hung_s)),
                     format!("{who}: {gpu} not started {at}"),
-                    format!("{who}: GPU not at {at}"),
+                    format!("{who}: {at} not started"),
                 ])
             }
             Self::InKernel(of) => {
@@ -244,7 +244,7 @@ fn straggler(of: &Straggler) -> String {
             format!(" (others {usual_per_step:.0})"),
         ),
         Cause::HostWork { work, pct, .. } => (work.name().to_owned(), format!(" {pct:.0} % of its time")),
-        Cause::Unknown => ("is last, cause unknown".to_owned(), String::new()),
+        Cause::Unknown => ("enters collectives last, cause unknown".to_owned(), String::new()),
     };
     with_cost(&format!("{who}: {what}"), &figures, &cost)
 }

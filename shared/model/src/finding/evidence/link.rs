@@ -42,7 +42,7 @@ impl fmt::Display for SlowLink {
             None => f.write_str("it had before")?,
             Some(groups) => write!(f, "median of {groups} similar groups")?,
         }
-        f.write_str(", once all ranks have entered")?;
+        f.write_str(", measured after all ranks entered")?;
         match slow - 1 {
             0 => {}
             1 => write!(f, "; so does 1 other of {known}")?,

@@ -227,7 +227,7 @@ impl fmt::Display for Pauses {
         match &ranks[..] {
             [] => f.write_str("no single rank causes them"),
             ranks => {
-                write!(f, "{} waited for the GPU that much less than the others", phrase::ranks(ranks))
+                write!(f, "{} waited for the GPU less than the others by the same time", phrase::ranks(ranks))
             }
         }
     }

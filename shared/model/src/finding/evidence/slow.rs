@@ -105,12 +105,11 @@ impl fmt::Display for Arrival {
                 match (is_last, is_cost) {
                     (true, true) => write!(f, ", which costs {loss}")?,
                     (false, true) => write!(f, "it costs the others {loss}")?,
-                    (true, false) => write!(f, ", later than the others by {loss} over all of them")?,
+                    (true, false) => {
+                        write!(f, ", and over all of them it is later than the others by {loss}")?
+                    }
                     (false, false) => {
-                        write!(
-                            f,
-                            "it enters its collectives later than the others, by {loss} over all of them"
-                        )?;
+                        write!(f, "over all collectives, it enters later than the others by {loss}")?;
                     }
                 }
             }
@@ -214,7 +213,7 @@ impl fmt::Display for MoreWork {
         let others = ranks.unwrap_or(0);
         write!(
             f,
-            "{who} does {times:.1}x the FLOPs of the {others} ranks with the same communicators, at no lower rate ({tflops:.1} TFLOPS, theirs {usual_tflops:.1}), and {arrival}"
+            "{who} does {times:.1}x the FLOPs of the {others} ranks with the same communicators, at the same or a higher rate ({tflops:.1} TFLOPS, theirs {usual_tflops:.1}), and {arrival}"
         )
     }
 }

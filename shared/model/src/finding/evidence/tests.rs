@@ -532,7 +532,7 @@ fn all() -> Vec<Case> {
             }),
             vec![
                 ("step", "ranks 0-3 have completed no step for 12 s after step 300"),
-                ("usual_step_ms", "a step took 24.9 ms"),
+                ("usual_step_ms", "a step usually took 24.9 ms"),
                 ("stands_s", "; rank 0 has been inside cudaStreamSynchronize for 125 s"),
             ],
         ),

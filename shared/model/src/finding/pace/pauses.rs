@@ -216,7 +216,7 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
             pauses: of(|l| l.averaged_pauses as f64)?,
             late: late.map(Late::late_launches),
         }),
-        advice: "look for what runs occasionally: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
+        advice: "look for what runs occasionally: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that has no sample ready".to_owned(),
         collective: None,
         severity: Severity::Slow,
         cost: Some(Cost::of(average, 0.0, Some(Nanoseconds((step * 1e9) as u64)), job.ranks().len(), since_s)),

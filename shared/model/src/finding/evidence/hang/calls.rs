@@ -216,7 +216,7 @@ impl fmt::Display for OutOfStep {
         let Self { ranks, most, least, others, collective, hung_s } = self;
         write!(
             f,
-            "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU: all called numbers {} to {}, and none of these is known to have ended for {hung_s:.0} s",
+            "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU; all called numbers {} to {}, none of which is known to have ended for {hung_s:.0} s",
             phrase::ranks(ranks),
             collective.communicator,
             counted(*others),

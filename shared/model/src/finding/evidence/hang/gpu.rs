@@ -102,7 +102,9 @@ impl NotStarted {
         };
         match witness {
             Witness::Event => {
-                format!("work launched{after} does not end; {others} (by events before it on the streams)")
+                format!(
+                    "work launched{after} does not end; {others} (shown by events before it on the streams)"
+                )
             }
             Witness::Idle { others_busy_pct } => format!(
                 "it waits for work launched{after}; the driver reports that it {run} nothing and that {are} busy {others_busy_pct:.0} % of the time"

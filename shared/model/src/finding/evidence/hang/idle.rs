@@ -30,7 +30,7 @@ impl fmt::Display for Idle {
             if ranks.len() == 1 { "has" } else { "have" },
         )?;
         if let Some(usual) = usual_step_ms {
-            write!(f, "; a step took {usual:.1} ms")?;
+            write!(f, "; a step usually took {usual:.1} ms")?;
         }
         match (&ranks[..], first) {
             ([_], doing) => write!(f, "; {doing}"),
