@@ -159,7 +159,7 @@ fn unavailable_parts_are_reported_and_the_rest_is_captured() {
     for (set, why) in [
         (("XPU_TOP_CUPTI", "0"), "started with XPU_TOP_CUPTI=0, which forbids CUPTI"),
         (("SIMGPU_CUPTI_FAULT", "refused"), "35 CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
-        (("SIMGPU_CUPTI_FAULT", "held"), "Nsight, a debugger or another profiler holds it"),
+        (("SIMGPU_CUPTI_FAULT", "held"), "Nsight, a debugger or another profiler holds CUPTI"),
         (("SIMGPU_CUPTI_FAULT", "silent"), "CUPTI gives no records though there are launches"),
         (("SIMGPU_CUPTI_VERSION", "17"), "version 17 is not known here"),
         (("SIMGPU_CUPTI_VERSION", "140000"), "version 140000 is not known here"),
@@ -204,7 +204,7 @@ while True:
 }
 
 #[test]
-fn a_program_that_already_records_is_left_alone() {
+fn a_program_that_already_uses_cupti_is_not_disturbed() {
     let script = "
 begin()
 first = counter('steps')
@@ -227,7 +227,7 @@ while True: work()
 }
 
 #[test]
-fn a_capture_begun_in_the_middle_has_all_of_its_own_work_and_nothing_else() {
+fn a_profiler_that_begins_during_a_capture_has_exactly_its_own_records() {
     let script = "
 while not os.path.exists(os.environ['RENDEZVOUS'] + '/now'): work()
 # The GPU is still at it when what is there is taken back.
@@ -255,14 +255,14 @@ while True: work()
         job.ranks.iter().all(|rank| rank.said().contains("records 15")).then_some(())
     });
     let done = capturing.end();
-    assert!(done.stderr.contains("began to record in the middle"), "{done:?}");
+    assert!(done.stderr.contains("began to record during this capture"), "{done:?}");
     let report = job.report();
     let steps = report["ranks"][0]["steps"].as_array().expect("steps");
     assert!(steps.iter().all(|step| step["operations"]["activity_kernel"].is_null()), "{report:#}");
 }
 
 #[test]
-fn a_rank_that_ends_or_is_killed_meanwhile_harms_nobody() {
+fn a_rank_that_ends_or_is_killed_during_a_capture_does_not_affect_the_others() {
     let job = Job::new(&[], "\nwhile counter('steps') < 400: work()\nsync()\nprint('ended', flush=True)");
     let at = format!("{}:{}", job.host.address, xpu_tests::host::BASE);
     let mut command = job

@@ -97,8 +97,8 @@ pub extern "C" fn xpu_top_enabled() -> c_int {
 pub extern "C" fn xpu_top_set_sampling(gemm: u32, collective: u32) -> c_int {
     match (Rate::one_in(gemm.into()), Rate::one_in(collective.into())) {
         (Some(gemm), Some(collective)) => {
-            rate::set_by_hand(Class::Gemm, Some(gemm));
-            rate::set_by_hand(Class::Collective, Some(collective));
+            rate::fix(Class::Gemm, Some(gemm));
+            rate::fix(Class::Collective, Some(collective));
             0
         }
         _ => -1,

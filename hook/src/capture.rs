@@ -107,7 +107,7 @@ impl Capture {
         let outcome = self.outcome(order, window, completed);
         if outcome == CaptureOutcome::Agreed {
             match self.under_way.as_deref_mut().filter(|under_way| under_way.is_of(order)) {
-                Some(under_way) => under_way.hurry(order.limit),
+                Some(under_way) => under_way.lower_limit(order.limit),
                 None => self.begin(order, window),
             }
         }
@@ -196,7 +196,7 @@ impl Capture {
         };
         if is_near {
             if !is_on() {
-                under_way.hurry(LONGEST_TIMED.into());
+                under_way.lower_limit(LONGEST_TIMED.into());
             }
             switch_on(true);
             under_way.activity.begin();

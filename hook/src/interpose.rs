@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_the_observing_and_not_the_call() {
+    fn a_panic_ends_observing_and_not_the_call() {
         // SAFETY: sysconf has no precondition.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as c_int;
         for half in [Half::Before, Half::After] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_no_library_has_answers_with_the_librarys_own_code() {
+    fn a_missing_function_returns_the_librarys_error_code() {
         // SAFETY: no function has this name, so none is called.
         assert_eq!(unsafe { xpu_top_no_library_has_this() }, 77);
     }

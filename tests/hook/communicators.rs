@@ -32,7 +32,7 @@ fn child(parent: CommunicatorId, number: u32, color: i32) -> CommunicatorId {
 }
 
 #[test]
-fn the_hash_is_nccls() {
+fn the_hash_equals_nccls() {
     assert_eq!(hash(&[&[0; 128]]), CommunicatorId(0xcc97_6ec6_c24b_b53c));
     assert_eq!(child(CommunicatorId(0x6afe_1cc1_7717_e1f4), 1, 0), CommunicatorId(0x7903_0d07_3b3c_579f));
 }
@@ -52,7 +52,7 @@ fn who(known: &CommunicatorState) -> (u32, u32, u64) {
 }
 
 #[test]
-fn ids_are_nccls_own_and_names_the_programs() {
+fn ids_are_nccls_and_names_are_the_programs() {
     let script = "
 unique = share('unique_id', new_id)
 job = made(process.ncclCommInitRankConfig, WORLD, unique, RANK, config('data parallel\\n'))
@@ -102,7 +102,7 @@ hold()";
 }
 
 #[test]
-fn communicators_that_are_made_behind_the_programs_back_are_known_when_they_are_ready() {
+fn asynchronously_created_communicators_are_known_when_ready() {
     let script = "
 job = c_void_p()
 answer = process.ncclCommInitRankConfig(byref(job), WORLD, share('unique_id', new_id), RANK, config('job', blocking=False))
@@ -144,7 +144,7 @@ hold()";
 }
 
 #[test]
-fn communicators_shrink_and_grow() {
+fn shrunk_and_grown_communicators_are_known() {
     let script = "
 unique = share('unique_id', new_id)
 job = c_void_p()
@@ -189,7 +189,7 @@ hold()";
 /// CUDA refuses to record an event of one device on another device's stream, so each device has its own
 /// events.
 #[test]
-fn one_process_may_be_all_ranks() {
+fn one_process_may_have_all_ranks() {
     let job = Job::alone(
         "collective=1",
         "
@@ -231,7 +231,7 @@ hold()",
 }
 
 #[test]
-fn more_than_can_be_shown_is_said() {
+fn communicators_beyond_the_limit_are_reported() {
     let job = Job::alone(
         "collective=1",
         "
@@ -247,8 +247,8 @@ hold()",
         last.hook.blind,
         [
             "2 NCCL calls on communicators whose creation was not seen",
-            "2 communicators more than can be watched at once",
-            "192 communicators more than the ledger can show",
+            "2 more communicators than can be watched at once",
+            "192 more communicators than the ledger can show",
         ]
     );
     assert_eq!(said.launches().collectives, 256);
@@ -257,7 +257,7 @@ hold()",
 
 /// Handles are soon reused, so the new communicator may have the same address.
 #[test]
-fn a_communicator_that_comes_after_another_starts_anew() {
+fn a_communicator_at_a_reused_address_starts_at_zero() {
     let script = "
 for round in range(3):
     unique = share(f'id{round}', new_id)

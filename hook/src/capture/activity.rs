@@ -85,7 +85,7 @@ impl Activity {
         }
         *looked = now;
         Session::flush();
-        let all = Session::came();
+        let all = Session::record_count();
         *came = (all, if all == came.0 { came.1 + 1 } else { 0 });
         came.1 >= QUIET
     }
@@ -103,12 +103,12 @@ pub(super) fn add_to(capture: &mut UnderWay, ended: CaptureEnd) -> Tracing {
     let orderly = ended != CaptureEnd::ProcessEnd;
     match std::mem::take(&mut capture.activity) {
         Activity::NotAsked => Tracing::NotAsked,
-        Activity::Asked => Tracing::Refused { why: "the first step did not come".to_owned() },
+        Activity::Asked => Tracing::Refused { why: "no step began in time".to_owned() },
         Activity::Refused(why) => Tracing::Refused { why },
         Activity::On { session, launched: before, .. } => match session.end(orderly) {
             Err(why) => Tracing::Refused { why },
             Ok((records, _)) if records.ran.is_empty() && launched() > before && orderly => Tracing::Refused {
-                why: "CUPTI gives no records though there are launches: another profiler has it, or did not release it; start the job again without that profiler"
+                why: "CUPTI gives no records though there are launches: another profiler uses CUPTI or did not release it; start the job again without that profiler"
                     .to_owned(),
             },
             Ok((records, scale)) => add(capture, records, &scale, ended == CaptureEnd::Done),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_in_order_where_their_numbers_begin_anew() {
+    fn calls_stay_in_order_when_their_numbers_wrap_around() {
         for (one, other, expected) in
             [(1, 2, true), (2, 1, false), (7, 7, false), (u32::MAX, 0, true), (3, u32::MAX - 3, false)]
         {

@@ -13,7 +13,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use crate::interpose::symbol::{Library, foreign};
 
 pub(crate) use buffers::{Records, memory};
-pub(crate) use session::{Session, forget, rest};
+pub(crate) use session::{Session, forget, release_memory};
 pub(crate) use timestamps::Scale;
 
 /// Sonames of CUPTI, newest first.
@@ -55,11 +55,11 @@ fn why(code: c_int) -> String {
         "".into()
     };
     let what_to_do = match code {
-        TAKEN => "Nsight, a debugger or another profiler holds it: capture without that",
+        TAKEN => "Nsight, a debugger or another profiler holds CUPTI: capture without that",
         NOT_INITIALIZED => "the driver is older than CUPTI: install the nvidia-cuda-cupti of the job's CUDA",
-        OUT_OF_MEMORY => "it needs some GPU memory: free some",
-        35 | 40 => "it needs a permission: see developer.nvidia.com/ERR_NVGPUCTRPERM",
-        _ => "`capture` without --kernels does not need it",
+        OUT_OF_MEMORY => "CUPTI needs some GPU memory: free some",
+        35 | 40 => "CUPTI needs a permission: see developer.nvidia.com/ERR_NVGPUCTRPERM",
+        _ => "`capture` without --kernels does not need CUPTI",
     };
     format!("CUPTI refuses ({code} {name}): {what_to_do}")
 }

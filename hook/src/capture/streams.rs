@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_known_by_what_runs_while_what_was_timed_does() {
+    fn streams_are_matched_by_overlap_with_timed_operations() {
         let labels = [
             CapturedLabel::Kernel("k".to_owned()),
             CapturedLabel::Copy { direction: Direction::HostToDevice, bytes: 1 },

@@ -32,7 +32,7 @@ fn run(capture: &mut Capture, observer: &'static Observer, steps: std::ops::Rang
 }
 
 #[test]
-fn exactly_the_steps_that_were_ordered_are_kept() {
+fn exactly_the_requested_steps_are_kept() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
@@ -62,7 +62,7 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
 
 /// In a hang, no rank reaches the last step.
 #[test]
-fn a_capture_that_must_end_early_gives_what_there_is() {
+fn a_capture_that_ends_early_returns_what_it_has() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
@@ -149,7 +149,7 @@ fn an_impossible_order_is_refused() {
 }
 
 #[test]
-fn there_is_an_end_to_what_is_kept_and_to_the_time() {
+fn captured_operations_and_time_are_bounded() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..2);
@@ -174,7 +174,7 @@ fn there_is_an_end_to_what_is_kept_and_to_the_time() {
 
 /// Any process that listens at the socket may send orders.
 #[test]
-fn a_limit_without_end_has_one() {
+fn a_huge_time_limit_is_capped() {
     let observer = Observer::get_or_start().expect("it starts");
     let left = |capture: &Capture| {
         let deadline = capture.under_way.as_ref().expect("it is under way").deadline;
@@ -253,7 +253,7 @@ fn a_step_that_never_ends_is_given_with_what_was_before_it() {
 }
 
 #[test]
-fn of_the_past_only_whole_steps_are_given() {
+fn only_whole_past_steps_are_returned() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
@@ -291,7 +291,7 @@ fn part_in_time(capture: &mut Capture) -> xpu_wire::frame::CapturePart {
 }
 
 #[test]
-fn of_a_time_exactly_what_was_launched_in_it_is_kept_and_no_step_is_needed() {
+fn a_captured_period_keeps_exactly_its_launches_without_any_step() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     let order = CaptureOrder { first: Step(0), ..order(0, 0) };
@@ -318,7 +318,7 @@ fn of_a_time_exactly_what_was_launched_in_it_is_kept_and_no_step_is_needed() {
 }
 
 #[test]
-fn a_time_that_is_cut_short_says_how_long_it_was() {
+fn a_shortened_period_has_its_true_length() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     let wanted = CaptureOrder { first: Step(0), ..order(0, 0) };

@@ -125,7 +125,7 @@ impl UnderWay {
     }
 
     /// Lowers the capture's time limit to this.
-    pub(super) fn hurry(&mut self, limit: Nanoseconds) {
+    pub(super) fn lower_limit(&mut self, limit: Nanoseconds) {
         if limit < self.order.limit {
             self.order.limit = limit;
             self.deadline = self.deadline.min(monotonic().saturating_add(limit.0));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_main_thread_that_has_ended_leaves_one_alone() {
+    fn a_thread_is_alone_only_if_the_main_thread_has_ended() {
         let stat = |state: &str, threads: u32, status: u32| {
             format!(
                 "7 (a) Z (b) {state} 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 {threads} 0 987654 1 2 {status}\n"

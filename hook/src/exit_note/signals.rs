@@ -3,7 +3,7 @@
 //! ```text
 //! kernel ──▶ entry ──▶ the program's own handler, with the kernel's frame and arguments   (registers noted)
 //!                 └──▶ the default action                                                 (and the stack, and the modules)
-//! program ──▶ sigaction, signal, ... (front) ──▶ the requested action (asked); the kernel keeps the hook's handler
+//! program ──▶ sigaction, signal, ... (front) ──▶ the requested action (requested); the kernel keeps the hook's handler
 //! ```
 //!
 //! Signals that programs commonly handle (TERM, INT, HUP, USR1, USR2) are left alone. The kernel ignores a
@@ -11,10 +11,10 @@
 //! before the program's handler makes no system call, takes no lock, and needs a few hundred bytes of stack.
 
 mod aside;
-mod asked;
 mod entry;
 pub mod front;
 mod note;
+mod requested;
 
 use std::{
     ffi::c_int,
@@ -50,9 +50,9 @@ pub(super) fn install() {
     if INSTALLED.load(Acquire) || !front::is_in_front() {
         return;
     }
-    asked::own();
+    requested::own();
     for (place, number) in FATAL.into_iter().enumerate() {
-        asked::exclusively(|| front::begin(number, place));
+        requested::exclusively(|| front::begin(number, place));
     }
     INSTALLED.swap(true, AcqRel);
 }
@@ -60,7 +60,7 @@ pub(super) fn install() {
 /// Adopts the inherited handlers in a forked child, which also has a copy of the requested actions.
 pub(super) fn forget() {
     if INSTALLED.load(Acquire) {
-        asked::own();
+        requested::own();
         aside::forget();
     }
 }

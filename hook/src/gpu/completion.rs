@@ -41,12 +41,12 @@ const SHARE: f64 = 0.1;
 
 #[derive(Debug)]
 pub(crate) struct Completions {
-    of: [Witness; SLOTS],
+    of: [ProgressEvents; SLOTS],
 }
 
 /// The events that show one communicator's progress.
 #[derive(Debug)]
-struct Witness {
+struct ProgressEvents {
     /// The next launch should record an event.
     wanted: AtomicBool,
     marks: [Mark; AT_ONCE],
@@ -81,25 +81,25 @@ unsafe impl Sync for Mark {}
 
 impl Completions {
     pub(crate) fn new() -> Self {
-        Self { of: std::array::from_fn(|_| Witness::new()) }
+        Self { of: std::array::from_fn(|_| ProgressEvents::new()) }
     }
 
     /// Records the requested event, if any, behind collective number `sequence` of the communicator, which
     /// was just launched on `stream`.
     #[inline]
     pub(crate) fn launched(&self, lane: &Lane, index: u16, stream: cudaStream_t, sequence: u64) {
-        let witness = &self.of[usize::from(index)];
-        if witness.wanted.load(Relaxed) {
-            witness.record(lane, lane.observer().communicators.slot(index), stream, sequence);
+        let events = &self.of[usize::from(index)];
+        if events.wanted.load(Relaxed) {
+            events.record(lane, lane.observer().communicators.slot(index), stream, sequence);
         }
     }
 
     /// Requests an event for each communicator that has launched since its last event.
     pub(crate) fn want(&self, observer: &Observer) {
         for (index, slot) in observer.communicators.open_slots() {
-            let witness = &self.of[usize::from(index)];
-            if slot.line(observer.ledger()).is_some() && witness.marks.iter().any(Mark::is_free) {
-                witness.wanted.store(true, Relaxed);
+            let events = &self.of[usize::from(index)];
+            if slot.line(observer.ledger()).is_some() && events.marks.iter().any(Mark::is_free) {
+                events.wanted.store(true, Relaxed);
             }
         }
     }
@@ -108,8 +108,8 @@ impl Completions {
     /// before the query. The hook's thread calls this. Returns whether events are still pending.
     pub(crate) fn gather(&self, observer: &Observer, mut make_current: impl FnMut(Option<c_int>)) -> bool {
         let mut waits = false;
-        for (witness, index) in self.of.iter().zip(0..) {
-            for mark in witness.marks.iter().filter(|mark| mark.state.load(Acquire) == UNDER_WAY) {
+        for (events, index) in self.of.iter().zip(0..) {
+            for mark in events.marks.iter().filter(|mark| mark.state.load(Acquire) == UNDER_WAY) {
                 // SAFETY: the event is under way, so this thread owns it.
                 let place = unsafe { *mark.place.get() };
                 make_current(place.event.device());
@@ -140,7 +140,7 @@ pub(crate) fn spacing(budget: Option<f64>, price: f64, communicators: usize) -> 
     if spacing.is_nan() { FARTHEST as u64 } else { spacing.clamp(CLOSEST, FARTHEST) as u64 }
 }
 
-impl Witness {
+impl ProgressEvents {
     fn new() -> Self {
         let place = Place { event: Event::UNMADE, communicator: CommunicatorId(0), sequence: 0 };
         let mark = |_| Mark { state: AtomicU8::new(FREE), place: UnsafeCell::new(place) };

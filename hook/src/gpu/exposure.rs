@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_gemms_is_held_up_by_an_event_of_communication_and_no_other() {
+    fn a_stream_of_gemms_waits_only_for_events_of_communication() {
         let seen = Seen::new();
         assert!(!seen.0.is_known());
         seen.multiplies(DEFAULT);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_is_never_none() {
+    fn an_age_is_never_zero() {
         let seen = Seen::new();
         for _ in 0..1 << 16 {
             seen.0.found.fetch_add(1, Relaxed);

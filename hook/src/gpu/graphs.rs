@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_executable_that_ends_is_still_counted_and_its_handle_is_anothers() {
+    fn a_destroyed_executable_is_still_counted_and_its_handle_reusable() {
         let graphs = Graphs::new().unwrap();
         capture_kernels(&graphs, 1, 3, graph(64));
         graphs.instantiated(executable(640), graph(64));

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn more_streams_than_fit_are_unknown_not_wrong() {
+    fn streams_beyond_the_limit_are_unknown_not_wrong() {
         let streams = Streams::new().unwrap();
         for number in 0..10 * STREAMS {
             streams.launched(handle(0x5581_2340_0000 + number * 112), gemm(1), number as u64 + 1);

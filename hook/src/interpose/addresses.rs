@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variables_are_called_the_same_here() {
+    fn the_variables_have_the_same_names_here() {
         assert_eq!((VARIABLE.to_str(), DISABLE.to_str()), (Ok(variable::DLSYM), Ok(variable::DISABLE)));
     }
 

@@ -23,7 +23,7 @@ const OWN: usize = usize::MAX;
 
 /// After this many library calls that count as parts of one call, the hook checks whether that call still
 /// runs; after each check, twice as many are allowed. Hardly any call makes this many.
-const UNLOOKED: u32 = 4;
+const PARTS_BEFORE_CHECK: u32 = 4;
 
 /// The calls that this thread is inside of. Libraries call themselves through public symbols (`ncclBcast`
 /// reaches `ncclBroadcast`), and only the outermost call counts. This applies only to calls by those
@@ -64,7 +64,7 @@ impl Inside {
         self.parts.set(parts);
         // Inner calls are further down on the stack. So a call further up is not a part, unless it is on
         // another stack.
-        let is_doubtful = here > self.last.get() || parts >= UNLOOKED;
+        let is_doubtful = here > self.last.get() || parts >= PARTS_BEFORE_CHECK;
         if is_doubtful && parts.is_power_of_two() {
             let _errno = ErrnoKept::keep();
             while self.last.get() != 0 && Mark::is_gone(self.last.get()) {
@@ -289,7 +289,7 @@ mod tests {
     use crate::observe::lane::BORROW_PANICS;
 
     #[test]
-    fn a_panic_at_the_first_call_ends_the_observing_and_not_the_call() {
+    fn a_panic_at_the_first_call_ends_observing_and_not_the_call() {
         BORROW_PANICS.set(true);
         let panics = switch::panics();
         // SAFETY: as in `ErrnoKept`.
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_left_is_known_by_its_mark() {
+    fn a_call_left_by_a_jump_is_recognized_by_its_mark() {
         let mark = Mark::new();
         let at = mark.set();
         be_inside(at, at);
@@ -346,21 +346,21 @@ mod tests {
         assert_eq!(call(Kind::Inner, at + 64), Some(0), "at once from above it");
         be_inside(at, at);
         let tries = (1..100).find(|_| call(Kind::Inner, at - 64).is_some());
-        assert_eq!(tries, Some(UNLOOKED), "soon from below it");
+        assert_eq!(tries, Some(PARTS_BEFORE_CHECK), "soon from below it");
         // After a check that succeeds, the next check comes at twice as many parts.
         mark.set();
         be_inside(at, at);
-        assert!((0..=UNLOOKED).all(|_| call(Kind::Inner, at - 64).is_none()));
+        assert!((0..=PARTS_BEFORE_CHECK).all(|_| call(Kind::Inner, at - 64).is_none()));
         mark.overwrite();
-        let tries = (UNLOOKED + 2..100).find(|_| call(Kind::Inner, at - 64).is_some());
-        assert_eq!(tries, Some(2 * UNLOOKED), "a call of many parts is looked at ever more seldom");
+        let tries = (PARTS_BEFORE_CHECK + 2..100).find(|_| call(Kind::Inner, at - 64).is_some());
+        assert_eq!(tries, Some(2 * PARTS_BEFORE_CHECK), "a call of many parts is looked at ever more seldom");
         // An address on a stack that was unmapped.
         be_inside(0x1000, 0x1000);
-        assert_eq!((1..100).find(|_| call(Kind::Inner, 0x800).is_some()), Some(UNLOOKED));
+        assert_eq!((1..100).find(|_| call(Kind::Inner, 0x800).is_some()), Some(PARTS_BEFORE_CHECK));
     }
 
     #[test]
-    fn a_callbacks_call_that_was_left_does_not_end_the_one_around_it() {
+    fn a_callbacks_call_left_by_a_jump_does_not_end_the_outer_one() {
         let (outer, inner) = (Mark::new(), Mark::new());
         let (outer_at, inner_at) = (outer.set(), inner.set());
         be_inside(inner_at, outer_at);

@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_is_called_the_same_here() {
+    fn the_variable_has_the_same_name_here() {
         assert_eq!(VARIABLE.to_str(), Ok(variable::PLUGIN));
     }
 }

@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_are_distinguished_and_more_than_fit_take_turns() {
+    fn callers_are_distinguished_and_replaced_beyond_the_limit() {
         static LIBRARY: Library = Library::new("a library", c"none");
         let symbol = Symbol::new(c"none", &LIBRARY, 77);
         let generation = GENERATION.load(Relaxed);
@@ -312,7 +312,7 @@ mod tests {
     fn a_function_is_found_for_a_caller_here() {
         static LIBC: Library = Library::new("the C library", c"getpid");
         let symbol = Symbol::new(c"getpagesize", &LIBC, -1);
-        let here = callers_are_distinguished_and_more_than_fit_take_turns as *const () as usize;
+        let here = callers_are_distinguished_and_replaced_beyond_the_limit as *const () as usize;
         let target = symbol.find(here);
         // SAFETY: the name is NUL-terminated.
         let truth = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpagesize".as_ptr()) };

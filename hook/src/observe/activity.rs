@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_those_of_the_names() {
+    fn indices_match_the_names() {
         assert!(DIRECTIONS.iter().enumerate().all(|(place, &direction)| direction as usize == place));
         assert!(BLOCKING.iter().enumerate().all(|(place, &call)| call as usize == place));
     }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_given_again_counts_once() {
+    fn a_reused_address_counts_once() {
         let (known, sites) = (Allocations::new().unwrap(), sites());
         known.allocated(at(512), (Whose::Device, 100), Some(1), 0, &sites);
         known.allocated(at(512), (Whose::Device, 30), Some(1), 0, &sites);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_site_goes_back_to_it() {
+    fn freed_memory_is_subtracted_from_its_site() {
         let (known, sites) = (Allocations::new().unwrap(), sites());
         let made = |address, bytes| {
             let here = Allocating { frames: 7, returns_to: 0x10, step: Step(3) };
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_fit_are_counted_and_not_held() {
+    fn allocations_beyond_the_limit_are_counted_and_not_tracked() {
         let (known, sites) = (Allocations::new().unwrap(), sites());
         (1..=2 * PLACES).for_each(|n| known.allocated(at(n * 512), (Whose::Device, 1), Some(1), 0, &sites));
         let (unplaced, _) = known.missed();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_allocate_and_free_leave_nothing() {
+    fn concurrent_allocations_and_frees_cancel_out() {
         let (known, sites) = (Allocations::new().unwrap(), sites());
         thread::scope(|scope| {
             for thread in 0..4_usize {

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_not_a_communicator() {
+    fn null_is_not_a_communicator() {
         let page = LedgerPage::create().unwrap();
         let known = Communicators::new().unwrap();
         known.insert(page.ledger(), handle(64), &origin(7, 1, 0));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_not_seen_is_inferred() {
+    fn an_unseen_end_is_inferred() {
         let page = LedgerPage::create().unwrap();
         let known = Communicators::new().unwrap();
         for id in [7, 9] {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn more_communicators_than_fit_are_unknown_not_wrong() {
+    fn communicators_beyond_the_limit_are_unknown_not_wrong() {
         let page = LedgerPage::create().unwrap();
         let known = Communicators::new().unwrap();
         for n in 0..SLOTS + 10 {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_ready_is_shown_when_it_is() {
+    fn a_communicator_is_shown_when_it_is_ready() {
         let page = LedgerPage::create().unwrap();
         let known = Communicators::new().unwrap();
         let index = known.insert(page.ledger(), handle(64), &origin(7, 0, 0)).unwrap();

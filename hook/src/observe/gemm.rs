@@ -36,7 +36,7 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     lane.before_launch(&stream);
     let number = lane.counters.gemms.get();
     let timed = match lane.shapes.ask(&shape) {
-        Turn::First => rate::by_hand(Class::Gemm).is_some_and(|rate| rate.times(number)),
+        Turn::First => rate::fixed(Class::Gemm).is_some_and(|rate| rate.times(number)),
         Turn::PowerOfTwo => rate::of(Class::Gemm).times(number) || rate::SHAPES.take(),
         Turn::Other => rate::of(Class::Gemm).times(number),
     };

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn names_distinguish_sizes_and_forms_do_not() {
+    fn launch_names_distinguish_sizes_and_forms_do_not() {
         let of = |blocks| Launch::kernel(77, [blocks, 1, 1], [128, 1, 1]);
         assert_ne!(of(4).name, of(5).name);
         assert_eq!((of(4).form, of(4).name), (of(5).form, of(4).name));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_threads_one_may_count() {
+    fn only_one_of_several_threads_counts() {
         let first = First::nothing();
         first.name.store(kernel(1).name, Relaxed);
         first.thread.store(7, Relaxed);

@@ -86,7 +86,7 @@ pub(crate) struct Observer {
     /// Number of threads that wait for a lane; and whether a wait has timed out since the last lanes were
     /// created.
     waiting: AtomicU32,
-    waited_in_vain: AtomicBool,
+    wait_timed_out: AtomicBool,
     pub(crate) communicators: Communicators,
     pub(crate) allocations: Allocations,
     pub(crate) nccl_memory: NcclMemory,
@@ -147,7 +147,7 @@ impl Observer {
             return Some(lane);
         }
         // After a wait that timed out, the hook's thread may be blocked.
-        if self.waited_in_vain.load(Relaxed) || self.lanes().count() == LANES {
+        if self.wait_timed_out.load(Relaxed) || self.lanes().count() == LANES {
             return None;
         }
         self.waiting.fetch_add(1, AcqRel);
@@ -160,7 +160,7 @@ impl Observer {
             }
             let now = monotonic();
             if now >= until || self.lanes().count() == LANES {
-                self.waited_in_vain.store(now >= until, Relaxed);
+                self.wait_timed_out.store(now >= until, Relaxed);
                 break None;
             }
             self.more_lanes.wait(rings, Duration::from_nanos(until - now));
@@ -184,7 +184,7 @@ impl Observer {
                 free += 1;
             }
         }
-        self.waited_in_vain.store(false, Relaxed);
+        self.wait_timed_out.store(false, Relaxed);
         if wanted > SPARE {
             self.more_lanes.ring();
         }

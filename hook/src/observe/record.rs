@@ -14,7 +14,7 @@ use crate::{gpu::timer::TimerId, observe::launches::Launch};
 
 /// Identifies a send or receive by properties that the other rank also knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Meets {
+pub(crate) struct MessageKey {
     pub(crate) peer: u32,
     /// Its number among the messages from one rank to the other.
     pub(crate) pair: u32,
@@ -43,7 +43,7 @@ pub(crate) enum Record {
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         /// The message of a send or receive.
-        meets: Option<Meets>,
+        message: Option<MessageKey>,
         timer: Option<TimerId>,
         /// Its sampling rate, if GEMMs on its stream wait for it.
         exposed: Option<Rate>,
@@ -62,7 +62,7 @@ pub(crate) enum Record {
         /// The number of collectives; 0 if there are only sends and receives, which differ between ranks.
         collectives: u64,
         /// The send and the receive, if there is at most one of each and it moves the group's bytes.
-        meets: [Option<Meets>; 2],
+        messages: [Option<MessageKey>; 2],
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         timer: TimerId,

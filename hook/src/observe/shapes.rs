@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_asks_ever_more_seldom() {
+    fn a_shape_requests_timing_more_and_more_rarely() {
         let shapes = Shapes::new();
         assert_eq!(shapes.ask(&shape(64, 1)), Turn::First);
         let asked: Vec<_> = (2..=100).filter(|_| shapes.ask(&shape(64, 1)) == Turn::PowerOfTwo).collect();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn hundreds_of_shapes_each_ask() {
+    fn each_of_hundreds_of_shapes_requests_timing() {
         let shapes = Shapes::new();
         let asks = |m| (0..100).filter(|_| shapes.ask(&shape(m, 1)) == Turn::PowerOfTwo).count();
         assert!((1..300).all(|m| asks(m) == 6));

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_numbers_and_the_last_are_called_so() {
+    fn span_names_have_numbers_and_surplus_ones_share_the_last() {
         let named = |number| match label(number) {
             CapturedLabel::Function { kind: FunctionKind::Span, name } => name,
             other => panic!("{other:?}"),

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_adds_up_and_a_loss_stays_until_the_next() {
+    fn work_adds_up_and_the_loss_stays_until_the_next() {
         let working = Working::default();
         assert_eq!(working.read(), Work::default());
         working.add(4096, 2, 3.5);

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_much_is_not_had() {
+    fn an_excessive_allocation_fails() {
         assert!(slice(usize::MAX / 16, || Some(0_u64)).is_none());
         assert_eq!(boxed(7).as_deref(), Some(&[7][..]));
         // SAFETY: zero is a valid `u64`.
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heap_is_bounded_and_gives_back() {
+    fn the_heap_is_bounded_and_returns_memory() {
         let layout = Layout::from_size_align(1 << 20, 64).unwrap();
         // In unit tests, nothing else uses this heap.
         let heap = &MEMORY;

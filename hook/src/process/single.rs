@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_lent_to_one_at_a_time() {
+    fn a_single_is_lent_to_one_thread_at_a_time() {
         let single = Single::new(vec![1]);
         let inner = single.with(Vec::new, |value| {
             value.push(2);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_left_by_a_jump_no_longer_holds_it() {
+    fn a_thread_that_jumped_out_no_longer_holds_it() {
         let single = Single::new(vec![1]);
         let there = Mark::new();
         single.holder.store(there.set(), Relaxed);

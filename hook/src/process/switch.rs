@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_stands_while_observing_is_off() {
+    fn the_clock_stops_while_observing_is_off() {
         let at = || time_on(monotonic());
         set(false);
         let before = at();

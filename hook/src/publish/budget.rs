@@ -26,7 +26,7 @@ pub(crate) fn set(percent: f64) -> bool {
     }
     let ppm = if percent < 0.0 { UNBOUNDED } else { (percent * 1e4).round().min(WHOLE) as u32 };
     PPM.store(ppm, Relaxed);
-    rate::set_all_by_hand(match ppm {
+    rate::fix_all(match ppm {
         UNBOUNDED => Some(Rate::EVERY),
         0 => Some(Rate::NEVER),
         _ => None,

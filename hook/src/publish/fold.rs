@@ -39,7 +39,7 @@ use crate::{
         lane::Lane,
         launches::Launch,
         observer::Observer,
-        record::{Meets, Record},
+        record::{MessageKey, Record},
     },
     process::clock::monotonic,
 };
@@ -259,13 +259,13 @@ impl Fold {
                 bytes,
                 bus_bytes,
                 sequence,
-                meets,
+                message,
                 exposed,
                 ..
             } => {
                 self.exposed.communicated(observer, duration, exposed);
-                if let Some(meets) = meets {
-                    self.keep_message(observer, communicator, operation, meets, bus_bytes, duration);
+                if let Some(message) = message {
+                    self.keep_message(observer, communicator, operation, message, bus_bytes, duration);
                 }
                 let collectives = u64::from(operation.is_collective());
                 self.time_collective(
@@ -290,14 +290,14 @@ impl Fold {
                 bus_bytes,
                 sequence,
                 collectives,
-                meets,
+                messages,
                 exposed,
                 ..
             } => {
                 self.exposed.communicated(observer, duration, exposed);
-                for (way, meets) in [Operation::Send, Operation::Recv].into_iter().zip(meets) {
-                    if let Some(meets) = meets {
-                        self.keep_message(observer, communicator, way, meets, bus_bytes, duration);
+                for (operation, message) in [Operation::Send, Operation::Recv].into_iter().zip(messages) {
+                    if let Some(message) = message {
+                        self.keep_message(observer, communicator, operation, message, bus_bytes, duration);
                     }
                 }
                 let several = match operation {
@@ -352,7 +352,7 @@ impl Fold {
         observer: &Observer,
         index: u16,
         operation: Operation,
-        meets: Meets,
+        message: MessageKey,
         bus_bytes: u64,
         duration: Nanoseconds,
     ) {
@@ -363,11 +363,11 @@ impl Fold {
                 rank: slot.rank(),
                 size: slot.size(),
                 collectives: slot.next(true),
-                sequence: Sequence(u64::from(meets.pair)),
+                sequence: Sequence(u64::from(message.pair)),
                 operation,
                 bus_bytes,
                 duration,
-                peer: Some(meets.peer),
+                peer: Some(message.peer),
             });
         }
     }

@@ -157,7 +157,7 @@ impl Governor {
             rate::govern(Class::Collective, rate);
         }
         let (more, most) = self.plan.allowance();
-        let governed = rate::by_hand(Class::Gemm).is_none();
+        let governed = rate::fixed(Class::Gemm).is_none();
         rate::SHAPES.add(more, if governed { most } else { 0 });
         rate::ROUND.add(self.plan.round(), ROUND);
     }
@@ -190,7 +190,7 @@ fn chances(observer: &Observer) -> Vec<plan::Chances> {
     let slots = || observer.communicators.open_slots();
     let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum();
     let class =
-        |class, count| plan::Chances { subject: Subject::Class(class), count, by_hand: rate::by_hand(class) };
+        |class, count| plan::Chances { subject: Subject::Class(class), count, fixed: rate::fixed(class) };
     let mut chances = vec![
         class(Class::Gemm, sum(|lane| &lane.counters.gemms)),
         class(Class::PointToPoint, slots().map(|(_, slot)| slot.chances(false)).sum()),
@@ -200,7 +200,7 @@ fn chances(observer: &Observer) -> Vec<plan::Chances> {
     chances.extend(slots().map(|(index, slot)| plan::Chances {
         subject: Subject::Communicator(index),
         count: slot.chances(true),
-        by_hand: rate::by_hand(Class::Collective),
+        fixed: rate::fixed(Class::Collective),
     }));
     chances
 }

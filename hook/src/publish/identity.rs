@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn all_variables_are_of_the_innermost_launcher() {
+    fn all_variables_are_taken_from_the_innermost_launcher() {
         let shell = [("SLURM_PROCID", 0), ("SLURM_NTASKS", 1), ("SLURM_LOCALID", 0)];
         let mpirun =
             [("OMPI_COMM_WORLD_RANK", 3), ("OMPI_COMM_WORLD_SIZE", 4), ("OMPI_COMM_WORLD_LOCAL_RANK", 1)];
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_communicator_says_who_this_is_when_it_was_found_twice() {
+    fn the_widest_communicator_gives_the_rank_once_seen_twice() {
         let mut identity = identity(false);
         assert!(!learns(&mut identity, &[]) && !identity.is_unsure());
         assert!(!learns(&mut identity, &[(7, 1, 2)]) && identity.is_unsure());
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_several_gpus_is_one_of_as_many_as_share_the_ranks_and_is_by_itself_if_it_has_all() {
+    fn a_process_of_several_gpus_is_numbered_by_the_ranks_it_shares() {
         let mut apart = identity(false);
         let half = [(7, 3, 4), (7, 2, 4)];
         assert!(apart.has_several(DeviceIndex(1)) && !apart.has_several(DeviceIndex(1)));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn torch_distributed_says_who_this_is_at_once() {
+    fn torch_distributed_gives_the_rank_at_once() {
         let mut identity = identity(false);
         // The first communicator has only a part of the job's ranks.
         assert!(!learns(&mut identity, &[(7, 0, 2)]) && learns(&mut identity, &[(7, 0, 2)]));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_knows_better() {
+    fn a_launchers_rank_takes_precedence() {
         let (mut identity, all) = (identity(true), [(7, 1, 2)]);
         assert!(!learns(&mut identity, &all) && !learns(&mut identity, &all) && !identity.is_unsure());
         assert!(!identity.learn(Some(Place { rank: Rank(1), world_size: 2 }), std::iter::empty()));

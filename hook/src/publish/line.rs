@@ -69,7 +69,7 @@ impl Line {
     }
 
     /// Queues a message. `false` if it does not fit.
-    pub(crate) fn say(&mut self, message: Vec<u8>) -> bool {
+    pub(crate) fn queue(&mut self, message: Vec<u8>) -> bool {
         let fits = self.queue.is_empty() || self.queued + message.len() <= QUEUE_BYTES;
         let has_room = fits && self.queue.len() < QUEUE && self.queue.try_reserve(1).is_ok();
         if has_room {
@@ -102,7 +102,7 @@ impl Line {
     }
 
     /// The next received message, within the rate limit.
-    pub(crate) fn hear(&mut self, now: Instant) -> Option<Vec<u8>> {
+    pub(crate) fn receive(&mut self, now: Instant) -> Option<Vec<u8>> {
         let connection = self.connection.as_mut()?;
         if !self.allowance.is_left(now) {
             return None;
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_come_at_once_and_then_so_many_a_second() {
+    fn messages_are_allowed_in_a_burst_and_then_at_a_fixed_rate() {
         let start = Instant::now();
         let mut allowance = Allowance::new(start);
         let mut taken = |now| {
@@ -226,10 +226,10 @@ mod tests {
     #[test]
     fn a_full_queue_drops_and_one_large_message_fits() {
         let mut line = Line::new("/nowhere/at/all".into(), Instant::now());
-        assert!(line.say(vec![0; QUEUE_BYTES + 1]));
-        assert!(!line.say(vec![0; 1]));
+        assert!(line.queue(vec![0; QUEUE_BYTES + 1]));
+        assert!(!line.queue(vec![0; 1]));
         let mut line = Line::new("/nowhere/at/all".into(), Instant::now());
-        assert_eq!((0..QUEUE + 3).filter(|_| line.say(vec![0; 100])).count(), QUEUE);
+        assert_eq!((0..QUEUE + 3).filter(|_| line.queue(vec![0; 100])).count(), QUEUE);
         line.visit(Instant::now());
         assert!(line.is_done(), "nobody takes it");
     }

@@ -165,13 +165,13 @@ impl Publisher {
             if let Some(visit) = Visit::begin().filter(|_| self.has_room) {
                 self.look_around();
                 if is_due {
-                    cupti::rest();
+                    cupti::release_memory();
                 }
                 self.has_visited = true;
                 drop(visit);
             }
             self.send();
-            self.obey();
+            self.run_commands();
             self.send_captured();
             if !exit_known && self.fold.has_read() {
                 observer::register_exit();
@@ -186,7 +186,7 @@ impl Publisher {
             if now_and_then(&mut asked_whether_alone)
                 && let Some(code) = exit_note::alone::last_thread_ends_with()
             {
-                self.say_goodbye();
+                self.send_last();
                 // Exit handlers may run on this thread now, and must find no blocked signals.
                 crate::process::thread::unblock_signals();
                 if code != 0 {
@@ -207,7 +207,7 @@ impl Publisher {
             self.observer.bell().wait(rings, pause);
         }
         if !memory::ran_out() {
-            self.say_goodbye();
+            self.send_last();
         }
         // The memory is not freed, because the process would have to wait for that.
         std::mem::forget(self);
@@ -224,7 +224,7 @@ impl Publisher {
         }
     }
 
-    fn say_goodbye(&mut self) {
+    fn send_last(&mut self) {
         if let Some(visit) = Visit::begin().filter(|_| memory::is_left(NEEDED)) {
             self.fold.gather(self.observer);
             drop(visit);
@@ -233,7 +233,7 @@ impl Publisher {
         self.fold.capture.finish(CaptureEnd::ProcessEnd);
         self.send_captured();
         if self.introduced {
-            self.say(Body::Goodbye);
+            self.send_body(Body::Goodbye);
         }
         let until = Instant::now() + LINGER;
         self.send();
@@ -250,9 +250,11 @@ impl Publisher {
     }
 
     /// Executes the collector's commands.
-    fn obey(&mut self) {
+    fn run_commands(&mut self) {
         loop {
-            let Some(bytes) = self.line.as_mut().and_then(|line| line.hear(Instant::now())) else { return };
+            let Some(bytes) = self.line.as_mut().and_then(|line| line.receive(Instant::now())) else {
+                return;
+            };
             // Frames of another version are not executed.
             match codec::decode(&bytes).map(|frame| frame.body) {
                 Ok(Body::Command(Command::Introduce)) => {
@@ -273,7 +275,13 @@ impl Publisher {
         let counted = self.observer.steps.load(Relaxed);
         let (outcome, completed) = self.fold.capture.order(order, window, counted);
         let (job, rank) = (self.identity.info.job.clone(), self.identity.info.rank);
-        self.say(Body::CaptureAnswer(CaptureAnswer { number: order.number, job, rank, completed, outcome }));
+        self.send_body(Body::CaptureAnswer(CaptureAnswer {
+            number: order.number,
+            job,
+            rank,
+            completed,
+            outcome,
+        }));
     }
 
     /// Sends a part of the captured data, if there is any. Only a part, so that other messages also fit into
@@ -282,7 +290,7 @@ impl Publisher {
         for _ in 0..PARTS_AT_ONCE {
             let Some(part) = self.fold.capture.next_part() else { return };
             let info = &self.identity.info;
-            if !self.say(Body::CapturePart(part.of_rank(info.job.clone(), info.rank))) {
+            if !self.send_body(Body::CapturePart(part.of_rank(info.job.clone(), info.rank))) {
                 return self.fold.capture.not_sent(part);
             }
         }
@@ -306,18 +314,18 @@ impl Publisher {
             return;
         }
         if !self.introduced {
-            self.introduced = self.say(Body::Hello(self.identity.info.clone()));
+            self.introduced = self.send_body(Body::Hello(self.identity.info.clone()));
         }
         if std::mem::take(&mut self.everything) {
-            self.fold.say_everything();
+            self.fold.mark_all_unsent();
         }
         let nccl = self.nccl();
         if nccl != NcclReport::default() {
-            self.say(Body::Nccl(nccl));
+            self.send_body(Body::Nccl(nccl));
         }
         loop {
             let summary = self.summary(launches, &gpus);
-            if !self.say(Body::Summary(summary)) {
+            if !self.send_body(Body::Summary(summary)) {
                 // The next message that is sent must include the content of this one.
                 self.everything = true;
                 return;
@@ -342,7 +350,7 @@ impl Publisher {
     }
 
     /// Sends a message. `false` if it did not fit and was dropped.
-    fn say(&mut self, body: Body) -> bool {
+    fn send_body(&mut self, body: Body) -> bool {
         let Some(line) = &mut self.line else { return false };
         self.number += 1;
         let frame = Frame {
@@ -352,7 +360,7 @@ impl Publisher {
             lost: self.lost,
             body,
         };
-        let sent = line.say(codec::encode(&frame));
+        let sent = line.queue(codec::encode(&frame));
         self.lost += u64::from(!sent);
         sent
     }

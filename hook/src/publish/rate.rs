@@ -32,10 +32,10 @@ pub(crate) const FIRST: Rate = Rate(4);
 const GOVERNED: u8 = u8::MAX;
 
 static RATES: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(FIRST.0) }; Class::ALL.len()];
-static BY_HAND: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
+static FIXED: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
 
-/// The saved values of [`BY_HAND`], which are restored when a capture ends.
-static PUT_BY: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
+/// The saved values of [`FIXED`], which are restored when a capture ends.
+static SAVED: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
 static ALL_TIMED: AtomicBool = AtomicBool::new(false);
 
 /// How many GEMMs may be timed because of their shape, although their number does not select them.
@@ -57,12 +57,12 @@ pub(crate) fn of(class: Class) -> Rate {
 /// The rate in `governed`, unless the class has a fixed rate.
 #[inline]
 pub(crate) fn at(class: Class, governed: &AtomicU8) -> Rate {
-    let by_hand = BY_HAND[class as usize].load(Relaxed);
-    Rate(if by_hand == GOVERNED { governed.load(Relaxed) } else { by_hand })
+    let fixed = FIXED[class as usize].load(Relaxed);
+    Rate(if fixed == GOVERNED { governed.load(Relaxed) } else { fixed })
 }
 
-pub(crate) fn by_hand(class: Class) -> Option<Rate> {
-    Some(Rate(BY_HAND[class as usize].load(Relaxed))).filter(|rate| rate.0 != GOVERNED)
+pub(crate) fn fixed(class: Class) -> Option<Rate> {
+    Some(Rate(FIXED[class as usize].load(Relaxed))).filter(|rate| rate.0 != GOVERNED)
 }
 
 /// Sets the governor's rate.
@@ -72,9 +72,9 @@ pub(crate) fn govern(class: Class, rate: Rate) {
 
 /// Sets a fixed rate; `None` leaves the class to the governor. Sends and receives get the rate of
 /// collectives.
-pub(crate) fn set_by_hand(class: Class, rate: Option<Rate>) {
+pub(crate) fn fix(class: Class, rate: Option<Rate>) {
     let rate = rate.map_or(GOVERNED, |rate| rate.0);
-    let rates = if ALL_TIMED.load(Relaxed) { &PUT_BY } else { &BY_HAND };
+    let rates = if ALL_TIMED.load(Relaxed) { &SAVED } else { &FIXED };
     rates[class as usize].store(rate, Relaxed);
     if class == Class::Collective {
         rates[Class::PointToPoint as usize].store(rate, Relaxed);
@@ -86,18 +86,18 @@ pub(crate) fn time_all(on: bool) {
     if ALL_TIMED.swap(on, Relaxed) == on {
         return;
     }
-    for (by_hand, put_by) in BY_HAND.iter().zip(&PUT_BY) {
+    for (fixed, saved) in FIXED.iter().zip(&SAVED) {
         if on {
-            put_by.store(by_hand.swap(Rate(0).0, Relaxed), Relaxed);
+            saved.store(fixed.swap(Rate(0).0, Relaxed), Relaxed);
         } else {
-            by_hand.store(put_by.load(Relaxed), Relaxed);
+            fixed.store(saved.load(Relaxed), Relaxed);
         }
     }
 }
 
-pub(crate) fn set_all_by_hand(rate: Option<Rate>) {
+pub(crate) fn fix_all(rate: Option<Rate>) {
     for class in Class::ALL {
-        set_by_hand(class, rate);
+        fix(class, rate);
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn set_from(text: &str) -> Result<(), String> {
         set.push((class, rate));
     }
     for (class, rate) in set {
-        set_by_hand(class, Some(rate));
+        fix(class, Some(rate));
     }
     Ok(())
 }
@@ -156,28 +156,28 @@ mod tests {
             [Class::Gemm, Class::Collective, Class::PointToPoint].map(of),
             [Rate(0), Rate(3), Rate(3)]
         );
-        assert_eq!(by_hand(Class::Graph), None);
+        assert_eq!(fixed(Class::Graph), None);
         assert!(set_from("gemm=3").unwrap_err().contains("power of two"));
         assert!(set_from("gemm=2,flops=2").is_err());
         assert_eq!(of(Class::Gemm), Rate(0));
-        set_all_by_hand(None);
+        fix_all(None);
         assert_eq!(of(Class::Gemm), FIRST);
     }
 
     #[test]
-    fn all_is_timed_for_a_while_and_then_as_it_was() {
-        set_by_hand(Class::Gemm, Some(Rate(5)));
+    fn timing_everything_restores_the_earlier_rates() {
+        fix(Class::Gemm, Some(Rate(5)));
         time_all(true);
         assert_eq!(Class::ALL.map(of), [Rate(0); 6]);
-        set_by_hand(Class::Collective, Some(Rate(2)));
+        fix(Class::Collective, Some(Rate(2)));
         assert_eq!(of(Class::Collective), Rate(0));
         time_all(true);
         time_all(false);
         assert_eq!(
-            [Class::Gemm, Class::Collective, Class::Graph].map(by_hand),
+            [Class::Gemm, Class::Collective, Class::Graph].map(fixed),
             [Some(Rate(5)), Some(Rate(2)), None]
         );
-        set_all_by_hand(None);
+        fix_all(None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use std::{
 
 use api::Python;
 pub(crate) use api::look_for_python;
-use serve::{ATTACHED, Said};
+use serve::{ATTACHED, Report};
 pub(crate) use tally::totals;
 use xpu_wire::{
     endpoint::variable,
@@ -52,7 +52,7 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 static ON: AtomicU32 = AtomicU32::new(0);
 
 /// The last report of the main thread, until the hook's thread takes it.
-static SAID: AtomicPtr<Said> = AtomicPtr::new(ptr::null_mut());
+static REPORT: AtomicPtr<Report> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether the main thread has a request that it has not reached yet.
 static QUEUED: AtomicBool = AtomicBool::new(false);
@@ -111,7 +111,7 @@ pub(crate) fn label(number: u16) -> CapturedLabel {
 pub(crate) fn forget() {
     WANTED.store(0, Relaxed);
     ON.store(0, Relaxed);
-    SAID.store(ptr::null_mut(), Relaxed);
+    REPORT.store(ptr::null_mut(), Relaxed);
     QUEUED.store(false, Relaxed);
     AGAIN.store(false, Relaxed);
     open::forget_dropped();
@@ -128,7 +128,7 @@ pub(crate) struct Functions {
     /// search.
     looked: Option<(Instant, Duration)>,
     /// The report of the last recording.
-    said: Option<Box<Said>>,
+    report: Option<Box<Report>>,
     impossible: Option<&'static str>,
     dropped_before: u64,
 }
@@ -156,7 +156,7 @@ impl Functions {
     pub(crate) fn begin(&mut self) {
         if !self.on {
             self.begun += 1;
-            (self.on, self.said, self.dropped_before) = (true, None, open::dropped());
+            (self.on, self.report, self.dropped_before) = (true, None, open::dropped());
             WANTED.store(self.begun, Relaxed);
             self.impossible = ask();
         }
@@ -176,17 +176,17 @@ impl Functions {
     pub(crate) fn outcome(&mut self, begin: u64, records: u64, dropped: u64) -> Tracing {
         self.listen();
         let refused = |why: String| Tracing::Refused { why };
-        match &self.said {
+        match &self.report {
             _ if !self.on => refused("they were requested too late".to_owned()),
             None => refused(
                 self.impossible
                     .unwrap_or("Python's main thread executed no Python code in that time")
                     .to_owned(),
             ),
-            Some(said) if !said.refused.is_empty() => refused(said.refused.clone()),
-            Some(said) if said.at > begin => refused(format!(
+            Some(report) if !report.refused.is_empty() => refused(report.refused.clone()),
+            Some(report) if report.at > begin => refused(format!(
                 "Python's main thread attached them {} ms after the first step began; what ran before is missing",
-                (said.at - begin).div_ceil(1_000_000)
+                (report.at - begin).div_ceil(1_000_000)
             )),
             Some(_) => {
                 let dropped = dropped + open::dropped() - self.dropped_before;
@@ -197,20 +197,20 @@ impl Functions {
 
     /// The requested functions that are missing, by the last recording.
     pub(crate) fn complaint(&self) -> Option<String> {
-        let missing = &self.said.as_ref().filter(|said| !said.missing.is_empty())?.missing;
+        let missing = &self.report.as_ref().filter(|report| !report.missing.is_empty())?.missing;
         let variable = ASKED.get().map_or(variable::FUNCTIONS, |asked| asked.variable);
         Some(format!("{variable}: {} not recorded: {}", missing.len(), missing.join("; ")))
     }
 
     fn listen(&mut self) {
-        let at = SAID.swap(ptr::null_mut(), AcqRel);
+        let at = REPORT.swap(ptr::null_mut(), AcqRel);
         if at.is_null() {
             return;
         }
         // SAFETY: `serve` made the pointer by `Box::into_raw`, and after the swap only this thread has it.
-        let said = unsafe { Box::from_raw(at) };
-        if said.begun == self.begun {
-            self.said = Some(said);
+        let report = unsafe { Box::from_raw(at) };
+        if report.begun == self.begun {
+            self.report = Some(report);
         }
     }
 }

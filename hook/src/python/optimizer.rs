@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_in_a_loop_the_first_is_followed() {
+    fn the_first_of_two_optimizers_in_a_loop_is_followed() {
         let numbers = counted([(1, 10), (2, 20)].repeat(50));
         assert_eq!(numbers.iter().flatten().copied().collect::<Vec<_>>(), (1..=50).collect::<Vec<_>>());
         // One optimizer steps five times for each step of the other.
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_threads_the_main_one_is_followed() {
+    fn the_optimizer_of_the_main_thread_is_followed() {
         let (slow, fast) = (Optimizer::new(1, 10, "Adam"), Optimizer::new(2, 20, "SGD"));
         let optimizers = Optimizers::default();
         let mut now = 0;
@@ -259,25 +259,25 @@ mod tests {
     }
 
     #[test]
-    fn one_for_each_parameter_counts_once_a_round() {
+    fn an_optimizer_per_parameter_counts_once_a_round() {
         let round: Vec<_> = (1..200).map(|each| (each, each * 10)).collect();
         assert_eq!(counted(round.repeat(8)).into_iter().flatten().last(), Some(8));
     }
 
     #[test]
-    fn one_that_is_called_for_group_after_group_counts_once() {
+    fn an_optimizer_called_once_per_parameter_group_counts_once() {
         let numbers = counted([(1, 10), (1, 20), (1, 30)].repeat(40));
         assert_eq!(numbers.into_iter().flatten().last(), Some(40));
     }
 
     #[test]
-    fn a_wrapper_around_it_counts_once() {
+    fn a_wrapped_optimizer_counts_once() {
         let numbers = counted([(1, 10), (2, 10)].repeat(40));
         assert_eq!(numbers.into_iter().flatten().last(), Some(40));
     }
 
     #[test]
-    fn one_that_takes_its_place_goes_on_counting() {
+    fn a_replacement_optimizer_continues_the_count() {
         // An optimizer is created again with the same parameters, or with others for another phase.
         for next in [(2, 10), (2, 20)] {
             let numbers = counted([[(1, 10)].repeat(100), [next].repeat(100)].concat());
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn one_for_each_step_counts_each() {
+    fn a_new_optimizer_per_step_counts_each_step() {
         let each_once = (1..=100).flat_map(|each| [each, 0, each]);
         assert_eq!(counted_of_dropped(each_once), Some(100));
         let each_thrice = (1..=100).flat_map(|each| [each, each, each, 0, each]);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stays_is_followed_rather_than_those_that_are_dropped() {
+    fn a_lasting_optimizer_is_preferred_to_temporary_ones() {
         // Each task has five steps of an inner optimizer, and one of the outer optimizer.
         let tasks = (2..=101).flat_map(|task| [task, task, task, task, task, 1, 0, task]);
         assert_eq!(counted_of_dropped(tasks), Some(5 + 100));

@@ -185,12 +185,12 @@ pub(super) fn begin(version: u32) -> Option<()> {
     let mut records = RECORDS.try_lock().ok()?;
     *records = Records { wanted: true, ..Records::new() };
     MAY_REFUSE.store(version >= 27, Relaxed);
-    rest();
+    release_memory();
     Some(())
 }
 
 /// Releases the memory of buffers that CUPTI does not have. Called only long after CUPTI returned them.
-pub(super) fn rest() {
+pub(super) fn release_memory() {
     for (address, state) in ADDRESSES.iter().zip(&STATES) {
         if state.compare_exchange(USED, GIVEN, AcqRel, Relaxed).is_ok() {
             // SAFETY: a mapping of `make`, which stays mapped; nobody reads what is written to it later.
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_a_longest() {
+    fn names_have_a_maximum_length() {
         for (length, is_read) in [(NAME, true), (NAME + 1, false)] {
             let name = std::ffi::CString::new(vec![b'x'; length]).unwrap();
             assert_eq!(text(name.as_ptr().expose_provenance()).is_some(), is_read, "{length}");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_have_an_end_where_cupti_bears_it_and_are_never_unmapped() {
+    fn buffers_are_bounded_if_cupti_permits_and_never_unmapped() {
         MAY_REFUSE.store(true, Relaxed);
         let given: Vec<_> = (0..BUFFERS).map(|_| give()).collect();
         assert!(given.iter().all(|buffer| !buffer.is_null()) && give().is_null());
@@ -378,7 +378,7 @@ mod tests {
             unsafe { buffer.write(1) };
         }
         assert_eq!(HELD.load(Relaxed), BUFFERS + 1);
-        rest();
+        release_memory();
         assert_eq!(HELD.load(Relaxed), 0);
         // SAFETY: as above.
         unsafe { more.write(1) };

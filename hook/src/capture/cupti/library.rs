@@ -22,9 +22,7 @@ pub(super) fn open() -> Result<u32, String> {
     // SAFETY: `version` outlives the call.
     match unsafe { cuptiGetVersion(&raw mut version) } {
         Some(SUCCESS) if (record::OLDEST..record::TOO_NEW).contains(&version) => Ok(version),
-        Some(SUCCESS) => {
-            Err(format!("CUPTI's version {version} is not known here: CUDA 11.8 to 13 have known ones"))
-        }
+        Some(SUCCESS) => Err(format!("CUPTI's version {version} is not supported: use CUDA 11.8 to 13")),
         Some(code) => Err(super::why(code)),
         None => Err(NOT_THERE.to_owned()),
     }
@@ -97,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_says_its_major_number() {
+    fn the_major_version_is_read_from_the_runtimes_name() {
         let number = |path| major(Path::new(path));
         assert_eq!(number("/x/libcudart.so.12").as_deref(), Some("12"));
         assert_eq!(number("/x/libcudart.so.11.8.89").as_deref(), Some("11"));

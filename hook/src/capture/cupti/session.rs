@@ -29,9 +29,8 @@ use crate::process::clock::monotonic;
 const FORCED: u32 = 1;
 
 const FORBIDDEN: &str = "the job was started with XPU_TOP_CUPTI=0, which forbids CUPTI: start it without";
-const OTHERS: &str =
-    "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
-const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
+const OTHERS: &str = "torch.profiler, or another user of CUPTI, records in this process: capture again when that recording has ended";
+const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record during this capture: capture again when that recording has ended";
 
 /// How long another recorder waits while the hook starts CUPTI, in nanoseconds: the first start takes 30 ms.
 const PATIENCE: u64 = 200_000_000;
@@ -54,11 +53,11 @@ static ENDED: AtomicU64 = AtomicU64::new(0);
 const QUIET: u64 = 5_000_000_000;
 
 /// Releases memory that is no longer used.
-pub(crate) fn rest() {
+pub(crate) fn release_memory() {
     let ended = ENDED.load(Relaxed);
     if ended != 0 && !ON.load(Relaxed) && monotonic().saturating_sub(ended) > QUIET {
         ENDED.store(0, Relaxed);
-        buffers::rest();
+        buffers::release_memory();
     }
 }
 
@@ -124,7 +123,7 @@ impl Session {
     }
 
     /// The number of records so far.
-    pub(crate) fn came() -> usize {
+    pub(crate) fn record_count() -> usize {
         buffers::records().ran.len()
     }
 

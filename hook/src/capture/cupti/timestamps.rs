@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_ticks_otherwise_is_read() {
+    fn a_clock_of_another_rate_is_converted() {
         let first = Reading { theirs: 5_000_000, ours: 1_000, error: 30 };
         let last = Reading { theirs: 5_000_000 + 2_500_000, ours: 1_000 + 1_000_000, error: 50 };
         let scale = Scale::new(first, Some(last)).unwrap();

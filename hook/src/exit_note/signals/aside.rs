@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_done_on_the_other_stack() {
+    fn the_function_runs_on_the_other_stack() {
         let range = STACK.0.get().addr()..=STACK.0.get().addr() + SIZE;
         let here = call(0, where_it_is).unwrap();
         assert_eq!(range.contains(&here), cfg!(target_arch = "x86_64"));

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{aside, asked, front, note, place};
+use super::{aside, front, note, place, requested};
 use crate::exit_note::words;
 
 /// `BUS_MCEERR_AO`: broken memory was found, but no thread has accessed it.
@@ -74,16 +74,16 @@ unsafe extern "C" fn route(
     frame: usize,
 ) -> usize {
     let Some(place) = place(number) else { return 0 };
-    let asked = asked::load(place);
+    let asked = requested::load(place);
     // A handler cannot recover from an abort: when it returns, glibc ends the process and the hook gets no
     // further chance.
     if number == libc::SIGABRT || asked.handler() == libc::SIG_DFL {
-        return last(number, info, context, frame);
+        return note_fatal(number, info, context, frame);
     }
-    let handler = asked::take(place).handler();
+    let handler = requested::take(place).handler();
     if handler == libc::SIG_DFL {
         // The handler was a one-time handler, and another thread has used it.
-        return last(number, info, context, frame);
+        return note_fatal(number, info, context, frame);
     }
     if let Some(words) = words() {
         // SAFETY: as the kernel gave them.
@@ -95,28 +95,28 @@ unsafe extern "C" fn route(
 /// Writes the full note, because the process is likely to end. Returns where to continue.
 #[cold]
 #[inline(never)]
-fn last(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: usize) -> usize {
+fn note_fatal(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: usize) -> usize {
     // SAFETY: errno is this thread's own.
     let errno = unsafe { *libc::__errno_location() };
-    let mask = asked::block_all();
+    let mask = requested::block_all();
     let call = Call { number, info, context, frame, errno, mask };
     let at = std::ptr::from_ref(&call).addr();
     let handler = aside::call(at, on_own_stack).unwrap_or_else(|| decide(&call));
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = call.errno };
     if handler != libc::SIG_DFL {
-        asked::set_mask(call.mask);
+        requested::set_mask(call.mask);
     }
     handler
 }
 
 extern "C" fn on_own_stack(call: usize) -> usize {
-    // SAFETY: the pointer is that of `last`, which waits for this function.
+    // SAFETY: the pointer is that of `note_fatal`, which waits for this function.
     let call = unsafe { &*std::ptr::with_exposed_provenance::<Call>(call) };
-    if asked::is_own()
+    if requested::is_own()
         && let Some(words) = words()
     {
-        let ends = place(call.number).is_some_and(|place| asked::load(place).handler() == libc::SIG_DFL);
+        let ends = place(call.number).is_some_and(|place| requested::load(place).handler() == libc::SIG_DFL);
         // SAFETY: as the kernel gave it.
         unsafe { note::in_full(words, call, ends) };
     }
@@ -124,7 +124,7 @@ extern "C" fn on_own_stack(call: usize) -> usize {
 }
 
 fn decide(call: &Call) -> usize {
-    let handler = place(call.number).map_or(libc::SIG_DFL, |place| asked::take(place).handler());
+    let handler = place(call.number).map_or(libc::SIG_DFL, |place| requested::take(place).handler());
     if handler == libc::SIG_DFL {
         // SAFETY: as the kernel gave it.
         unsafe { end_by(call.number, call.info) };

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use super::{INSTALLED, address, asked, asked::Asked};
+use super::{INSTALLED, address, requested, requested::RequestedAction};
 use crate::exit_note::real::Real;
 
 type SigAction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
@@ -123,8 +123,8 @@ fn in_front(asked: &libc::sigaction) -> libc::sigaction {
 /// Puts the hook's handler in place, unless the signal is ignored.
 pub(super) fn begin(number: c_int, place: usize) {
     let was = kernels(number);
-    if let Some(asked) = Asked::of(&was).filter(|_| was.sa_sigaction != address()) {
-        asked::store(place, asked);
+    if let Some(asked) = RequestedAction::of(&was).filter(|_| was.sa_sigaction != address()) {
+        requested::store(place, asked);
         // SAFETY: both are actions of this process.
         unsafe { real_sigaction(number, ptr::from_ref(&in_front(&was)), ptr::null_mut()) };
     }
@@ -143,17 +143,17 @@ pub unsafe extern "C" fn sigaction(
         return unsafe { real_sigaction(number, new, old) };
     };
     // SAFETY: as above; `new` is read before `old` is written.
-    let mine = unsafe { new.as_ref() }.map(|new| (in_front(new), Asked::of(new)));
-    asked::exclusively(|| {
-        let before = asked::load(place);
+    let mine = unsafe { new.as_ref() }.map(|new| (in_front(new), RequestedAction::of(new)));
+    requested::exclusively(|| {
+        let before = requested::load(place);
         let code = match mine {
-            Some((action, Some(asked))) if asked::is_own() => {
+            Some((action, Some(asked))) if requested::is_own() => {
                 // Stored first, because the hook's handler needs it as soon as the kernel calls it.
-                asked::store(place, asked.by_libc());
+                requested::store(place, asked.by_libc());
                 // SAFETY: the caller's promise of `old`.
                 let code = unsafe { real_sigaction(number, &raw const action, old) };
                 if code != 0 {
-                    asked::store(place, before);
+                    requested::store(place, before);
                 }
                 code
             }
@@ -186,28 +186,28 @@ unsafe fn by_handler(
         // SAFETY: the caller's promise.
         return unsafe { real(number, handler) };
     };
-    asked::exclusively(|| {
-        let before = asked::load(place);
+    requested::exclusively(|| {
+        let before = requested::load(place);
         let known = |answer| if answer == address() { before.handler() } else { answer };
         let mut action: libc::sigaction = kernels(number);
         action.sa_sigaction = handler;
-        if Asked::of(&action).is_none() || !asked::is_own() {
+        if RequestedAction::of(&action).is_none() || !requested::is_own() {
             // SAFETY: the caller's promise.
             return known(unsafe { real(number, handler) });
         }
         action.sa_flags = 0;
-        asked::store(place, Asked::of(&action).unwrap_or(before));
+        requested::store(place, RequestedAction::of(&action).unwrap_or(before));
         // SAFETY: the hook's handler is one.
         let answer = unsafe { real(number, address()) };
         if answer == libc::SIG_ERR {
-            asked::store(place, before);
+            requested::store(place, before);
             return answer;
         }
         let mut action = kernels(number);
         // If the signal has just arrived, a one-time handler is gone.
         if action.sa_sigaction == address() {
             action.sa_sigaction = handler;
-            asked::store(place, Asked::of(&action).unwrap_or(before));
+            requested::store(place, RequestedAction::of(&action).unwrap_or(before));
             // SAFETY: an action of this process.
             unsafe { real_sigaction(number, ptr::from_ref(&in_front(&action)), ptr::null_mut()) };
         }

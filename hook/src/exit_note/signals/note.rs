@@ -12,7 +12,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{asked, entry::Call};
+use super::{entry::Call, requested};
 use crate::{exit_note::maps, process::peek};
 
 /// Size of the area below the stack pointer that the kernel leaves unchanged.
@@ -138,7 +138,7 @@ pub(super) fn is_inside_a_blocking_handler(words: &ExitNote) -> bool {
         return false;
     };
     let context = ptr::with_exposed_provenance_mut(CONTEXT.load(Relaxed));
-    is_same_place(words, context) && asked::mask() & 1 << (number - 1) != 0
+    is_same_place(words, context) && requested::mask() & 1 << (number - 1) != 0
 }
 
 /// Completes the note when the program's handler ends the process. Called within that handler.

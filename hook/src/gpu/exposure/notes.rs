@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn where_too_many_meet_the_first_is_forgotten() {
+    fn the_first_of_too_many_notes_is_dropped() {
         let notes = Notes::new(SLOTS_PER_SET).unwrap();
         for handle in 1..=SLOTS_PER_SET + 2 {
             assert!(notes.note(handle, 1));

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_are_in_the_sums_all_the_same() {
+    fn contents_beyond_the_limit_are_still_in_the_sums() {
         let mut contents = Contents::default();
         let before = unlisted();
         (0..DISTINCT as u64 + 5).for_each(|m| contents.add_gemm(shape(m), 1));

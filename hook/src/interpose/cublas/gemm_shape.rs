@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn no_groups_and_negative_sizes_come_to_nothing() {
+    fn no_groups_and_negative_sizes_have_no_work() {
         let (operations, sides, sizes) = ([0, 1], [[4, -4], [4, 4], [4, 4]], [1, 1]);
         let read = |count: c_int| {
             let operations = operations.each_ref().map(std::ptr::from_ref);

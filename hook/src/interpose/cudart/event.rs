@@ -44,7 +44,7 @@ impl Wait {
             WaitsFor::Communication => Self::Follows,
             WaitsFor::CommunicationWithGemms => {
                 let number = lane.counters.waits.add(1);
-                if !rate::by_hand(Class::Wait).map_or_else(|| rate::ROUND.take(), |rate| rate.times(number)) {
+                if !rate::fixed(Class::Wait).map_or_else(|| rate::ROUND.take(), |rate| rate.times(number)) {
                     return Self::HoldsUp;
                 }
                 let timing = lane.start_timing(stream);

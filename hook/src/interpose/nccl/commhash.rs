@@ -120,7 +120,7 @@ mod tests {
 
     /// Compares with results of NCCL's own code.
     #[test]
-    fn names_are_nccls_own() {
+    fn computed_names_equal_nccls() {
         assert_eq!(Scheme::Mixed.of_id(&[0; 128]), 0xcc97_6ec6_c24b_b53c);
         assert_eq!(Scheme::Mixed.of_id(&counted()), 0x6afe_1cc1_7717_e1f4);
         assert_eq!(Scheme::Mixed.of_split(0x6afe_1cc1_7717_e1f4, 1, 0), Some(0x7903_0d07_3b3c_579f));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_an_id_are_signed_in_the_older_way() {
+    fn the_older_hash_uses_signed_bytes() {
         assert_eq!(times_33(&[0x80]), (5381 * 33) ^ 0xffff_ffff_ffff_ff80);
     }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_name_in_their_way() {
+    fn each_version_computes_its_own_names() {
         let schemes = [2_708, 21_805, 22_304, 22_403, 22_602, 23_007].map(Scheme::of);
         let [old, text, new] = [Scheme::Unnumbered, Scheme::Text, Scheme::Mixed];
         assert_eq!(schemes, [old, old, old, text, new, new]);

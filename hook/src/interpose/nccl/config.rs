@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_read_where_there_is_one() {
+    fn a_name_is_read_if_there_is_one() {
         assert_eq!(size_of::<Front>(), 56);
         assert_eq!(read(&front(88, MAGIC, c"tensor parallel".as_ptr())), "tensor parallel");
         assert_eq!(read(&front(88, MAGIC, ptr::null())), "");

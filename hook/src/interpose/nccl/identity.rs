@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_stay_and_ranks_that_come_grow_into_the_same() {
+    fn old_and_new_ranks_of_a_grown_communicator_agree_on_its_name() {
         let parent = Identity::new(3, 5);
         let mut handed = UniqueId([0; 128]);
         handed.0[..8].copy_from_slice(&combined(5, 1).to_le_bytes());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_who_is_left_out_does_not_matter() {
+    fn the_order_of_excluded_ranks_does_not_matter() {
         let parent = Identity::new(3, 5);
         assert_eq!(parent.shrunk(1, &[4, 2]), parent.shrunk(1, &[2, 4]));
     }

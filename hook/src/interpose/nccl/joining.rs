@@ -10,7 +10,7 @@ use xpu_wire::{id::CommunicatorId, ledger::Call};
 
 use super::{
     IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity, memory, ncclCommCount,
-    ncclCommUserRank, pending::Unborn,
+    ncclCommUserRank, pending::PendingCommunicator,
 };
 use crate::{
     observe::{
@@ -75,7 +75,7 @@ impl Joining {
         if self.handle.is_null() && result == IN_PROGRESS {
             let parent = self.parent.map_or(ptr::null_mut(), |(parent, ..)| parent);
             // If the table is full, calls on the communicator will count as unknown.
-            observer.communicators.pending.add(Unborn { place: self.place, parent, origin });
+            observer.communicators.pending.add(PendingCommunicator { place: self.place, parent, origin });
             return;
         }
         // SAFETY: the caller promises it.

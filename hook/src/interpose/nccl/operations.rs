@@ -52,7 +52,7 @@ const NOTHING: Elements = Elements { count: 0, datatype: 0 };
 
 /// Further arguments. All ranks of a communicator pass the same reduction and root.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct Arguments {
     pub(crate) reduction: Option<c_int>,
     pub(crate) root: Option<c_int>,
     pub(crate) peer: Option<c_int>,
@@ -64,7 +64,7 @@ fn begin(
     lane: &Lane,
     operation: Operation,
     elements: Elements,
-    asked: Asked,
+    arguments: Arguments,
     communicator: ncclComm_t,
     stream: cudaStream_t,
 ) -> Option<Ticket> {
@@ -73,7 +73,7 @@ fn begin(
     let slot = observer.communicators.slot(index);
     let datatype = DataType::from_nccl(elements.datatype);
     let count = elements.count as u64;
-    let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
+    let peer = arguments.peer.map_or(NO_PEER, c_int::cast_unsigned);
     let bytes = operation.message_bytes(count, datatype.bytes(), slot.size());
     let mut message = Message {
         communicator: index,
@@ -105,10 +105,10 @@ fn begin(
     if !operation.is_collective() {
         message.pair = place.map(|pair| pair as u32);
     }
-    if message.observed && !asked.unseen && caller() == BY_ADDRESS {
+    if message.observed && !arguments.unseen && caller() == BY_ADDRESS {
         lane.counters.by_address.add(1);
     }
-    let returns_to = if asked.unseen { 0 } else { returns_to() };
+    let returns_to = if arguments.unseen { 0 } else { returns_to() };
     if message.observed {
         call_site::native::note(&ledger.record, returns_to);
     }
@@ -118,8 +118,8 @@ fn begin(
         number: place,
         operation,
         datatype: elements.datatype as u8,
-        reduction: asked.reduction.map_or(0, |reduction| reduction.clamp(0, 14) as u8 + 1),
-        peer: asked.root.or(asked.peer).map_or(-1, i64::from),
+        reduction: arguments.reduction.map_or(0, |reduction| reduction.clamp(0, 14) as u8 + 1),
+        peer: arguments.root.or(arguments.peer).map_or(-1, i64::from),
         bytes: message.bytes,
         stream: stream.addr() as u64,
         how: if message.graph_capture.is_some() { How::Captured } else { How::Launched },
@@ -206,11 +206,11 @@ pub(crate) fn called(
     lane: &Lane,
     operation: Operation,
     elements: Elements,
-    asked: Asked,
+    arguments: Arguments,
     communicator: ncclComm_t,
     stream: cudaStream_t,
 ) {
-    if let Some(ticket) = begin(lane, operation, elements, asked, communicator, stream) {
+    if let Some(ticket) = begin(lane, operation, elements, arguments, communicator, stream) {
         end(lane, ticket, 0);
     }
 }
@@ -221,7 +221,7 @@ pub(crate) fn launched_unseen(
     lane: &Lane,
     operation: Operation,
     elements: Elements,
-    asked: Asked,
+    arguments: Arguments,
     communicator: ncclComm_t,
 ) {
     let observer = lane.observer();
@@ -235,7 +235,7 @@ pub(crate) fn launched_unseen(
     let line = slot.line(ledger);
     // NCCL's threads may report launches too.
     let writers = Writers::Many;
-    let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
+    let peer = arguments.peer.map_or(NO_PEER, c_int::cast_unsigned);
     let place = if collective {
         line.and_then(|line| line.enter(slot.id(), 1, operation, bytes, now, writers))
     } else {
@@ -251,7 +251,7 @@ pub(crate) fn launched_unseen(
         operation,
         datatype: elements.datatype as u8,
         reduction: 0,
-        peer: asked.root.or(asked.peer).map_or(-1, i64::from),
+        peer: arguments.root.or(arguments.peer).map_or(-1, i64::from),
         bytes,
         stream: 0,
         how: How::Launched,
@@ -277,7 +277,7 @@ pub(crate) fn launched_unseen(
         bus_bytes,
         sequence,
         at,
-        meets: None,
+        message: None,
         timer: None,
         exposed: None,
         ticket,
@@ -312,11 +312,11 @@ macro_rules! operations {
                 communicator: ncclComm_t, stream: cudaStream_t, $($config: *const c_void,)?
             ) -> c_int in NCCL, or MISSING, even off;
             before |lane| {
-                let asked = Asked {
+                let arguments = Arguments {
                     reduction: named([$($reduction)?]), root: named([$($root)?]), peer: named([$($peer)?]),
                     unseen: false,
                 };
-                begin(lane, Operation::$operation, Elements { count, datatype }, asked, communicator, stream)
+                begin(lane, Operation::$operation, Elements { count, datatype }, arguments, communicator, stream)
             };
             after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
         )*}
@@ -353,18 +353,18 @@ interpose! {
         from: *const c_void, count: usize, datatype: c_int, peer: c_int, window: *mut c_void, offset: usize,
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::PutSignal, Elements { count, datatype }, Asked { peer: Some(peer), ..Asked::default() }, communicator, stream);
+    before |lane| begin(lane, Operation::PutSignal, Elements { count, datatype }, Arguments { peer: Some(peer), ..Arguments::default() }, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclSignal(
         peer: c_int, signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::Signal, NOTHING, Asked { peer: Some(peer), ..Asked::default() }, communicator, stream);
+    before |lane| begin(lane, Operation::Signal, NOTHING, Arguments { peer: Some(peer), ..Arguments::default() }, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclWaitSignal(
         count: c_int, signals: *mut c_void, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::WaitSignal, NOTHING, Asked::default(), communicator, stream);
+    before |lane| begin(lane, Operation::WaitSignal, NOTHING, Arguments::default(), communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 }

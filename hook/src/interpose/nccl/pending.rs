@@ -22,7 +22,7 @@ const MOST: usize = 32;
 /// created the communicator; when NCCL reports "success" for the parent, it holds the handle. From then on
 /// the place is an ordinary variable of the program, and may become invalid at any time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unborn {
+pub(crate) struct PendingCommunicator {
     /// Where NCCL will write the handle.
     pub(super) place: *const ncclComm_t,
     /// The handle of the parent.
@@ -31,17 +31,17 @@ pub(crate) struct Unborn {
 }
 
 // SAFETY: the addresses are only compared, or read through the kernel.
-unsafe impl Send for Unborn {}
+unsafe impl Send for PendingCommunicator {}
 
 /// No thread waits for a lock here: an entry that another thread uses is handled next time.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    places: Box<[Mutex<Option<Unborn>>]>,
+    places: Box<[Mutex<Option<PendingCommunicator>>]>,
     count: AtomicU32,
 }
 
 impl Pending {
-    pub(crate) const MEMORY: usize = MOST * size_of::<Mutex<Option<Unborn>>>();
+    pub(crate) const MEMORY: usize = MOST * size_of::<Mutex<Option<PendingCommunicator>>>();
 
     /// `None` if there is no memory for it.
     pub(crate) fn new() -> Option<Self> {
@@ -55,13 +55,13 @@ impl Pending {
 
     /// `false` if there is no space. An earlier entry for the same place is dropped, because the handle there
     /// will belong to the new one.
-    pub(super) fn add(&self, unborn: Unborn) -> bool {
-        while self.take(|before| (before.place == unborn.place).then_some(())).is_some() {}
+    pub(super) fn add(&self, child: PendingCommunicator) -> bool {
+        while self.take(|before| (before.place == child.place).then_some(())).is_some() {}
         self.places.iter().any(|place| {
             let Ok(mut place) = place.try_lock() else { return false };
             let free = place.is_none();
             if free {
-                *place = Some(unborn);
+                *place = Some(child);
                 self.count.fetch_add(1, Relaxed);
             }
             free
@@ -74,18 +74,18 @@ impl Pending {
         &self,
         is: impl Fn(ncclComm_t, ncclComm_t) -> bool,
     ) -> Option<(ncclComm_t, Origin)> {
-        self.take(|unborn| {
-            let handle = handle_at(unborn.place);
-            (!handle.is_null() && is(handle, unborn.parent)).then_some((handle, unborn.origin))
+        self.take(|child| {
+            let handle = handle_at(child.place);
+            (!handle.is_null() && is(handle, child.parent)).then_some((handle, child.origin))
         })
     }
 
     /// Drops entries whose communicators will not be created, because the parent is gone or has failed.
     pub(super) fn forget_children(&self, parent: ncclComm_t) {
-        while self.take(|unborn| (unborn.parent == parent).then_some(())).is_some() {}
+        while self.take(|child| (child.parent == parent).then_some(())).is_some() {}
     }
 
-    fn take<T>(&self, choose: impl Fn(&Unborn) -> Option<T>) -> Option<T> {
+    fn take<T>(&self, choose: impl Fn(&PendingCommunicator) -> Option<T>) -> Option<T> {
         if self.is_empty() {
             return None;
         }
@@ -111,10 +111,10 @@ mod tests {
     use super::*;
     use crate::{interpose::nccl::Identity, observe::communicator::Name};
 
-    fn unborn(place: *const ncclComm_t, id: u64) -> Unborn {
+    fn child(place: *const ncclComm_t, id: u64) -> PendingCommunicator {
         let identity = Identity { id: CommunicatorId(id), magic: 0 };
         let origin = Origin { identity, parent: CommunicatorId(1), name: Name::default(), rank: 0, size: 0 };
-        Unborn { place, parent: ptr::without_provenance_mut(64), origin }
+        PendingCommunicator { place, parent: ptr::without_provenance_mut(64), origin }
     }
 
     fn made(pending: &Pending) -> Option<u64> {
@@ -122,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn one_is_found_when_it_is_made() {
+    fn a_pending_communicator_is_found_once_created() {
         let pending = Pending::new().unwrap();
         let mut place: ncclComm_t = ptr::null_mut();
-        pending.add(unborn(&raw const place, 7));
+        pending.add(child(&raw const place, 7));
         assert_eq!(made(&pending), None);
         // SAFETY: it is ours.
         unsafe { (&raw mut place).write_volatile(ptr::without_provenance_mut(4096)) };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_gone_is_not_touched() {
+    fn an_unmapped_variable_is_not_read() {
         let pending = Pending::new().unwrap();
         // SAFETY: a new page, which is unmapped at once.
         let page = unsafe {
@@ -143,27 +143,27 @@ mod tests {
             libc::munmap(page, 4096);
             page
         };
-        pending.add(unborn(page.cast(), 7));
+        pending.add(child(page.cast(), 7));
         assert_eq!(made(&pending), None);
         pending.forget_children(ptr::without_provenance_mut(64));
         assert!(pending.is_empty());
     }
 
     #[test]
-    fn a_place_used_again_is_the_later_ones() {
+    fn a_reused_variable_belongs_to_the_later_communicator() {
         let pending = Pending::new().unwrap();
         let place: ncclComm_t = ptr::without_provenance_mut(4096);
         for id in [7, 9] {
-            pending.add(unborn(&raw const place, id));
+            pending.add(child(&raw const place, id));
         }
         assert_eq!((made(&pending), made(&pending)), (Some(9), None));
     }
 
     #[test]
-    fn there_is_no_room_for_ever_more() {
+    fn the_number_of_pending_communicators_is_bounded() {
         let pending = Pending::new().unwrap();
         let kept = (0..100)
-            .filter(|&id| pending.add(unborn(ptr::without_provenance(64 + id * 8), id as u64)))
+            .filter(|&id| pending.add(child(ptr::without_provenance(64 + id * 8), id as u64)))
             .count();
         assert_eq!(kept, MOST);
     }

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_contexts_of_this_process_are_taken_for_such() {
+    fn only_contexts_of_this_process_are_accepted() {
         let context =
             Context::make(Some(Membership { communicator: CommunicatorId(7), rank: 1, size: 2 })).unwrap();
         let passed = context.passed();

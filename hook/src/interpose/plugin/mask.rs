@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_come_with_their_children() {
+    fn parent_events_are_requested_with_their_children() {
         assert!(reaches(kind::COLL, kind::KERNEL_CHANNEL) && reaches(kind::GROUP_API, kind::COLL));
         assert!(reaches(kind::P2P_API, kind::P2P) && !reaches(kind::P2P_API, kind::COLL));
         assert!(!reaches(kind::COLL, kind::COLL_API) && !reaches(kind::GROUP_API, kind::PROXY_CTRL));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_gone_is_not_written() {
+    fn an_unmapped_mask_is_not_written() {
         let value: c_int = 0;
         poke((&raw const value).cast_mut().cast(), 6);
         // SAFETY: it is ours; the kernel has written it.

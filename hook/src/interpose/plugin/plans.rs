@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn more_kinds_than_fit_take_the_places_of_earlier_ones() {
+    fn kinds_beyond_the_limit_replace_earlier_ones() {
         for communicator in 1..5000 {
             learn(kind(1000 + communicator, 1), plan(1));
             assert_eq!(of(kind(1000 + communicator, 1)), Some(plan(1)));

@@ -25,7 +25,7 @@ use crate::{
         guard,
         nccl::{
             IN_PROGRESS,
-            operations::{self, Asked, Elements},
+            operations::{self, Arguments, Elements},
         },
     },
     observe::{communicator::Slot, group::Group, lane::Lane},
@@ -139,14 +139,14 @@ unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
         operation,
         Operation::Broadcast | Operation::Reduce | Operation::Gather | Operation::Scatter
     );
-    let asked = Asked { root: has_root.then_some(root), unseen: true, ..Asked::default() };
+    let arguments = Arguments { root: has_root.then_some(root), unseen: true, ..Arguments::default() };
     if OPEN.get().handle == 0 {
         return;
     }
     lane.counters.by_plugin.add(1);
     let stream: cudaStream_t = stream.cast();
     let elements = Elements { count: count as usize, datatype: number(datatype) };
-    operations::called(lane, operation, elements, asked, handle, stream);
+    operations::called(lane, operation, elements, arguments, handle, stream);
 }
 
 /// Keeps the plan of a launched collective, and counts it if NCCL does not report the communicator's calls.
@@ -200,9 +200,9 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     // Newer versions of the interface report calls, so their launches do not count.
     if let Some(handle) = alone.filter(|_| event.layout.narrow_type) {
         lane.counters.by_plugin.add(1);
-        let asked = Asked { root: Some(root), ..Asked::default() };
+        let arguments = Arguments { root: Some(root), ..Arguments::default() };
         let elements = Elements { count: count as usize, datatype };
-        operations::launched_unseen(lane, operation, elements, asked, handle);
+        operations::launched_unseen(lane, operation, elements, arguments, handle);
     }
 }
 
@@ -226,9 +226,9 @@ unsafe fn exchanged(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     };
     let Some(operation @ (Operation::Send | Operation::Recv)) = operation else { return };
     lane.counters.by_plugin.add(1);
-    let asked = Asked { peer: Some(peer), ..Asked::default() };
+    let arguments = Arguments { peer: Some(peer), ..Arguments::default() };
     let elements = Elements { count: count as usize, datatype };
-    operations::launched_unseen(lane, operation, elements, asked, handle);
+    operations::launched_unseen(lane, operation, elements, arguments, handle);
 }
 
 fn operation(name: &[u8]) -> Option<Operation> {

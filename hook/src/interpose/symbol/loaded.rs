@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_asks_for_versions() {
+    fn versions_required_by_a_program_are_read() {
         let mut wanted = std::ptr::null();
         each(|object| {
             wanted = object.version_wanted(&Name::new(c"dl_iterate_phdr"));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_to_what_the_loader_has_bound() {
+    fn references_have_the_address_that_the_loader_bound() {
         let name = Name::new(c"dl_iterate_phdr");
         let mut to = 0;
         each(|object| {

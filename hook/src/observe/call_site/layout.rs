@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_versions_that_are_known_are_read() {
+    fn only_known_versions_are_read() {
         assert_eq!(Layout::of("3.11.7 (main, Dec  8 2023) [GCC 12.2.0]"), Some(&OF_3_11));
         assert_eq!(Layout::of("3.9.18 (default)"), Some(&OF_3_9));
         for other in ["3.8.18", "3.15.0a1", "3.13.0 experimental free-threading build", "2.7.18", ""] {

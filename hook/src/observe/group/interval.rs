@@ -8,7 +8,7 @@ use crate::{
     observe::{
         communicator::Slot,
         lane::{Lane, Timing},
-        record::{Meets, Record},
+        record::{MessageKey, Record},
     },
     process::{clock::monotonic, switch},
 };
@@ -77,7 +77,7 @@ impl Interval {
     /// The sampling rate if the part is selected for timing. With at most one message in each direction, both
     /// ends of a message select the same messages.
     fn choose(&self, slot: &Slot) -> Option<Rate> {
-        let mut pairs = self.meets().into_iter().flatten().map(|meets| meets.pair);
+        let mut pairs = self.message_keys().into_iter().flatten().map(|key| key.pair);
         match pairs.next() {
             None => slot.choose(self.is_collective(), None),
             Some(first) => {
@@ -87,8 +87,8 @@ impl Interval {
         }
     }
 
-    fn meets(&self) -> [Option<Meets>; 2] {
-        if self.is_collective() { [None; 2] } else { self.share.meets() }
+    fn message_keys(&self) -> [Option<MessageKey>; 2] {
+        if self.is_collective() { [None; 2] } else { self.share.message_keys() }
     }
 
     /// Stops timing: the part was launched since [`Self::start`]. Its operations have no numbers yet.
@@ -108,7 +108,7 @@ impl Interval {
             }
             return;
         };
-        let (operation, bytes, bus_bytes) = self.share.whole(&self.first, slot.rank(), slot.size());
+        let (operation, bytes, bus_bytes) = self.share.key(&self.first, slot.rank(), slot.size());
         lane.push(Record::Interval {
             communicator: self.communicator(),
             operation,
@@ -117,7 +117,7 @@ impl Interval {
             bus_bytes,
             sequence: self.number,
             collectives: self.share.collectives,
-            meets: self.meets(),
+            messages: self.message_keys(),
             at: self.at,
             timer,
             exposed: self.chosen.filter(|_| self.first.holds_up_gemms(lane)),

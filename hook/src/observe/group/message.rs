@@ -11,7 +11,7 @@ use crate::{
     observe::{
         lane::Lane,
         launches::{self, Launch},
-        record::{Meets, Record},
+        record::{MessageKey, Record},
     },
 };
 
@@ -75,7 +75,7 @@ impl Message {
             bus_bytes: self.bus_bytes,
             sequence,
             at,
-            meets: self.meets(),
+            message: self.key(),
             timer: timed.map(|timed| timed.timer),
             exposed: timed.map(|timed| timed.rate).filter(|_| holds_up),
             ticket: self.ticket,
@@ -88,9 +88,9 @@ impl Message {
     }
 
     /// Identifies the message for the rank at the other end.
-    pub(super) fn meets(&self) -> Option<Meets> {
+    pub(super) fn key(&self) -> Option<MessageKey> {
         let pair = self.pair.filter(|_| matches!(self.operation, Operation::Send | Operation::Recv))?;
-        Some(Meets { peer: self.peer, pair })
+        Some(MessageKey { peer: self.peer, pair })
     }
 
     /// Notes the operation's stream. Returns whether GEMMs on that stream wait for it.

@@ -3,20 +3,20 @@
 use xpu_wire::collective::Operation;
 
 use super::Message;
-use crate::observe::record::Meets;
+use crate::observe::record::MessageKey;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     pub(super) collectives: u64,
     bytes: u64,
     bus_bytes: u64,
-    sent: Way,
-    received: Way,
+    sent: OneDirection,
+    received: OneDirection,
 }
 
 /// All sends, or all receives.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct OneDirection {
     number: u64,
     /// Bytes without messages from the rank to itself.
     bus_bytes: u64,
@@ -25,11 +25,11 @@ struct Way {
     /// Sum of the peers, and of their squares: enough to check that every rank appears once.
     peers: [u64; 2],
     /// Identifies the first message.
-    meets: Option<Meets>,
+    first: Option<MessageKey>,
 }
 
 /// The key under which a share is timed: operation, message size, and bytes over the bus.
-pub(super) type Whole = (Operation, u64, u64);
+pub(super) type ShareKey = (Operation, u64, u64);
 
 impl Share {
     pub(super) fn add(&mut self, message: &Message) {
@@ -58,7 +58,7 @@ impl Share {
     /// rank appears once in each direction, with equal bytes; otherwise the direction with more bytes counts.
     /// A share that also has collectives is one fused operation. `single` is the first collective, or else
     /// the first operation; `own` is the rank in the communicator, and `size` the communicator's size.
-    pub(super) fn whole(&self, single: &Message, own: u32, size: u32) -> Whole {
+    pub(super) fn key(&self, single: &Message, own: u32, size: u32) -> ShareKey {
         match (self.collectives, self.exchanged()) {
             (0 | 1, 0) | (0, 1) => (single.operation, single.bytes, single.bus_bytes),
             (0, _) => self.exchange(own, size),
@@ -71,11 +71,11 @@ impl Share {
 
     /// The send and the receive, if there is at most one of each. If their sizes differ, only the larger one,
     /// because it determines the time.
-    pub(super) fn meets(&self) -> [Option<Meets>; 2] {
+    pub(super) fn message_keys(&self) -> [Option<MessageKey>; 2] {
         let most = self.sent.bus_bytes.max(self.received.bus_bytes);
         [&self.sent, &self.received].map(|way| {
             let alone = self.sent.number <= 1 && self.received.number <= 1;
-            way.meets.filter(|_| alone && way.bus_bytes == most && most > 0)
+            way.first.filter(|_| alone && way.bus_bytes == most && most > 0)
         })
     }
 
@@ -88,7 +88,7 @@ impl Share {
         self.collectives + self.exchanged() == 0
     }
 
-    fn exchange(&self, own: u32, size: u32) -> Whole {
+    fn exchange(&self, own: u32, size: u32) -> ShareKey {
         let each = self.sent.longest;
         let even = each == self.sent.shortest && [each; 2] == [self.received.shortest, self.received.longest];
         if even && self.sent.number > 1 && [self.sent, self.received].iter().all(|way| way.is_all(own, size))
@@ -102,13 +102,13 @@ impl Share {
     }
 }
 
-impl Default for Way {
+impl Default for OneDirection {
     fn default() -> Self {
-        Self { number: 0, bus_bytes: 0, shortest: u64::MAX, longest: 0, peers: [0; 2], meets: None }
+        Self { number: 0, bus_bytes: 0, shortest: u64::MAX, longest: 0, peers: [0; 2], first: None }
     }
 }
 
-impl Way {
+impl OneDirection {
     fn add(&mut self, message: &Message) {
         let peer = u64::from(message.peer);
         self.merge(&Self {
@@ -117,7 +117,7 @@ impl Way {
             shortest: message.bytes,
             longest: message.bytes,
             peers: [peer, peer * peer],
-            meets: message.meets(),
+            first: message.key(),
         });
     }
 
@@ -126,7 +126,7 @@ impl Way {
         self.bus_bytes += other.bus_bytes;
         self.shortest = self.shortest.min(other.shortest);
         self.longest = self.longest.max(other.longest);
-        self.meets = self.meets.or(other.meets);
+        self.first = self.first.or(other.first);
         // An invalid peer has a large square; the wrapping sums then match no set of ranks.
         for (sum, more) in self.peers.iter_mut().zip(other.peers) {
             *sum = sum.wrapping_add(more);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     /// The key of a group on rank 1, from the bytes and peers of its sends and receives.
-    fn exchange(size: u32, sent: &[(u64, u32)], received: &[(u64, u32)]) -> Whole {
+    fn exchange(size: u32, sent: &[(u64, u32)], received: &[(u64, u32)]) -> ShareKey {
         let mut share = Share::default();
         let sends = sent.iter().map(|&(bytes, peer)| message(Operation::Send, bytes, peer));
         let receives = received.iter().map(|&(bytes, peer)| message(Operation::Recv, bytes, peer));
@@ -181,7 +181,7 @@ mod tests {
         for message in &all {
             share.add(message);
         }
-        share.whole(&all[0], OWN, size)
+        share.key(&all[0], OWN, size)
     }
 
     #[test]
@@ -212,9 +212,9 @@ mod tests {
         let mut share = Share::default();
         let reduced = Message { bus_bytes: 150, ..message(Operation::AllReduce, 100, 0) };
         share.add(&reduced);
-        assert_eq!(share.whole(&reduced, OWN, 4), (Operation::AllReduce, 100, 150));
+        assert_eq!(share.key(&reduced, OWN, 4), (Operation::AllReduce, 100, 150));
         share.add(&message(Operation::Send, 40, 0));
-        assert_eq!(share.whole(&reduced, OWN, 4), (Operation::Fused, 140, 190));
+        assert_eq!(share.key(&reduced, OWN, 4), (Operation::Fused, 140, 190));
         let mut signals = Share::default();
         signals.add(&message(Operation::Signal, 0, 0));
         assert!(signals.is_one_sided() && !share.is_one_sided());

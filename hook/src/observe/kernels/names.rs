@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts_are_what_they_were_made_of() {
+    fn a_verdict_returns_its_parts() {
         assert_eq!(Known::from(UNASKED), Known::NotYet);
         assert_eq!(Known::from(PLAIN), Known::Plain);
         assert_eq!(Known::from(PLAIN + 1), Known::Matches(0));

@@ -11,7 +11,9 @@ pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
         return Err(format!("XPU_TOP_KERNELS: more than {PATTERNS} patterns"));
     }
     if let Some(part) = parts().find(|part| part.len() > LONGEST || part.contains(char::is_control)) {
-        return Err(format!("XPU_TOP_KERNELS: '{part:.64}' is no pattern of at most {LONGEST} characters"));
+        return Err(format!(
+            "XPU_TOP_KERNELS: '{part:.64}' has more than {LONGEST} characters, or control characters"
+        ));
     }
     Ok(parts().map(str::to_owned).collect())
 }

@@ -106,7 +106,7 @@ impl Observer {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             more_lanes: Bell::new(),
             waiting: AtomicU32::new(0),
-            waited_in_vain: AtomicBool::new(false),
+            wait_timed_out: AtomicBool::new(false),
             communicators: Communicators::new()?,
             allocations: Allocations::new()?,
             nccl_memory: NcclMemory::default(),
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_is_called_the_same_here() {
+    fn the_variable_has_the_same_name_here() {
         assert_eq!(DISABLE.to_str(), Ok(variable::DISABLE));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long an exiting process waits for its last summary to be sent.
-const LAST_WORD: Duration = Duration::from_millis(250);
+const LAST_SUMMARY_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Whether the handlers are registered. They stay registered across fork; a second registration would make
 /// them run twice.
@@ -33,7 +33,7 @@ impl Observer {
             return;
         }
         switch::end();
-        let until = monotonic() + LAST_WORD.as_nanos() as u64;
+        let until = monotonic() + LAST_SUMMARY_TIMEOUT.as_nanos() as u64;
         while !self.stopped.load(Acquire) && monotonic() < until {
             std::hint::spin_loop();
         }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stray_gemm_does_not_make_a_device_one_that_is_used() {
+    fn a_stray_gemm_does_not_mark_its_device_as_used() {
         let (gpus, mut tally) = (Gpus::new(), GpuTally::default());
         (0..100).for_each(|_| tally.timed(&gpus, Some(1)));
         (1..ENOUGH).for_each(|_| tally.timed(&gpus, Some(0)));

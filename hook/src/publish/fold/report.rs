@@ -15,7 +15,7 @@ pub(crate) type OnGpu<T> = (Option<DeviceIndex>, T);
 
 impl Fold {
     /// Marks all totals to be sent again, because the collector is new.
-    pub(crate) fn say_everything(&mut self) {
+    pub(crate) fn mark_all_unsent(&mut self) {
         self.gemms.mark_all();
         self.collectives.mark_all();
         self.graphs.mark_all();

@@ -78,7 +78,7 @@ impl Steps {
         if self.last.is_some_and(|last| rank(last.source) > rank(source)) {
             return false;
         }
-        if !self.is_said_by(source) {
+        if !self.source_is(source) {
             *self = Self::default();
             launches::report_all(false);
             launches::count_steps_by(None);
@@ -99,12 +99,12 @@ impl Steps {
         self.last = Some(Mark { source, completed, at });
     }
 
-    fn is_said_by(&self, source: StepSource) -> bool {
+    fn source_is(&self, source: StepSource) -> bool {
         self.last.is_some_and(|last| last.source == source)
     }
 
     /// Whether steps must be detected, because no more reliable source has reported any.
-    fn is_unsaid(&self) -> bool {
+    fn must_detect(&self) -> bool {
         crate::observe::steps::counts(StepSource::Detected)
             && self.last.is_none_or(|last| rank(last.source) == rank(StepSource::Detected))
     }
@@ -121,7 +121,7 @@ impl Steps {
 
     /// Counts a launched GEMM.
     pub(super) fn gemm(&mut self, shape: &GemmShape) {
-        if self.is_unsaid() {
+        if self.must_detect() {
             self.detector.gemm(shape);
         }
     }
@@ -129,19 +129,19 @@ impl Steps {
     /// Counts an NCCL operation that was launched on a communicator of `size` ranks. Returns the detected
     /// step that it ends.
     pub(super) fn collective(&mut self, observer: &Observer, launch: &Launch, size: u32) -> Option<Ended> {
-        let ended = self.is_unsaid().then(|| self.detector.collective(launch, size)).flatten();
+        let ended = self.must_detect().then(|| self.detector.collective(launch, size)).flatten();
         self.detected(observer, ended)
     }
 
     /// Takes the begin of detected step number `steps` of the current count. Returns the step that ended.
     pub(super) fn begun(&mut self, observer: &Observer, steps: u64, at: u64) -> Option<Ended> {
-        let ended = self.is_unsaid().then(|| self.detector.begun(steps, at)).flatten();
+        let ended = self.must_detect().then(|| self.detector.begun(steps, at)).flatten();
         self.detected(observer, ended)
     }
 
     /// Adds a launch of a thread, during a search for steps.
     pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
-        if self.is_unsaid() {
+        if self.must_detect() {
             self.detector.launched(thread, launch);
         }
     }
@@ -153,7 +153,7 @@ impl Steps {
 
     /// Whether only a forward pass repeats, as in a server, and no step is known.
     pub(super) fn only_answers(&self) -> bool {
-        self.is_unsaid() && self.last.is_none() && self.detector.only_answers()
+        self.must_detect() && self.last.is_none() && self.detector.only_answers()
     }
 
     fn detected(&mut self, observer: &Observer, ended: Option<Ended>) -> Option<Ended> {
@@ -166,7 +166,7 @@ impl Steps {
 
     /// Searches for steps. Called when everything launched before `until` was added.
     pub(super) fn settle(&mut self, until: u64) {
-        if self.is_unsaid() && self.detector.settle(until, self.pace) {
+        if self.must_detect() && self.detector.settle(until, self.pace) {
             // Step numbers may jump, so the step is unknown until the next number is known.
             self.last = None;
         }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_ends_all_guessing() {
+    fn a_marked_step_ends_detection() {
         let observer = Observer::get_or_start().unwrap();
         let mut steps = Steps::default();
         train(&mut steps, observer, 1..200);

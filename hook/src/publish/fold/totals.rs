@@ -21,7 +21,7 @@ const HELD: usize = 256 << 10;
 pub(super) struct Totals<K> {
     entries: HashMap<K, Total>,
     /// Keys that changed since they were last taken.
-    unsaid: VecDeque<K>,
+    unsent: VecDeque<K>,
     dropped: u64,
     /// Number of durations that all entries hold.
     held: usize,
@@ -29,7 +29,7 @@ pub(super) struct Totals<K> {
 
 impl<K> Default for Totals<K> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), unsaid: VecDeque::new(), dropped: 0, held: 0 }
+        Self { entries: HashMap::new(), unsent: VecDeque::new(), dropped: 0, held: 0 }
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Total {
     pub(super) timed: u64,
     pub(super) timed_for: Nanoseconds,
     durations: Durations,
-    /// Whether its key is in the queue `unsaid`.
+    /// Whether its key is in the queue `unsent`.
     changed: bool,
 }
 
@@ -53,7 +53,7 @@ impl<K: Hash + Eq + Copy> Totals<K> {
             hash_map::Entry::Vacant(place) => place.insert(Total::default()),
         };
         if !std::mem::replace(&mut total.changed, true) {
-            self.unsaid.push_back(key);
+            self.unsent.push_back(key);
         }
         Some(total)
     }
@@ -89,13 +89,13 @@ impl<K: Hash + Eq + Copy> Totals<K> {
     pub(super) fn mark_all(&mut self) {
         for (&key, total) in &mut self.entries {
             if !std::mem::replace(&mut total.changed, true) {
-                self.unsaid.push_back(key);
+                self.unsent.push_back(key);
             }
         }
     }
 
     pub(super) fn take<T>(&mut self, most: usize, make: impl Fn(&K, &Total, Histogram) -> T) -> Vec<T> {
-        let taken = self.unsaid.drain(..most.min(self.unsaid.len()));
+        let taken = self.unsent.drain(..most.min(self.unsent.len()));
         taken
             .filter_map(|key| {
                 let total = self.entries.get_mut(&key)?;
@@ -108,7 +108,7 @@ impl<K: Hash + Eq + Copy> Totals<K> {
     }
 
     pub(super) fn has_more(&self) -> bool {
-        !self.unsaid.is_empty()
+        !self.unsent.is_empty()
     }
 
     /// Number of operations whose key did not fit.
@@ -119,7 +119,7 @@ impl<K: Hash + Eq + Copy> Totals<K> {
     pub(super) fn memory(&self) -> usize {
         let held = self.entries.values().map(|total| total.durations.memory()).sum::<usize>();
         self.entries.capacity() * (size_of::<K>() + size_of::<Total>())
-            + self.unsaid.capacity() * size_of::<K>()
+            + self.unsent.capacity() * size_of::<K>()
             + held
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_said_again_unless_all_is_asked_for() {
+    fn only_changed_totals_are_sent_unless_all_are_requested() {
         let mut totals = Totals::default();
         totals.count("a", 1);
         totals.count("b", 2);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_without_end_are_counted_as_dropped() {
+    fn shapes_beyond_the_limit_are_counted_as_dropped() {
         let mut totals = Totals::default();
         (0..KEYS + 5).for_each(|key| totals.count(key, 1));
         assert_eq!((totals.entries.len(), totals.dropped), (KEYS, 5));

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behind_the_first_that_is_not_done_nothing_is_asked() {
+    fn events_behind_the_first_incomplete_one_are_not_queried() {
         let mut waiting: VecDeque<_> = (0..40).map(|number| (number % 2, number)).collect();
         let mut asked = Vec::new();
         visit(

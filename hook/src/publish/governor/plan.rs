@@ -53,7 +53,7 @@ pub(super) enum Subject {
 pub(super) struct Chances {
     pub(super) subject: Subject,
     pub(super) count: u64,
-    pub(super) by_hand: Option<Rate>,
+    pub(super) fixed: Option<Rate>,
 }
 
 /// Totals since the process began.
@@ -162,13 +162,13 @@ impl Plan {
         let mut demands = Vec::new();
         for chances in &done.chances {
             let demand = self.claims.get(&chances.subject).map_or(0.0, |claim| claim.demand);
-            match chances.by_hand {
+            match chances.fixed {
                 Some(rate) => left -= at(rate, demand),
                 None => demands.push(demand),
             }
         }
         let level = level(&mut demands, left.max(budget * LEAST));
-        for chances in done.chances.iter().filter(|chances| chances.by_hand.is_none()) {
+        for chances in done.chances.iter().filter(|chances| chances.fixed.is_none()) {
             if let Some(claim) = self.claims.get_mut(&chances.subject) {
                 let finest = finest(claim.demand, level);
                 claim.rate =

@@ -11,7 +11,7 @@ use crate::{
 
 /// After this many launches, a rank of a job with several ranks should have a communicator with others: a few
 /// steps of any model.
-const SHOULD_HAVE_MET: u64 = 2_000;
+const SHOULD_HAVE_COMMUNICATOR: u64 = 2_000;
 
 impl Publisher {
     pub(super) fn blind(&self) -> Vec<String> {
@@ -22,14 +22,14 @@ impl Publisher {
         let mut blind = self.observer.complaints.clone();
         for (count, what) in [
             (communicators.unknown(), "NCCL calls on communicators whose creation was not seen"),
-            (communicators.too_many(), "communicators more than can be watched at once"),
-            (communicators.unshown(), "communicators more than the ledger can show"),
+            (communicators.too_many(), "more communicators than can be watched at once"),
+            (communicators.unshown(), "more communicators than the ledger can show"),
             (cublaslt::unreadable(), "cuBLASLt GEMMs whose sizes are not on the host"),
             (lost, "parts of CUDA graphs that could not be distinguished"),
             (unseen, "CUDA graphs that were not captured: what is in them is not counted"),
             (unnamed, "kernels whose names are unknown: that needs CUDA 12.3"),
             (crowded, "launches of kernels beyond those that are counted by name"),
-            (unplaced, "allocations too many to track: more memory is held than shown"),
+            (unplaced, "more allocations than can be tracked: more memory is held than shown"),
             (unknown_frees, "frees of memory whose allocation was not seen"),
         ] {
             if count > 0 {
@@ -42,10 +42,10 @@ impl Publisher {
             );
         }
         blind.extend(symbol::LIBRARIES.iter().flat_map(|library| library.complaints()));
-        if self.launches().kernels >= SHOULD_HAVE_MET {
+        if self.launches().kernels >= SHOULD_HAVE_COMMUNICATOR {
             blind.extend(self.fold.unmatched_kernels().map(|pattern| {
                 format!(
-                    "no kernel matching '{pattern}' was seen; those of cuDNN's attention and most of NCCL's and cuBLAS's never are"
+                    "no kernel matching '{pattern}' was seen; those of cuDNN's attention and most of NCCL's and cuBLAS's are never seen"
                 )
             }));
         }
@@ -58,7 +58,7 @@ impl Publisher {
             );
         }
         let world = self.identity.info.world_size;
-        if is_apart && meets_nobody(world, &self.launches()) {
+        if is_apart && shares_no_communicator(world, &self.launches()) {
             blind.push(format!(
                 "no NCCL call of this rank of {world} was seen: it uses none, or its NCCL is linked statically"
             ));
@@ -68,9 +68,9 @@ impl Publisher {
 }
 
 /// Whether a rank has launched much work but shares no communicator with other ranks.
-fn meets_nobody(world: u32, launches: &Launches) -> bool {
+fn shares_no_communicator(world: u32, launches: &Launches) -> bool {
     let alone = launches.collectives + launches.point_to_point == 0;
-    world > 1 && alone && launches.kernels + launches.gemms + launches.graphs >= SHOULD_HAVE_MET
+    world > 1 && alone && launches.kernels + launches.gemms + launches.graphs >= SHOULD_HAVE_COMMUNICATOR
 }
 
 #[cfg(test)]
@@ -78,11 +78,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_busy_rank_of_many_is_expected_to_meet_the_others() {
+    fn only_a_busy_rank_of_several_is_expected_to_have_a_communicator() {
         let busy = Launches { kernels: 1_500, gemms: 500, ..Launches::default() };
-        assert!(meets_nobody(2, &busy));
-        assert!(!meets_nobody(1, &busy));
-        assert!(!meets_nobody(2, &Launches { collectives: 1, ..busy }));
-        assert!(!meets_nobody(2, &Launches { kernels: 1_499, ..busy }));
+        assert!(shares_no_communicator(2, &busy));
+        assert!(!shares_no_communicator(1, &busy));
+        assert!(!shares_no_communicator(2, &Launches { collectives: 1, ..busy }));
+        assert!(!shares_no_communicator(2, &Launches { kernels: 1_499, ..busy }));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    AGAIN, BUILT_IN, ON, QUEUED, SAID, WANTED,
+    AGAIN, BUILT_IN, ON, QUEUED, REPORT, WANTED,
     api::{FastCall, Method, Object, Python, caught},
     codes, forms, open,
 };
@@ -43,7 +43,7 @@ const fn method(name: &'static CStr, call: FastCall) -> (&'static CStr, Method) 
 
 /// The result of a request.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct Report {
     pub(super) begun: u32,
     /// When the request was handled, in monotonic nanoseconds.
     pub(super) at: u64,
@@ -153,8 +153,8 @@ fn refuse(wanted: u32, why: &str) {
 fn report(begun: u32, at: u64, lines: &str) {
     let (refused, missing) = lines.split_once('\n').unwrap_or((lines, ""));
     let missing = missing.lines().map(str::to_owned).collect();
-    let said = Box::new(Said { begun, at, refused: refused.to_owned(), missing });
-    let before = SAID.swap(Box::into_raw(said), AcqRel);
+    let report = Box::new(Report { begun, at, refused: refused.to_owned(), missing });
+    let before = REPORT.swap(Box::into_raw(report), AcqRel);
     if !before.is_null() {
         // SAFETY: this function made the pointer by `Box::into_raw`, and after the swap only this thread has
         // it.
@@ -198,10 +198,10 @@ unsafe fn call(python: &Python, namespace: Object, name: &CStr) -> Option<String
         if answer.is_null() {
             return None;
         }
-        let said =
+        let report =
             if answer == python.none { String::new() } else { text(python, answer).unwrap_or_default() };
         (python.Py_DecRef)(answer);
-        Some(said)
+        Some(report)
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::observe::record::{HostCall, Record};
 
 #[test]
-fn numbers_have_names() {
+fn codes_have_names() {
     let of = |number| match label(number) {
         CapturedLabel::Function { kind, name } => (kind, name),
         other => panic!("{other:?}"),
@@ -31,7 +31,7 @@ fn codes_are_found_again() {
 }
 
 #[test]
-fn a_process_without_python_says_so_and_calls_that_were_not_left_are_forgotten() {
+fn a_process_without_python_is_reported_and_open_calls_are_dropped() {
     let mut mine = Functions::default();
     mine.begin();
     mine.look();

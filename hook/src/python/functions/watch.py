@@ -91,7 +91,7 @@ def code_of(form):
         if inner is None:
             break
         found = inner
-    return found.__code__ if isinstance(found, FunctionType) else f"{place} is no function written in Python"
+    return found.__code__ if isinstance(found, FunctionType) else f"{place} is not a Python function"
 
 
 def member(of, name):

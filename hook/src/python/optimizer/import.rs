@@ -103,12 +103,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_is_called_the_same_here() {
+    fn the_variable_has_the_same_name_here() {
         assert_eq!(STEPS.to_str(), Ok(xpu_wire::endpoint::variable::STEPS));
     }
 
     #[test]
-    fn only_the_entry_of_the_module_begins_it() {
+    fn only_the_import_of_the_module_starts_following() {
         for (name, is) in
             [(c"PyInit__C", true), (c"PyInit__CE", false), (c"PyInit_", false), (c"P", false), (c"", false)]
         {

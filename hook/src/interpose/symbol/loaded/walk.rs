@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_c_librarys() {
+    fn the_walk_equals_the_c_librarys() {
         // SAFETY: the name is NUL-terminated.
         let truth = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dl_iterate_phdr".as_ptr()) };
         let header = header_before(libc::gnu_get_libc_version as *const () as usize).unwrap();

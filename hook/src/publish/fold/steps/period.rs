@@ -55,7 +55,7 @@ const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A period is accepted after at least this many repetitions over at least this many seconds; one of these
 /// pairs suffices.
-const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
+const ENOUGH_REPETITIONS: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
 /// Maximum number of repetitions whose GEMMs are compared.
 const REPETITIONS: usize = 16;
@@ -141,7 +141,7 @@ pub(super) fn find(log: &Log) -> Option<Period> {
                     let parts = launches / part;
                     (parts..=parts + most_others).any(|parts| ACCUMULATED.contains(&parts))
                 });
-                if !accumulates || may_be_several(log, candidate) || !is_believed(log, candidate) {
+                if !accumulates || may_be_several(log, candidate) || !is_repeated_enough(log, candidate) {
                     return None;
                 }
                 return Some(period(log, candidate));
@@ -338,11 +338,11 @@ fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
 }
 
 /// Whether there were enough repetitions.
-fn is_believed(log: &Log, candidate: &Candidate) -> bool {
+fn is_repeated_enough(log: &Log, candidate: &Candidate) -> bool {
     let segments = &candidate.segments;
     let at = |place: usize| log.events()[place].launch.at;
     let lasted = at(segments[segments.len() - 1].1).saturating_sub(at(segments[0].0)) as f64 / 1e9;
-    BELIEVED.iter().any(|&(times, seconds)| segments.len() >= times && lasted >= seconds)
+    ENOUGH_REPETITIONS.iter().any(|&(times, seconds)| segments.len() >= times && lasted >= seconds)
 }
 
 /// Whether the candidate's GEMMs train. If a forward pass has as many tokens as the model has features, its

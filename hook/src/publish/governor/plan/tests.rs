@@ -53,7 +53,7 @@ impl Load {
         *due += per_second * VISIT as f64 / SECOND as f64 * (1.0 + wavering * noise);
         let chances = &mut self.done.chances;
         if !chances.iter().any(|chances| chances.subject == subject) {
-            chances.push(Chances { subject, count: 0, by_hand: None });
+            chances.push(Chances { subject, count: 0, fixed: None });
         }
         let chances = chances.iter_mut().find(|chances| chances.subject == subject).unwrap();
         while *due >= 1.0 {
@@ -145,19 +145,19 @@ fn fluctuating_counts_do_not_make_rates_fluctuate() {
 }
 
 #[test]
-fn rates_set_by_hand_stay_and_are_paid_for() {
+fn fixed_rates_stay_and_count_against_the_budget() {
     let mut load = Load::new();
     load.run(5.0, &JOB, 0.0, 0.0);
     let before = load.rate(ALL_RANKS);
     for chances in load.done.chances.iter_mut().filter(|chances| chances.subject == GEMM) {
-        chances.by_hand = Some(Rate(0));
+        chances.fixed = Some(Rate(0));
     }
     load.run(5.0, &JOB, 0.0, 0.0);
     assert!(load.rate(ALL_RANKS) > before);
 }
 
 #[test]
-fn shapes_get_a_fifth() {
+fn shapes_get_a_fifth_of_the_budget() {
     let mut load = Load::new();
     let mut allowed = 0;
     for _ in 0..600 {
@@ -168,7 +168,7 @@ fn shapes_get_a_fifth() {
 }
 
 #[test]
-fn water_finds_its_level() {
+fn equal_shares_use_what_is_left() {
     assert_eq!(level(&mut [5.0, 1.0, 20.0], 11.0), 5.0);
     assert_eq!(level(&mut [1.0, 2.0], 4.0), f64::INFINITY);
     assert_eq!(level(&mut [], 4.0), f64::INFINITY);

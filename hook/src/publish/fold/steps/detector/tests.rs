@@ -3,7 +3,7 @@ use xpu_wire::{collective::Operation, datatype::DataType, gemm::ComputeType};
 use super::*;
 
 #[test]
-fn a_search_ends_also_where_no_launch_comes_twice() {
+fn a_search_ends_even_if_no_launch_repeats() {
     let mut detector = Detector::default();
     let mut reported = 0;
     while matches!(detector.phase, Phase::Searching { .. }) {
@@ -188,7 +188,7 @@ fn tensor_parallel(program: &mut Loop, backward: bool) {
 }
 
 #[test]
-fn where_an_evaluation_has_the_same_operation_its_total_counts_no_steps() {
+fn an_operation_that_evaluations_share_counts_no_steps() {
     let mut program = Loop::new();
     let steps = program.repeats(|program, _| tensor_parallel(program, true));
     assert_eq!((program.by(), program.number), (Some(By::Total), Some(steps)));

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_with_the_same_launches_are_alike_and_others_are_not() {
+    fn threads_are_alike_if_their_launches_are() {
         let one = [400, 100, 800, 50, 50];
         assert_eq!(threads(&[one, [395, 99, 790, 49, 50]]).one_of_several_alike(), Some(0));
         assert_eq!(threads(&[one]).one_of_several_alike(), None);

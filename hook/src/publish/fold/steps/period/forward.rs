@@ -63,7 +63,7 @@ mod tests {
     const WEIGHTS: [[u32; 2]; 4] = [[2304, 768], [768, 768], [3072, 768], [768, 3072]];
 
     #[test]
-    fn a_model_that_answers_is_distinguished_from_one_that_trains() {
+    fn inference_is_distinguished_from_training() {
         for tokens in [1, 16, 513, 4096] {
             let forward = WEIGHTS.map(|[out, inner]| [out, tokens, inner]);
             let activations = WEIGHTS.map(|[out, inner]| [inner, tokens, out]);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_that_are_as_wide_as_deep_train() {
+    fn square_layers_are_recognized_as_training() {
         for tokens in [64, 512] {
             assert_ne!(
                 trains_with(&[[512, tokens, 512], [512, tokens, 512], [512, 512, tokens]]),

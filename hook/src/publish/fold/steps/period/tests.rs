@@ -127,7 +127,7 @@ fn equal_blocks_and_equal_buckets_are_no_steps() {
 
 /// Gradient descent without layers. Every twentieth step reads the largest value of the fit.
 #[test]
-fn a_figure_of_a_whole_tensor_now_and_then_makes_no_longer_step() {
+fn an_occasional_statistic_of_a_tensor_makes_no_longer_step() {
     let step = [gemm(1), kernel(1, 5e5), gemm(2), kernel(2, 2.6e5), kernel(3, 2.6e5)];
     let figure = [kernel(4, 2.6e5), kernel(5, 5e2)];
     for every in [8, 10, 20, 50] {
@@ -144,7 +144,7 @@ fn a_figure_of_a_whole_tensor_now_and_then_makes_no_longer_step() {
 }
 
 #[test]
-fn a_mere_alternation_may_be_anything() {
+fn an_alternation_is_not_taken_for_a_step() {
     assert_eq!(every_step(400, &[gemm(1), reduce(1)]), None);
     assert_eq!(every_step(400, &[gemm(1)]), None);
     assert_eq!(every_step(400, &[kernel(1, 1e6), kernel(2, 1e6)]), None);
@@ -308,7 +308,7 @@ fn the_stages_of_a_pipeline_have_the_same_number_of_steps() {
 }
 
 #[test]
-fn graphs_are_launches() {
+fn graph_launches_are_launches() {
     assert_eq!(every_step(200, &[graph(1)]), Some(1));
     let step = [batch(), kernel(1, 1e5), graph(1), graph(1), graph(2)];
     assert_eq!(every_step(200, &step), Some(hard(&step)));
@@ -387,7 +387,7 @@ fn for_any_program_the_answer_is_right_or_absent() {
 }
 
 #[test]
-fn few_or_brief_repetitions_are_not_believed() {
+fn few_or_brief_repetitions_are_not_accepted() {
     let step: Vec<Op> = [forward(8), loss(), backward(8, Some(1)), optimizer(8)].concat();
     assert_eq!(every_step(30, &step), None);
     assert_eq!(every_step(70, &step), Some(hard(&step)), "3.5 s");

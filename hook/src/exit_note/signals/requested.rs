@@ -29,9 +29,9 @@ const RESTORER: c_int = 0x0400_0000;
 
 /// The action that the program requested; zero is the default action without flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Asked(u64);
+pub(super) struct RequestedAction(u64);
 
-impl Asked {
+impl RequestedAction {
     /// `None` for actions that stay with the kernel: to ignore the signal, or to call an invalid address.
     pub(super) fn of(action: &libc::sigaction) -> Option<Self> {
         let handler = action.sa_sigaction as u64;
@@ -65,21 +65,21 @@ impl Asked {
     }
 }
 
-static ASKED: [AtomicU64; FATAL.len()] = [const { AtomicU64::new(0) }; FATAL.len()];
+static REQUESTED: [AtomicU64; FATAL.len()] = [const { AtomicU64::new(0) }; FATAL.len()];
 
-pub(super) fn load(place: usize) -> Asked {
-    Asked(ASKED[place].load(Acquire))
+pub(super) fn load(place: usize) -> RequestedAction {
+    RequestedAction(REQUESTED[place].load(Acquire))
 }
 
-pub(super) fn store(place: usize, asked: Asked) {
-    ASKED[place].store(asked.0, Release);
+pub(super) fn store(place: usize, asked: RequestedAction) {
+    REQUESTED[place].store(asked.0, Release);
 }
 
 /// Takes the action for an arriving signal. After a one-time handler (`SA_RESETHAND`), the action becomes the
 /// default.
 #[inline]
-pub(super) fn take(place: usize) -> Asked {
-    let word = &ASKED[place];
+pub(super) fn take(place: usize) -> RequestedAction {
+    let word = &REQUESTED[place];
     let mut at = word.load(Acquire);
     while at & ONCE != 0 && at & HANDLER != 0 {
         match word.compare_exchange(at, at & !HANDLER, AcqRel, Acquire) {
@@ -87,7 +87,7 @@ pub(super) fn take(place: usize) -> Asked {
             Err(other) => at = other,
         }
     }
-    Asked(at)
+    RequestedAction(at)
 }
 
 /// The process whose handlers are in this table.
@@ -170,7 +170,7 @@ mod tests {
         for flags in [0, libc::SA_SIGINFO, libc::SA_ONSTACK | RESTORER, libc::SA_RESETHAND | libc::SA_SIGINFO]
         {
             for handler in [libc::SIG_DFL, 0x7fff_1234_5678] {
-                let asked = Asked::of(&action(handler, flags | libc::SA_RESTART)).unwrap();
+                let asked = RequestedAction::of(&action(handler, flags | libc::SA_RESTART)).unwrap();
                 let mut answer = action(1234, libc::SA_SIGINFO | RESTORER | libc::SA_RESTART);
                 asked.put_into(&mut answer);
                 assert_eq!(answer.sa_sigaction, handler);
@@ -181,17 +181,17 @@ mod tests {
 
     #[test]
     fn an_ignored_signal_or_a_bad_address_is_left_to_the_kernel() {
-        assert_eq!(Asked::of(&action(libc::SIG_IGN, 0)), None);
-        assert_eq!(Asked::of(&action(libc::SIG_ERR, 0)), None);
+        assert_eq!(RequestedAction::of(&action(libc::SIG_IGN, 0)), None);
+        assert_eq!(RequestedAction::of(&action(libc::SIG_ERR, 0)), None);
     }
 
     #[test]
-    fn a_handler_for_one_time_is_given_once() {
-        store(0, Asked::of(&action(0x1000, libc::SA_RESETHAND)).unwrap());
+    fn a_one_time_handler_is_returned_once() {
+        store(0, RequestedAction::of(&action(0x1000, libc::SA_RESETHAND)).unwrap());
         assert_eq!([take(0).handler(), take(0).handler()], [0x1000, libc::SIG_DFL]);
         let mut answer = action(1, 0);
         load(0).put_into(&mut answer);
         assert_eq!((answer.sa_sigaction, answer.sa_flags), (libc::SIG_DFL, libc::SA_RESETHAND));
-        store(0, Asked(0));
+        store(0, RequestedAction(0));
     }
 }
