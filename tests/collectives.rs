@@ -21,7 +21,7 @@ fn line(script: &str, text: &str) -> usize {
 }
 
 #[test]
-fn one_call_too_many_of_two_ranks() {
+fn an_extra_call_of_one_of_two_ranks_is_named() {
     let script = one_too_many();
     let site = format!("<string>:{} log_metrics", line(&script, "c_size_t(123)"));
     let words = ["rank 1 called one AllReduce (492 B of f32) more", &site, "rank 0 never does"];
@@ -100,14 +100,14 @@ for number in sorted(set(of[0]) & set(of[1])):
 }
 
 #[test]
-fn one_call_too_many_of_eight_ranks() {
+fn an_extra_call_of_one_of_eight_ranks_is_named() {
     let words = ["rank 1 called one AllReduce (492 B of f32) more", "log_metrics", "the 7 others never do"];
     named(8, &one_too_many(), "mismatch", "extra", &words);
 }
 
 /// A GEMM that takes hours is launched before the collective.
 #[test]
-fn a_kernel_without_end_before_a_collective() {
+fn an_endless_kernel_before_a_collective_is_named() {
     let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
     // The GPU's position is known from the event before the collective, or, if the collective is timed, from
     // its pair of events. After the 35th timed collective an empty pair follows, which is reported first.
@@ -172,7 +172,7 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
     // Before the endless kernel is launched, the request is refused.
     let early = until("both ranks to be read", || {
         let asked = job.host.ask("stacks --gpus --yes");
-        (asked.stderr.matches("it advances").count() > 0).then_some(asked)
+        (asked.stderr.matches("it makes progress").count() > 0).then_some(asked)
     });
     assert!(!early.stdout.contains("GPU: "), "{early:?}");
     let unconfirmed = job.host.ask("stacks --gpus");
@@ -199,7 +199,7 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
 }
 
 #[test]
-fn another_size() {
+fn a_call_of_another_size_is_named() {
     let script = script("", &format!("    size = 1001 if differs else 1000\n{SAME}"));
     named(
         2,
@@ -218,7 +218,7 @@ fn another_size() {
 }
 
 #[test]
-fn another_type() {
+fn a_call_of_another_type_is_named() {
     let script = script("", &format!("    kind = NCCL_FLOAT if differs else NCCL_BF16\n{SAME}"));
     named(2, &script, "mismatch", "type", &["rank 1 called AllReduce (4,000 B of f32)"]);
     named(
@@ -231,7 +231,7 @@ fn another_type() {
 }
 
 #[test]
-fn another_order_in_two_communicators() {
+fn another_order_of_two_communicators_is_named() {
     let two = "    for on in (other, comm) if differs else (comm, other):
         ok(process.ncclAllReduce(memory, memory, c_size_t(500), NCCL_BF16, 0, on, stream))
         sync()";
@@ -253,7 +253,7 @@ fn another_order_in_two_communicators() {
 }
 
 #[test]
-fn a_receive_without_its_send() {
+fn a_receive_without_its_send_is_named() {
     let pair = "    if RANK == 0: ok(process.ncclSend(memory, c_size_t(64), NCCL_BF16, 1, comm, stream))
     if RANK == 1: ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))
     if differs: drain()";
@@ -269,7 +269,7 @@ fn a_receive_without_its_send() {
 
 /// A rank exits in an orderly way, and the others wait for it.
 #[test]
-fn a_rank_that_left() {
+fn a_rank_that_left_is_named() {
     // By this step the collector knows the rank.
     let script = script("", &format!("    if (RANK, at) == (1, 150): os._exit(0)\n{SAME}"));
     for world in [2, 8] {
@@ -288,7 +288,7 @@ fn a_rank_that_left() {
 /// With pauses, occasional calls, two communicators and messages, no divergence is reported, whenever the
 /// records are read.
 #[test]
-fn ranks_that_do_the_same_are_never_said_to_part() {
+fn equal_calls_are_never_reported_as_divergence() {
     let rare = "def log_metrics():\n    ok(process.ncclAllReduce(memory, memory, c_size_t(123), NCCL_FLOAT, 0, comm, stream))";
     let step = format!(
         "    if at % 7 == 3: log_metrics()
@@ -321,7 +321,7 @@ fn ranks_that_do_the_same_are_never_said_to_part() {
 
 /// Without a job, the remedy is printed.
 #[test]
-fn without_a_job_it_is_said_what_to_do() {
+fn without_a_job_the_remedy_is_printed() {
     let host = Host::new();
     let outcome = host.ask("collectives");
     assert!(

@@ -90,7 +90,7 @@ fn replay(host: &Host, folder: &Path, more: &str) -> xpu_tests::program::Outcome
 }
 
 #[test]
-fn a_hang_has_the_word_of_ras_beside_ours_also_when_all_are_gone() {
+fn a_hang_has_ras_counts_even_after_the_job_ended() {
     let mut host = Host::new();
     let ranks = start(&host, &[], TOGETHER);
     let log = || host.collector_log();
@@ -111,7 +111,7 @@ fn a_hang_has_the_word_of_ras_beside_ours_also_when_all_are_gone() {
     let asked = host.ask("ras");
     assert_eq!((asked.status.code(), asked.stderr.as_str()), (Some(0), ""), "{asked:?}");
     assert!(asked.stdout.starts_with("NCCL 2.28.9, RAS at 127.90."), "{asked:?}");
-    assert!(asked.stdout.contains(&sentence) && asked.stdout.ends_with("both say the same\n"), "{asked:?}");
+    assert!(asked.stdout.contains(&sentence) && asked.stdout.ends_with("the counts agree\n"), "{asked:?}");
 
     host.end_collector();
     drop(ranks);
@@ -136,7 +136,7 @@ fn a_hang_has_the_word_of_ras_beside_ours_also_when_all_are_gone() {
 }
 
 #[test]
-fn an_nccl_without_json_is_asked_nothing_and_says_why() {
+fn an_nccl_without_json_is_not_queried_and_the_reason_is_reported() {
     let host = Host::new();
     let ranks = start(&host, &[("SIMGPU_NCCL_VERSION", "22603")], TOGETHER);
     let log = || host.collector_log();
@@ -156,7 +156,7 @@ fn an_nccl_without_json_is_asked_nothing_and_says_why() {
 /// The collector queries the RAS port only in a hang. A foreign program on the port does not harm the
 /// collector.
 #[test]
-fn a_healthy_job_is_not_asked_and_a_stranger_at_the_port_harms_nothing() {
+fn a_healthy_job_is_not_queried_and_a_foreign_listener_does_no_harm() {
     let host = Host::new();
     let listener = TcpListener::bind(ras_of(&host)).unwrap();
     let taken = Arc::new(AtomicUsize::new(0));

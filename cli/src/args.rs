@@ -19,7 +19,7 @@ pub use captures::{
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use demo::DemoArgs;
-pub use job::{JobArgs, WayArgs, quoted};
+pub use job::{ConnectionArgs, JobArgs, quoted};
 pub use looking::LookArgs;
 pub use parse::{KindList, RankList};
 use parse::{job_name, rank};
@@ -156,7 +156,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<JobName>,
     #[command(flatten)]
-    pub way: WayArgs,
+    pub connection: ConnectionArgs,
     /// Do not start a collector
     #[arg(long)]
     pub no_collector: bool,

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let (cursor, at) = command::past::opened(path, line.at.as_deref())?;
     let config = line.config()?;
-    let look = line.look.look(config.wishes)?;
+    let look = line.look.look(config.look)?;
     // The end of a capture shows its captured steps; Space plays the minute before.
     let begin = (line.at.is_some() || path.is_dir() || Label::is_capture(path)).then_some(at);
     let (nobody, arrivals) = tokio::sync::mpsc::channel(1);
@@ -101,8 +101,8 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
 fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
     let args = &line.watch;
     let (hosts, config) = (args.hosts()?, line.config()?);
-    let look = line.look.look(config.wishes)?;
-    let key = args.way.key()?;
+    let look = line.look.look(config.look)?;
+    let key = args.connection.key()?;
     let capturer = Capturer::new(Targets { endpoints: hosts.endpoints.clone(), key: key.clone() });
     let (live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
     let warnings = hosts.warnings.iter().map(ToString::to_string).collect();

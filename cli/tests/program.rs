@@ -68,7 +68,7 @@ fn usage_is_64_and_help_is_not_an_error() {
 }
 
 #[test]
-fn nobody_there_is_a_document_and_3() {
+fn without_data_the_document_is_printed_and_the_code_is_3() {
     let home = Home::new("nobody");
     // Ports as low as these are free on a separate loopback address.
     let (code, document, said) = home.xpu_top("status --json --hosts 127.99.99.99:1");
@@ -79,7 +79,7 @@ fn nobody_there_is_a_document_and_3() {
 }
 
 #[test]
-fn a_line_of_the_hosts_file_that_makes_no_sense_is_reported_and_the_rest_is_used() {
+fn an_invalid_line_of_the_hosts_file_is_reported_and_the_rest_is_used() {
     let home = Home::new("hosts");
     fs::write(home.0.join("hosts.txt"), "127.99.99.98:1\nnode[9-1]\n").unwrap();
     let (code, _, said) = home.xpu_top(&format!("status --job-hosts {}/hosts.txt", home.0.display()));
@@ -99,7 +99,7 @@ fn run_becomes_the_program_and_passes_on_its_exit_code() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_127_as_in_a_shell() {
+fn a_missing_program_exits_with_127_as_in_a_shell() {
     let home = Home::new("missing");
     let (code, _, said) = home.xpu_top("run --no-collector -- no-such-program");
     assert_eq!(code, 127);
@@ -168,7 +168,7 @@ fn run_warns_of_a_collector_without_the_key() {
 const WARNED: (&str, &str) = ("XPU_TIMER_PORT", "1");
 
 #[test]
-fn a_warning_that_cannot_be_written_keeps_no_program_from_starting() {
+fn an_unwritable_warning_does_not_prevent_the_start() {
     let home = Home::new("full");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let mut command = home.command();
@@ -177,7 +177,7 @@ fn a_warning_that_cannot_be_written_keeps_no_program_from_starting() {
 }
 
 #[test]
-fn files_that_may_not_grow_keep_no_program_from_starting() {
+fn a_file_size_limit_does_not_prevent_the_start() {
     let home = Home::new("limited");
     // The program has the same signal action as without `run`.
     let script = "grep -E 'Sig(Ign|Blk)' /proc/self/status";
@@ -227,7 +227,7 @@ fn free_base() -> u16 {
 
 /// Runs a program under a collector of its own, with a pipe under number 9 and with SIGCHLD ignored.
 #[test]
-fn a_collector_keeps_nothing_of_the_job_open() {
+fn a_collector_holds_no_descriptor_of_the_job() {
     let home = Home::new("open");
     if !is_built_whole() {
         return;
@@ -246,7 +246,7 @@ fn a_collector_keeps_nothing_of_the_job_open() {
 }
 
 #[test]
-fn a_collector_estimates_as_often_as_the_option_or_the_settings_say() {
+fn a_collector_estimates_at_the_interval_of_the_option_or_the_settings() {
     if !is_built_whole() {
         return;
     }
@@ -302,7 +302,7 @@ fn a_program_that_waits_for_all_its_children_waits_for_no_collector() {
 }
 
 #[test]
-fn a_relative_runtime_directory_is_one_in_every_directory() {
+fn a_relative_runtime_directory_is_the_same_from_every_directory() {
     let home = Home::new("relative");
     if !is_built_whole() {
         return;

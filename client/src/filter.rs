@@ -62,8 +62,8 @@ impl Filter {
 
     /// The note about ranks that are left out because a figure is unknown.
     pub fn unsure(&self, unknown: usize) -> String {
-        let (ranks, out) = if unknown == 1 { ("rank has", "is") } else { ("ranks have", "are") };
-        format!("{unknown} {ranks} no figure that `{self}` needs, and {out} left out")
+        let (ranks, out) = if unknown == 1 { ("rank lacks", "is") } else { ("ranks lack", "are") };
+        format!("{unknown} {ranks} a figure for `{self}` and {out} left out")
     }
 
     /// The filter, with the figures of the job's ranks that `0.9*median` and the like need.

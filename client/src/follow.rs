@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_complete_when_every_host_answered_and_every_rank_was_heard() {
+    fn a_following_is_complete_when_every_host_and_rank_has_answered() {
         let simulation = Simulation::new(1, 2, 2);
         let mut following = Following::new([endpoint("a"), endpoint("b")], None);
         assert!(!following.is_complete());
@@ -352,7 +352,7 @@ mod tests {
 
     /// A script reads the document, not stderr.
     #[test]
-    fn hosts_out_of_reach_are_in_the_document_and_no_health() {
+    fn unreachable_hosts_are_in_the_document_and_not_healthy() {
         let mut following = Following::new(["a", "b", "c"].map(endpoint), None);
         for frame in Simulation::new(1, 1, 2).snapshots(1) {
             following.take(Arrival::Frame(Box::new(frame)));
@@ -367,7 +367,7 @@ mod tests {
 
     /// The client does not wait for ranks of other jobs.
     #[test]
-    fn only_the_ranks_of_the_job_that_was_named_are_awaited() {
+    fn only_the_ranks_of_the_named_job_are_awaited() {
         let mut following = Following::new([], Some("gone".into()));
         following.take(Arrival::Frame(Box::new(Simulation::new(1, 1, 2).snapshots(1).remove(0))));
         assert!(following.is_complete());
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_not_there_is_a_document_without_ranks() {
+    fn an_unknown_job_is_a_document_without_ranks() {
         let following = Following::new([], Some("gone".into()));
         let status = following.status(Moment(0));
         assert_eq!((status.job.as_str(), status.ranks.len()), ("gone", 0));

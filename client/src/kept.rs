@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_hang_from_other_hosts_are_played_together() {
+    fn incident_files_of_several_hosts_are_replayed_together() {
         let dir = std::env::temp_dir().join(format!("xpu-top-kept-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         let simulation = Simulation::new(1, 3, 2);

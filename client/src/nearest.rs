@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_finger_finds_what_was_meant_and_nonsense_finds_nothing() {
+    fn a_typo_suggests_the_nearest_name_and_nonsense_suggests_none() {
         let names = ["tflops", "power", "state", "step_ms"];
         assert_eq!(nearest("tflps", names), Some("tflops"));
         assert_eq!(nearest("POWR", names), Some("power"));

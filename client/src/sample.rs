@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_of_a_small_job_are_watched_and_of_a_large_one_some_that_stand_for_it() {
+    fn all_ranks_of_a_small_job_are_watched_and_a_sample_of_a_large_one() {
         let job = |hosts| {
             let mut jobs = Jobs::default();
             Simulation::new(1, hosts, 8).snapshots(1).iter().for_each(|frame| jobs.fold(frame));

@@ -104,7 +104,7 @@ fn trains(job: &Job, now: Moment) -> Result<(), Skipped> {
     }
     let findings = finding::examine(job, now);
     if let Some(found) = findings.iter().find(|found| found.stops_the_job()) {
-        return not_now(format!("the job stands still: {}", found.evidence));
+        return not_now(format!("the job hangs: {}", found.evidence));
     }
     for (rank, view) in job.ranks() {
         let state = finding::state(&findings, rank, view);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_has_ended_is_none() {
+    fn an_ended_job_is_not_captured() {
         let following = followed(2, Life::Alive, true);
         assert_eq!(chosen(&following, Some(&"gone".into())).err(), Some(Skipped::NoJob));
     }

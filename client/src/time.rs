@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_understood_as_people_write_them() {
+    fn moments_are_parsed_in_all_notations() {
         // 23:59:50 to 00:10:00 of the next day.
         let span = Span { first: at(10 * DAY - 10), last: at(10 * DAY + 600) };
         let seconds_of = |text: &str| moment(text, span).map(|moment| moment.0 / SECOND);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_outside_the_recording_is_refused_with_what_there_is() {
+    fn a_moment_outside_the_recording_is_refused_with_its_span() {
         let span = Span { first: at(10 * DAY), last: at(10 * DAY + 600) };
         assert_eq!(moment_within("+10m", span), Ok(span.last));
         assert_eq!(moment_within("00:10:00", span), Ok(span.last));

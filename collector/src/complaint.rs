@@ -55,14 +55,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_messages_break_no_line_and_steer_no_terminal() {
+    fn foreign_messages_contain_no_newlines_and_no_control_characters() {
         let said = line("a frame", "bad\n2026-01-01 ERROR all is lost\r\u{1b}[2J\u{2028}", 1, 2);
         assert!(said.starts_with("a frame: bad") && said.ends_with("(1 new, 2 in all)"), "{said:?}");
         assert!(!said.contains(['\n', '\r', '\u{1b}', '\u{2028}']), "{said:?}");
     }
 
     #[test]
-    fn a_flood_is_one_line_and_every_one_is_counted() {
+    fn a_flood_of_messages_is_one_line_with_their_number() {
         let mut complaints = Complaints::default();
         let at = |seconds: u64| Moment(seconds * 1_000_000_000);
         assert_eq!(complaints.count("garbage", at(100)), Some(1));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_passed_is_no_share_of_zero() {
+    fn a_share_of_no_time_is_unknown() {
         assert_eq!(Pending::default().overhead_ppm(), None);
         let pending = Pending { spent: Nanoseconds(3), interval: Nanoseconds(10_000), ..Pending::default() };
         assert_eq!(pending.overhead_ppm(), Some(300));

@@ -92,7 +92,7 @@ pub enum HttpError {
     Listen { address: SocketAddr, error: io::Error },
     #[error("cannot start a thread for HTTP: {0}; raise `ulimit -u`")]
     Thread(io::Error),
-    #[error("cannot show what was asked for: {0}")]
+    #[error("cannot follow the job or recording: {0}")]
     Start(io::Error),
 }
 

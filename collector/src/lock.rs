@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_holds_it_and_it_comes_back() {
+    fn only_one_process_holds_the_lock_and_it_is_released() {
         let path = std::env::temp_dir().join(format!("xpu-top-lock-{}", std::process::id()));
         let first = Lock::take(&path).unwrap();
         assert!(matches!(Lock::take(&path), Err(LockError::Held)));

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_says_what_it_wants() {
+    fn a_job_sets_its_action_on_a_hang() {
         let mut sleeper = Command::new("sleep");
         sleeper.arg("600").current_dir("/tmp").env(variable::JOB, "train").env(variable::ON_HANG, "mail x");
         let mut sleeper = sleeper.spawn().unwrap();

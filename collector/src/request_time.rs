@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_off_is_made_up_for() {
+    fn a_wrong_clock_is_corrected() {
         let second = 1_000_000_000;
         for (now, theirs, at) in [(100, 100, 107), (100, 97, 110), (97, 100, 104)] {
             let ahead = ahead(Moment(now * second), Moment(theirs * second));

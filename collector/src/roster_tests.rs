@@ -81,7 +81,7 @@ fn lives(effects: &[Effect]) -> Vec<Life> {
 }
 
 #[test]
-fn a_stranger_is_asked_once_and_not_at_every_word() {
+fn an_unknown_worker_is_asked_to_introduce_itself_once() {
     let mut roster = Roster::default();
     let asked = [Effect::Command(who("x"), Command::Introduce)];
     assert_eq!(roster.summary(&who("x"), 5, steps(1, 1), at(0.0)), asked);
@@ -129,7 +129,7 @@ fn the_last_samples_of_a_closed_communicator_are_reported() {
 }
 
 #[test]
-fn a_gap_in_a_workers_frames_brings_a_question() {
+fn a_gap_in_a_workers_frames_triggers_a_request() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     assert!(
@@ -140,7 +140,7 @@ fn a_gap_in_a_workers_frames_brings_a_question() {
 }
 
 #[test]
-fn silence_is_reported_and_taken_back() {
+fn silence_is_reported_until_the_rank_reports_again() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     assert_eq!(roster.check(at(4.9)), []);
@@ -152,7 +152,7 @@ fn silence_is_reported_and_taken_back() {
 
 /// The rank's process is in another container, and cannot be seen from here.
 #[test]
-fn a_rank_that_was_taken_for_dead_and_speaks_again_lives() {
+fn a_rank_considered_dead_lives_when_it_reports_again() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, RankInfo { pid: Pid(u32::MAX), ..info("j", 0) }, at(0.0));
     assert_eq!(lives(&roster.check(at(61.0))), [Life::Died]);
@@ -228,7 +228,7 @@ fn a_process_that_executes_itself_again_is_no_hang() {
 }
 
 #[test]
-fn a_goodbye_brings_the_last_counts_at_once_and_no_more() {
+fn a_goodbye_sends_the_last_counts_once() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     roster.summary(&who("x"), 1, steps(40, 10), at(1.0));
@@ -246,7 +246,7 @@ fn a_goodbye_brings_the_last_counts_at_once_and_no_more() {
 
 /// `os._exit` sends no last summary.
 #[test]
-fn a_goodbye_brings_what_was_called_since_the_last_summary() {
+fn a_goodbye_includes_calls_since_the_last_summary() {
     let page = LedgerPage::create().unwrap();
     let line = &page.ledger().communicators[0];
     line.open(CommunicatorId(7), 0, 2);
@@ -262,7 +262,7 @@ fn a_goodbye_brings_what_was_called_since_the_last_summary() {
 }
 
 #[test]
-fn a_living_rank_keeps_its_place_and_a_dead_one_gives_it_up() {
+fn a_living_rank_keeps_its_slot_and_a_dead_one_frees_it() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     let other = RankInfo { pid: Pid(1), ..info("j", 0) };
@@ -293,7 +293,7 @@ fn the_same_process_may_come_again_under_another_identity() {
 }
 
 #[test]
-fn a_process_begun_anew_under_its_number_starts_counting_anew() {
+fn a_new_process_with_a_reused_pid_starts_at_zero() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     let with = |gemms| Summary { launches: Launches { gemms, ..Launches::default() }, ..steps(1, 1) };
@@ -324,7 +324,7 @@ fn two_jobs_are_kept_apart() {
 }
 
 #[test]
-fn hostile_texts_reach_no_topic_and_no_terminal() {
+fn hostile_texts_are_cleaned_for_topics_and_terminals() {
     let mut roster = Roster::default();
     let program = "\x1b[2J".repeat(1000);
     roster.hello(&who("x"), 0, RankInfo { program, ..info("a/o\x1b", 0) }, at(0.0));
@@ -335,7 +335,7 @@ fn hostile_texts_reach_no_topic_and_no_terminal() {
 }
 
 #[test]
-fn a_flood_of_ranks_is_bounded_and_strangers_too() {
+fn a_flood_of_ranks_and_of_unknown_workers_is_bounded() {
     let mut roster = Roster::default();
     for n in 0..PLACES as u32 + 10 {
         let name = who(&n.to_string());

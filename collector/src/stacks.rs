@@ -279,7 +279,7 @@ mod tests {
 
     /// A viewer asked just before the hang of the job was detected.
     #[test]
-    fn a_wish_for_native_frames_is_not_lost_in_a_reading_without() {
+    fn a_request_for_native_frames_survives_a_reading_without_them() {
         let mut stacks = stacks();
         stacks.want(target(false), Some(&viewer(1)));
         assert!(stacks.turn(Instant::now()).is_empty());

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_floods_lose_nothing() {
+    fn garbage_and_floods_lose_no_subscription() {
         let mut subscriptions = Subscriptions::default();
         subscriptions.take(b"");
         subscriptions.take(b"\xffhello");

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_look_sees_what_rests() {
+    fn a_completed_summary_has_all_totals() {
         let mut totals = Totals::default();
         let mut first = gemms([gemm(1, 10), gemm(2, 10)]);
         first.kernels = ["flash_fwd", "flash_bwd"].map(kernel).to_vec();

@@ -80,7 +80,7 @@ fn address(n: u8) -> String {
 }
 
 #[test]
-fn it_says_ready_and_ends_cleanly_at_a_signal() {
+fn a_collector_notifies_ready_and_ends_cleanly_at_a_signal() {
     let mut started = start("ready", &address(0), &[]);
     assert_eq!(started.line, "ready\n");
     let socket = started.dir.join(format!("collector-{}.sock", started.base));
@@ -92,7 +92,7 @@ fn it_says_ready_and_ends_cleanly_at_a_signal() {
 }
 
 #[test]
-fn a_second_one_leaves_quietly() {
+fn a_second_collector_exits_quietly() {
     let first = start("second", &address(1), &[]);
     assert_eq!(first.line, "ready\n");
     let mut second = Command::new(env!("CARGO_BIN_EXE_xpu-collector"))

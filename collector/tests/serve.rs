@@ -51,7 +51,7 @@ fn a_late_viewer_sees_two_jobs_and_then_what_changes() {
 }
 
 #[test]
-fn details_go_to_who_subscribed_to_that_rank() {
+fn details_go_to_subscribers_of_that_rank() {
     let lab = Lab::started(None);
     let (mut one, mut ten) = (lab.worker("a", 1), lab.worker("a", 10));
     one.hello();
@@ -80,7 +80,7 @@ fn a_worker_may_be_there_before_the_collector() {
 }
 
 #[test]
-fn a_new_collector_asks_the_workers_of_the_old_one_who_they_are() {
+fn a_new_collector_asks_the_workers_of_the_old_one_to_introduce_themselves() {
     let mut lab = Lab::started(None);
     let mut worker = lab.worker("a", 0);
     worker.hello();
@@ -192,7 +192,7 @@ fn a_request_with_a_delimiter_is_answered_with_one() {
 }
 
 #[test]
-fn the_switch_reaches_that_jobs_workers_alone() {
+fn the_switch_reaches_only_the_workers_of_that_job() {
     let lab = Lab::started(None);
     let (mut a, mut b) = (lab.worker("a", 0), lab.worker("b", 0));
     a.hello();
@@ -259,7 +259,7 @@ fn a_request_for_stacks_gets_one_frame_per_rank() {
 /// A reader hangs, as one does whose process hangs in the kernel. It is killed, and all viewers are served
 /// meanwhile.
 #[test]
-fn a_reader_that_hangs_stops_nobody() {
+fn a_hung_reader_blocks_nothing() {
     let mut lab = Lab::new(None);
     let script = lab.config.runtime.path().with_extension("reader");
     fs::write(&script, "#!/bin/sh\nexec sleep 600\n").unwrap();
@@ -278,7 +278,7 @@ fn a_reader_that_hangs_stops_nobody() {
 }
 
 #[test]
-fn only_who_has_the_key_is_answered() {
+fn only_clients_with_the_key_are_answered() {
     let key = Key::generate().unwrap();
     let lab = Lab::started(Some(key.clone()));
     let mut worker = lab.worker("a", 0);
@@ -304,7 +304,7 @@ fn only_who_has_the_key_is_answered() {
 }
 
 #[test]
-fn a_second_collector_finds_the_place_taken() {
+fn a_second_collector_finds_the_socket_taken() {
     let mut lab = Lab::started(None);
     let second = Collector::open(lab.config.clone(), Moment::now()).err().unwrap();
     assert!(second.is_served_already(), "{second}");

@@ -191,7 +191,7 @@ fn a_stopped_process_is_stopped_after_it_was_held() {
 }
 
 #[test]
-fn a_process_that_is_gone_is_said_to_be() {
+fn an_ended_process_is_reported_as_gone() {
     let mut python = Python::start(HOLDS);
     python.0.kill().unwrap();
     python.0.wait().unwrap();
@@ -202,7 +202,7 @@ fn a_process_that_is_gone_is_said_to_be() {
 
 /// A process that is protected (not dumpable), and a reader that is not root.
 #[test]
-fn a_refusal_is_said_with_what_to_do() {
+fn a_refusal_is_reported_with_advice() {
     let python =
         Python::start(&format!("import ctypes; assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0\n{HOLDS}"));
     // SAFETY: geteuid has no conditions.

@@ -68,7 +68,7 @@ fn a_stranger_without_the_key_receives_nothing() {
 }
 
 #[test]
-fn thousands_of_connections_that_say_nothing_or_garbage_cost_nobody_anything() {
+fn thousands_of_silent_or_garbage_connections_affect_no_client() {
     let key = Key::generate().unwrap();
     let lab = Lab::started(Some(key.clone()));
     let mut worker = lab.worker("a", 0);
@@ -126,7 +126,7 @@ fn a_message_beyond_all_bounds_ends_its_connection_alone() {
 
 /// Sends answers whose route has many relays, or invalid ones.
 #[test]
-fn routes_without_end_harm_nothing() {
+fn endless_routes_do_no_harm() {
     let lab = Lab::started(None);
     let mut worker = lab.worker("a", 0);
     worker.hello();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_does_not_print_itself() {
+    fn a_key_is_not_printed() {
         assert_eq!(format!("{:?}", Key::generate().unwrap()), "Key(..)");
     }
 }

@@ -132,7 +132,7 @@ mod tests {
     /// Two hosts; the second one's clock is a minute behind. Their digests of one second end up next to each
     /// other.
     #[test]
-    fn digests_of_one_second_stand_together_whatever_the_clocks_say() {
+    fn digests_of_one_second_are_grouped_despite_clock_differences() {
         let simulation = Simulation::new(1, 2, 2);
         let (now, behind) = (Instant::now(), 60_000_000_000);
         let mut recall = Recall::begin(now);

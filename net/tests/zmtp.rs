@@ -183,7 +183,7 @@ fn comes_and_goes(socket: &Socket, line: &mut Line) {
 }
 
 #[test]
-fn a_collector_that_binds_is_understood() {
+fn a_binding_collector_is_connected_to() {
     let place = Place::new();
     let router = place.workers();
     let mut line = Line::connect(&place.path).ready();
@@ -191,7 +191,7 @@ fn a_collector_that_binds_is_understood() {
 }
 
 #[test]
-fn peers_that_connect_are_understood() {
+fn connecting_peers_are_accepted() {
     for kind in [zmq::DEALER, zmq::ROUTER] {
         let place = Place::new();
         let listener = UnixListener::bind(&place.path).expect("a path");
@@ -203,7 +203,7 @@ fn peers_that_connect_are_understood() {
 }
 
 #[test]
-fn several_lines_of_one_collector_are_distinguished() {
+fn several_connections_of_one_collector_are_distinguished() {
     let place = Place::new();
     let router = place.workers();
     let mut lines: Vec<Line> = (0..3).map(|_| Line::connect(&place.path).ready()).collect();
@@ -257,7 +257,7 @@ fn heartbeats_are_answered() {
 }
 
 #[test]
-fn heartbeats_without_an_answer_end_the_line() {
+fn unanswered_heartbeats_end_the_connection() {
     let place = Place::new();
     let _router = asks_often(&place);
     let mut line = Line::connect(&place.path).ready();
@@ -278,7 +278,7 @@ fn a_collector_that_comes_back_is_connected_to_again() {
 }
 
 #[test]
-fn a_line_that_breaks_off_and_comes_back_is_taken_anew() {
+fn a_broken_connection_is_replaced_by_a_new_one() {
     let place = Place::new();
     let router = place.workers();
     let mut line = Line::connect(&place.path).ready();
@@ -291,7 +291,7 @@ fn a_line_that_breaks_off_and_comes_back_is_taken_anew() {
 }
 
 #[test]
-fn peers_of_no_use_are_refused_by_name() {
+fn unsuitable_peers_are_refused_by_name() {
     let place = Place::new();
     let publisher = place.of(zmq::PUB);
     publisher.bind(&place.endpoint()).expect("a path");
@@ -308,7 +308,7 @@ fn peers_of_no_use_are_refused_by_name() {
 }
 
 #[test]
-fn a_peer_that_refuses_says_why() {
+fn a_refusing_peer_gives_a_reason() {
     let place = Place::new();
     let judge = place.of(zmq::REP);
     judge.bind("inproc://zeromq.zap.01").expect("an address");

@@ -3,6 +3,8 @@
 
 mod name;
 
+pub(crate) use name::present;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use xpu_client::{
@@ -111,7 +113,7 @@ pub enum Action {
     /// Show the evidence of the selected finding: stacks, or the rank.
     Explain,
     /// Open or close a branch of the stacks.
-    TurnBranch,
+    ToggleBranch,
     /// Go to the next branch with few ranks.
     NextOutlier,
     NextThread,
@@ -120,13 +122,13 @@ pub enum Action {
     /// Read the kernels on the GPUs of a hung job, at the second press, because this ends its ranks.
     AskGpus,
     /// Show or fold native frames below those of Python.
-    TurnNatives,
+    ToggleNatives,
     /// Show the heatmaps of the present, or over time.
-    TurnMaps,
+    ToggleMaps,
     /// Show a part of the time on the heatmaps.
     Zoom(ZoomAction),
     /// List every communicator, or one of each kind.
-    TurnCommunicators,
+    ToggleCommunicators,
     /// Show this communicator among all.
     ShowCommunicator(CommunicatorId),
     /// Fold ranks by the next kind of group.

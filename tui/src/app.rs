@@ -44,7 +44,7 @@ pub use history::{COLUMNS, History, PERIOD, PastValue};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};
-pub use job_view::{Headline, JobView, Row, Sifted, Urgency};
+pub use job_view::{Filtered, Headline, JobView, Row, Urgency};
 pub(crate) use listing::Listing;
 pub use maps::Maps;
 pub(crate) use messages::Messages;
@@ -147,11 +147,11 @@ impl App {
     /// The action of a key now.
     pub fn means(&self, key: Key) -> Option<Action> {
         let scope = self.scope();
-        let meant = self.keymap.lookup(key, scope);
+        let action = self.keymap.lookup(key, scope);
         // A function key has no effect on a line being typed or on a list.
-        let meant = meant
+        let action = action
             .or_else(|| (!matches!(scope, Scope::Prompt | Scope::Picker)).then_some(Action::Unbound(key)));
-        match meant? {
+        match action? {
             // In help, `q` closes help instead of the program. Ctrl+C always ends the program.
             Action::Quit if self.overlay.help.is_open() && !key.control => Some(Action::Help),
             action => Some(action),

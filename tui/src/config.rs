@@ -24,7 +24,7 @@ use crate::{
     app::{Metric, Sort},
     key::Key,
     keymap::{Keymap, Scope},
-    look::Wishes,
+    look::RequestedLook,
     page::Page,
     palette::Theme,
     prompt_command,
@@ -43,7 +43,7 @@ pub struct Config {
     pub sort: Option<Sort>,
     pub filter: Option<Filter>,
     pub mouse: bool,
-    pub wishes: Wishes,
+    pub look: RequestedLook,
     /// Whether the next screen begins where this one ended.
     pub keep_state: bool,
     pub price: Option<Price>,
@@ -60,7 +60,7 @@ impl Default for Config {
             sort: None,
             filter: None,
             mouse: true,
-            wishes: Wishes::default(),
+            look: RequestedLook::default(),
             keep_state: false,
             price: None,
             what_if_every: WhatIfEvery::default(),
@@ -141,7 +141,7 @@ const SETTINGS: &[Setting] = &[
         usual: "\"dark\"",
         read: |value, config| {
             let all = Theme::ALL.map(|theme| (theme.name(), theme));
-            config.wishes.theme = Some(one_of(text(value)?, "theme", all.into_iter())?);
+            config.look.theme = Some(one_of(text(value)?, "theme", all.into_iter())?);
             Ok(())
         },
     },
@@ -150,7 +150,7 @@ const SETTINGS: &[Setting] = &[
         means: "Whether only plain ASCII is drawn; default: by the locale.",
         usual: "false",
         read: |value, config| {
-            config.wishes.ascii = Some(boolean(value)?);
+            config.look.ascii = Some(boolean(value)?);
             Ok(())
         },
     },
@@ -159,7 +159,7 @@ const SETTINGS: &[Setting] = &[
         means: "Whether the screen updates at most once a second.",
         usual: "false",
         read: |value, config| {
-            config.wishes.reduced_motion = Some(boolean(value)?);
+            config.look.reduced_motion = Some(boolean(value)?);
             Ok(())
         },
     },

@@ -188,11 +188,11 @@ impl FolderReader {
                     return None;
                 }
                 let about = fs::metadata(entry.path()).ok()?;
-                let is_meant = if is_folder { about.is_dir() } else { about.is_file() };
+                let is_wanted = if is_folder { about.is_dir() } else { about.is_file() };
                 let bytes = if is_folder { traces::bytes(&entry.path()) } else { about.len() };
                 let since = about.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
                 let written = Moment(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-                is_meant.then(|| (entry.file_name().into(), bytes, written))
+                is_wanted.then(|| (entry.file_name().into(), bytes, written))
             })
             .collect();
         found.sort_by(|one, other| other.2.cmp(&one.2).then_with(|| one.0.cmp(&other.0)));

@@ -95,7 +95,7 @@ impl Hits {
     }
 
     /// The meaning of the event: usually nothing; several steps for a wheel.
-    pub fn meant(&self, event: MouseEvent, app: &App) -> Vec<Action> {
+    pub fn actions(&self, event: MouseEvent, app: &App) -> Vec<Action> {
         let (x, y) = (event.column, event.row);
         match event.kind {
             MouseEventKind::Down(MouseButton::Left) => self

@@ -49,7 +49,7 @@ impl Look {
 
 /// The requested look; `None` where nothing was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct RequestedLook {
     pub depth: Option<Depth>,
     pub theme: Option<Theme>,
     pub ascii: Option<bool>,
@@ -59,7 +59,7 @@ pub struct Wishes {
 /// The variable with the theme, if the command line names none.
 pub const THEME: &str = "XPU_TOP_THEME";
 
-impl Wishes {
+impl RequestedLook {
     /// Completes `self` with the settings of `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {

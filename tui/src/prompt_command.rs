@@ -14,7 +14,7 @@ use xpu_client::{
 use xpu_wire::id::{JobName, Rank};
 
 use crate::{
-    action::{Action, Choosing},
+    action::{self, Action, Choosing},
     app::{Column, Metric, Sort},
     keymap::BINDINGS,
     palette::Theme,
@@ -52,7 +52,7 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
     prompt_command(
         &["sort"],
         "[COLUMN [reversed]]",
-        "sort the ranks by it, worst first; without a column, choose",
+        "sort the ranks by this column, worst first; without a column, choose",
         |text| optional(text, Action::Pick(Choosing::Sort), || sort(text).map(Action::SortBy)),
     ),
     prompt_command(&["filter"], "[FILTER]", "only matching ranks; without one, all", |text| {
@@ -78,7 +78,7 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
     prompt_command(
         &["capture"],
         "[STEPS|TIME]",
-        "capture this many steps of all ranks, or a time; or cancel",
+        "capture this many steps of all ranks, or a period; without a number: start or cancel",
         |text| {
             optional(text, Action::Capture, || {
                 let steps = text.parse().ok().filter(|steps| (1..=MOST_STEPS).contains(steps));
@@ -130,6 +130,7 @@ pub fn named(name: &str) -> Option<&'static PromptCommand> {
 
 /// The action with a key and this name.
 fn action(name: &str) -> Option<Action> {
+    let name = action::present(name);
     actions().find(|(known, _)| *known == name).map(|(_, action)| action.clone())
 }
 

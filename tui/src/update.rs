@@ -106,15 +106,15 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Go(page) => return go::to(app, page),
         Action::Inspect => return go::inspect(app),
         Action::Explain => return go::explain(app),
-        Action::TurnBranch | Action::NextOutlier | Action::NextThread => in_stacks(app, &action),
-        Action::TurnNatives => app.stacks.turn_natives(),
+        Action::ToggleBranch | Action::NextOutlier | Action::NextThread => in_stacks(app, &action),
+        Action::ToggleNatives => app.stacks.toggle_natives(),
         Action::AskStacks | Action::AskGpus => return watch::read(app, &action),
         Action::NoStacks(why) => app.stacks.refuse(why),
         Action::FoldRanks => fold(app),
         Action::Pin => pin(app),
-        Action::TurnMaps => app.maps.over_time = !app.maps.over_time,
+        Action::ToggleMaps => app.maps.over_time = !app.maps.over_time,
         Action::Zoom(what) => zoom(app, what),
-        Action::TurnCommunicators => return go::communicators(app),
+        Action::ToggleCommunicators => return go::communicators(app),
         Action::ShowCommunicator(id) => return go::to_communicator(app, id),
         Action::SaveFlame => return save::flame(app),
         Action::Report => return save::report(app),
@@ -150,7 +150,7 @@ fn zoom(app: &mut App, what: ZoomAction) {
     if app.maps.over_time {
         app.maps.zoom.act(what, app.history.known());
     } else {
-        let text = format!("{} shows the heatmaps over time, which this zooms", app.key("over-time"));
+        let text = format!("this key zooms the heatmaps over time; {} shows them", app.key("over-time"));
         app.messages.failed(text);
     }
 }
@@ -217,7 +217,7 @@ fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
 fn in_stacks(app: &mut App, action: &Action) {
     app.settle();
     match action {
-        Action::TurnBranch => app.stacks.turn_branch(),
+        Action::ToggleBranch => app.stacks.toggle_branch(),
         Action::NextOutlier => app.stacks.next_outlier(),
         _ => app.stacks.next_thread(),
     }
@@ -236,7 +236,7 @@ fn fold(app: &mut App) {
 
 fn pin(app: &mut App) {
     app.settle();
-    let note = app.selection.turn_pin();
+    let note = app.selection.toggle_pin();
     app.messages.set_note(note);
 }
 

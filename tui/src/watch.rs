@@ -31,7 +31,7 @@ use crate::{
     config::{Config, State},
     file_loader::FileLoader,
     frame_source::FrameSource,
-    look::{Look, Wishes},
+    look::{Look, RequestedLook},
     svg,
     terminal::{self, Request, Screen, Signals},
     update::update,
@@ -81,7 +81,7 @@ impl Default for WatchOptions {
             filter: None,
             config: Config::default(),
             runs: None,
-            look: Wishes::default().look(|name| std::env::var(name).ok()),
+            look: RequestedLook::default().look(|name| std::env::var(name).ok()),
             live: None,
             capturer: None,
             replayed: None,
@@ -152,7 +152,7 @@ pub async fn watch(
                 // No more events: the terminal is gone.
                 let Some(event) = event.transpose()? else { return keep(&mut app, kept.as_deref()) };
                 due = Due::Now;
-                for action in meant(&app, &event, &screen)? {
+                for action in actions(&app, &event, &screen)? {
                     if let Some(effect) = update(&mut app, action)
                         && carry_out(effect, &mut app, &mut screen, &mut source, &loader)?
                     {
@@ -245,7 +245,7 @@ fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>
 }
 
 /// The actions of a key or of the mouse.
-fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Action>> {
+fn actions(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Action>> {
     if let Event::Mouse(mouse) = event {
         // Most mouse events are movements, for which nothing is computed.
         let is_handled = match mouse.kind {
@@ -253,7 +253,7 @@ fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Actio
             MouseEventKind::Up(_) => app.maps.zoom.is_begun(),
             _ => true,
         };
-        return if is_handled { Ok(screen.hits(app)?.meant(*mouse, app)) } else { Ok(Vec::new()) };
+        return if is_handled { Ok(screen.hits(app)?.actions(*mouse, app)) } else { Ok(Vec::new()) };
     }
     let key = event.as_key_press_event().filter(|key| key.kind == KeyEventKind::Press);
     Ok(key.and_then(|key| app.means(key.into())).into_iter().collect())

@@ -37,12 +37,12 @@ pub struct JobArgs {
     #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<JobName>,
     #[command(flatten)]
-    pub way: WayArgs,
+    pub connection: ConnectionArgs,
 }
 
 /// Port and key of collectors.
 #[derive(Clone, Debug, Default, Args)]
-pub struct WayArgs {
+pub struct ConnectionArgs {
     /// First of the collectors' three ports [default: `XPU_TOP_BASE_PORT`, else 18889]
     #[arg(long, value_name = "PORT", value_parser = base_port)]
     pub base_port: Option<BasePort>,
@@ -51,7 +51,7 @@ pub struct WayArgs {
     pub key_file: Option<PathBuf>,
 }
 
-impl WayArgs {
+impl ConnectionArgs {
     pub fn base(&self) -> Result<BasePort, UsageError> {
         let set = std::env::var(BasePort::VARIABLE).ok().filter(|text| !text.is_empty());
         match (self.base_port, set) {
@@ -76,8 +76,8 @@ impl JobArgs {
             ("slurm-job", self.slurm_job.clone()),
             ("k8s-service", self.k8s_service.clone()),
             ("job", self.job.as_ref().map(ToString::to_string)),
-            ("base-port", self.way.base_port.map(|base| base.0.to_string())),
-            ("key-file", self.way.key_file.as_ref().map(path)),
+            ("base-port", self.connection.base_port.map(|base| base.0.to_string())),
+            ("key-file", self.connection.key_file.as_ref().map(path)),
         ];
         let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let ssh = self.ssh.as_ref().map(|ssh| format!(" --ssh={}", quoted(ssh)));
@@ -100,7 +100,7 @@ impl JobArgs {
     }
 
     fn named_hosts(&self) -> Result<Hosts, UsageError> {
-        let base = self.way.base()?;
+        let base = self.connection.base()?;
         let (hosts, named) = if let Some(path) = &self.job_hosts {
             let unreadable = |error| UsageError::HostsFile { path: path.clone(), error };
             (Hosts::from_file(path, base).map_err(unreadable)?, path.display().to_string())

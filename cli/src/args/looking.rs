@@ -2,7 +2,7 @@
 
 use clap::Args;
 use xpu_tui::{
-    look::{Look, THEME, Wishes},
+    look::{Look, RequestedLook, THEME},
     palette::{Depth, Theme},
     terminal,
 };
@@ -28,11 +28,11 @@ pub struct LookArgs {
 
 impl LookArgs {
     /// The look that the command line asks for, else the environment.
-    pub fn wishes(&self) -> Result<Wishes, UsageError> {
+    pub fn requested(&self) -> Result<RequestedLook, UsageError> {
         let named = std::env::var(THEME).ok().filter(|name| !name.is_empty());
         let theme = named.map(|name| name.parse::<Theme>());
         let theme = theme.transpose().map_err(|unknown| UsageError::Value(format!("{THEME}: {unknown}")))?;
-        Ok(Wishes {
+        Ok(RequestedLook {
             depth: self.color,
             theme: self.theme.or(theme),
             ascii: self.ascii.then_some(true),
@@ -41,12 +41,12 @@ impl LookArgs {
     }
 
     /// Completes the given settings from the settings file, then from the terminal.
-    pub fn look(&self, settings: Wishes) -> Result<Look, UsageError> {
-        let mut wishes = self.wishes()?.or(settings);
+    pub fn look(&self, settings: RequestedLook) -> Result<Look, UsageError> {
+        let mut requested = self.requested()?.or(settings);
         let variable = |name: &str| std::env::var(name).ok();
-        if wishes.theme.is_none() && wishes.look(variable).depth != Depth::None {
-            wishes.theme = terminal::theme();
+        if requested.theme.is_none() && requested.look(variable).depth != Depth::None {
+            requested.theme = terminal::theme();
         }
-        Ok(wishes.look(variable))
+        Ok(requested.look(variable))
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn job_name(text: &str) -> Result<JobName, String> {
 
 pub(super) fn rank(text: &str) -> Result<Rank, String> {
     text.parse().map_err(|_no_rank| {
-        "write a rank's number, as the rank column of `xpu-top status` has it: 6, or 0.1 for a GPU of several"
+        "write a rank's number, as the rank column of `xpu-top status` shows it: 6, or 0.1 for a GPU of several"
             .to_owned()
     })
 }

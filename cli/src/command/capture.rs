@@ -2,8 +2,8 @@
 //! or when a finding occurs.
 
 pub(super) mod kineto;
-mod occasion;
 mod progress;
+mod trigger;
 
 use std::{
     path::Path,
@@ -14,13 +14,13 @@ use std::{
 
 use anyhow::Context as _;
 use kineto::Beside;
-use occasion::{Occasion, wait_for};
 use progress::Progress;
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
     time::Instant,
 };
+use trigger::{Trigger, wait_for};
 use xpu_client::{
     arrival::Arrivals,
     capture::{Begin, Plan, Request, Sampling, Stop, Taking, Wanted},
@@ -41,7 +41,7 @@ use xpu_wire::{
 
 use super::{
     hang_up::HangUp,
-    living::{LOOK, meant, nobody, report_unreachable, take_until, the_job},
+    living::{LOOK, nobody, report_unreachable, selected, take_until, the_job},
 };
 use crate::args::{CaptureArgs, RankList, UsageError};
 
@@ -56,7 +56,7 @@ const BEFORE_A_FINDING: u32 = 20;
 
 pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
-    let key = args.of.way.key()?;
+    let key = args.of.connection.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     new_file::check([&args.output])?;
     if args.kineto {
@@ -81,10 +81,10 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         wanted(args, &following, &job)?;
         report_unseen(args, &following, &job);
         let mut progress = Progress::default();
-        if let Some(occasion) = &args.on_finding {
-            let occasion = Occasion { kinds: &occasion.0, within: args.within };
-            progress.say(&occasion.to_string());
-            let found = wait_for(&occasion, &job, &mut following, &mut arrivals, &stop).await?;
+        if let Some(trigger) = &args.on_finding {
+            let trigger = Trigger { kinds: &trigger.0, within: args.within };
+            progress.say(&trigger.to_string());
+            let found = wait_for(&trigger, &job, &mut following, &mut arrivals, &stop).await?;
             progress.end();
             let Some(found) = found else {
                 eprintln!("xpu-top: no finding in time: nothing was captured");
@@ -210,7 +210,7 @@ pub(super) fn named_or_living(
     let Some(named) = named else {
         let living: Vec<_> = all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect();
         return match filter {
-            Some(filter) => meant(filter, following, Moment::now(), job, |rank| living.contains(&rank)),
+            Some(filter) => selected(filter, following, Moment::now(), job, |rank| living.contains(&rank)),
             None => Ok(living),
         };
     };

@@ -50,7 +50,7 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
         Instant::now() + LOOK,
         Following::has_answered,
     ));
-    let Some(name) = meant(&following, args.of.job.as_ref())? else {
+    let Some(name) = selected_job(&following, args.of.job.as_ref())? else {
         report_unreachable(&following, ": its ranks are not shown");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
         report_kept("collectives", args.of.job.as_ref());
@@ -67,7 +67,10 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
 
 /// The named job, the only one, or the only living one; a job is never guessed. A job that has ended can be
 /// queried too.
-pub(super) fn meant(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
+pub(super) fn selected_job(
+    following: &Following,
+    named: Option<&JobName>,
+) -> Result<Option<JobName>, UsageError> {
     let known = || following.jobs().iter();
     if let Some(named) = named {
         return Ok(known().any(|job| job.name() == named).then(|| named.clone()));

@@ -14,7 +14,7 @@ pub fn config(args: &ConfigArgs, named: Option<&Path>) -> anyhow::Result<ExitCod
     }
     Config::find(named).map_err(UsageError::from)?;
     match config::path(named) {
-        Some(path) if path.exists() => print(&format!("{}: understood\n", path.display()))?,
+        Some(path) if path.exists() => print(&format!("{}: valid\n", path.display()))?,
         Some(path) => {
             print(&format!("no settings at {}; `xpu-top config --print` lists all\n", path.display()))?;
         }

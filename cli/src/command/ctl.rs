@@ -31,7 +31,7 @@ const NOT_ALL: u8 = 1;
 
 pub fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
-    let key = args.of.way.key()?;
+    let key = args.of.connection.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let warned = !hosts.warnings.is_empty();
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_a_host_and_a_sum() {
+    fn the_output_has_a_line_per_host_and_a_sum() {
         let text = outcome(&job(&[0, 1, 2, 3], &[]), false).text(&"llama-70b".into(), false);
         assert_eq!(
             text,

@@ -4,17 +4,17 @@
 //! on a cluster.
 
 mod child;
+mod folder;
 mod headless;
 mod node;
 mod port;
 mod rank;
-mod stage;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
+use folder::DemoFolder;
 use node::Node;
 use rank::Worker;
-use stage::Stage;
 use xpu_client::{
     arrival::Endpoint,
     live, new_file,
@@ -81,26 +81,26 @@ impl DemoArgs {
 }
 
 /// All processes. Ranks are dropped first, while collectors can still receive their goodbye.
-struct Cast {
+struct Processes {
     workers: Vec<Worker>,
     nodes: Vec<Node>,
     base: BasePort,
-    _stage: Stage,
+    _folder: DemoFolder,
 }
 
-impl Cast {
+impl Processes {
     fn start(plan: &Plan, base: Option<BasePort>) -> anyhow::Result<Self> {
         let base = port::choose(base, plan.nodes)?;
-        let stage = Stage::build(&Parts::beside_this_program()?)?;
+        let folder = DemoFolder::build(&Parts::beside_this_program()?)?;
         let nodes: Vec<_> =
-            (0..plan.nodes).map(|node| Node::start(&stage, node, base)).collect::<Result<_, _>>()?;
+            (0..plan.nodes).map(|node| Node::start(&folder, node, base)).collect::<Result<_, _>>()?;
         for node in &nodes {
             node.wait_until_ready()?;
         }
         let workers = (0..plan.ranks)
-            .map(|rank| Worker::start(&stage, plan, rank, &nodes))
+            .map(|rank| Worker::start(&folder, plan, rank, &nodes))
             .collect::<Result<_, _>>()?;
-        Ok(Self { workers, nodes, base, _stage: stage })
+        Ok(Self { workers, nodes, base, _folder: folder })
     }
 
     fn endpoints(&self) -> Vec<Endpoint> {
@@ -123,22 +123,28 @@ pub fn demo(
 ) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     let config = if args.is_headless() { Config::default() } else { settings()? };
-    args.look.wishes()?;
+    args.look.requested()?;
     new_file::check(&args.svg)?;
     // The collectors find the same key by themselves, so another terminal can watch too.
     let key = Key::find(None).map_err(UsageError::Key)?;
-    let mut cast = Cast::start(&plan, args.base_port)?;
-    let endpoints = cast.endpoints();
-    eprintln!("{}", port::invitation(plan.nodes, cast.base));
+    let mut processes = Processes::start(&plan, args.base_port)?;
+    let endpoints = processes.endpoints();
+    eprintln!("{}", port::invitation(plan.nodes, processes.base));
     let capturer = Capturer::new(Targets { endpoints: endpoints.clone(), key: key.clone() });
     let (live, arrivals) = live::connect(endpoints.clone(), key, None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if args.is_headless() {
         let link = headless::Link { arrivals, live, endpoints };
-        return runtime.block_on(headless::follow(&mut cast, link, &plan, args.json, args.svg.as_deref()));
+        return runtime.block_on(headless::follow(
+            &mut processes,
+            link,
+            &plan,
+            args.json,
+            args.svg.as_deref(),
+        ));
     }
     // The terminal is asked for its background only if there is a screen.
-    let look = args.look.look(config.wishes)?;
+    let look = args.look.look(config.look)?;
     let shown = runtime.block_on(watch(
         arrivals,
         endpoints,
@@ -148,11 +154,14 @@ pub fn demo(
             live: Some(live),
             capturer: Some(capturer),
             // The first redraw hides the line above.
-            invitation: Some(format!("join from another terminal: {}", port::viewer(plan.nodes, cast.base))),
+            invitation: Some(format!(
+                "join from another terminal: {}",
+                port::viewer(plan.nodes, processes.base)
+            )),
             ..WatchOptions::default()
         },
     ));
-    let failed = rank::report_failures(&mut cast.workers);
+    let failed = rank::report_failures(&mut processes.workers);
     shown?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

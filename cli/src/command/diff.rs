@@ -43,12 +43,12 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
 /// Checks that both captures are of the same kind: a step has no counterpart in a period.
 fn comparable(args: &DiffArgs, before: &Capture, after: &Capture) -> Result<(), UsageError> {
     if before.per() != after.per() {
-        let why = "one capture has steps and the other a time (--for): compare two of the same kind";
+        let why = "one capture covers steps and the other a period (--for): compare two of the same kind";
         return Err(UsageError::Value(why.to_owned()));
     }
     if before.per() == Per::Second && args.fail_on.iter().any(|limit| limit.part == CostKind::Step) {
         let why =
-            "--fail-on: a capture of a time has no step: name a part, for example `--fail-on compute=3%`";
+            "--fail-on: a capture of a period has no step: name a part, for example `--fail-on compute=3%`";
         return Err(UsageError::Value(why.to_owned()));
     }
     Ok(())
@@ -70,7 +70,7 @@ fn exceeds(limit: &Limit, diff: &Diff) -> Option<String> {
     let more = row.relative.unwrap_or(if row.change_ns > 0.0 { f64::INFINITY } else { 0.0 });
     let beyond_noise = row.noise_ns.is_none_or(|noise| row.change_ns > noise);
     (more > limit.most && beyond_noise).then(|| {
-        format!("{} takes {} longer, and {} is allowed", row.name, percent(more), percent(limit.most))
+        format!("{} takes {} longer, but at most {} is allowed", row.name, percent(more), percent(limit.most))
     })
 }
 

@@ -33,7 +33,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         let forms = "name an output: --perfetto, --chrome, --folded or --flame FILE, --kineto, --csv or --parquet DIR";
         return Err(UsageError::Value(forms.to_owned()).into());
     }
-    let wanted: Vec<_> = SHEETS.iter().filter(|sheet| sheet.is_meant(kind)).collect();
+    let wanted: Vec<_> = SHEETS.iter().filter(|sheet| sheet.is_selected(kind)).collect();
     let tables: Vec<(&PathBuf, _)> = [(csv, "csv"), (parquet, "parquet")]
         .into_iter()
         .filter_map(|(place, of)| Some((place.as_ref()?, of)))

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_heard_unless_it_is_ignored() {
+    fn sighup_is_handled_unless_it_is_ignored() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let comes = async |hang_up: &mut HangUp| {

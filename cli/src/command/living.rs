@@ -35,7 +35,7 @@ pub(super) struct Connection {
 /// Connects to the hosts' collectors.
 pub(super) fn connect(of: &JobArgs) -> anyhow::Result<Connection> {
     let hosts = of.hosts()?;
-    let key = of.way.key()?;
+    let key = of.connection.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let following = Following::new(hosts.endpoints.iter().cloned(), of.job.clone());
     let (live, arrivals) = live::connect(hosts.endpoints, key, of.job.clone());
@@ -91,7 +91,7 @@ pub(super) fn report_kept(command: &str, named: Option<&JobName>) {
 }
 
 /// The matching ranks among `may`. Reports the number of undecidable ones.
-pub(super) fn meant(
+pub(super) fn selected(
     filter: &Filter,
     following: &Following,
     now: Moment,
@@ -101,17 +101,17 @@ pub(super) fn meant(
     let known = following.jobs().get(job);
     let status = known.map(|job| Status::of(following.jobs(), job, now));
     let ranks = status.map(|status| status.ranks).unwrap_or_default();
-    let (meant, unknown) = filter.among(&ranks, job);
+    let (selected, unknown) = filter.among(&ranks, job);
     if unknown > 0 {
         eprintln!("xpu-top: {}", filter.unsure(unknown));
     }
-    let meant: Vec<_> = meant.into_iter().map(|rank| rank.rank).filter(|&rank| may(rank)).collect();
-    if meant.is_empty() {
+    let selected: Vec<_> = selected.into_iter().map(|rank| rank.rank).filter(|&rank| may(rank)).collect();
+    if selected.is_empty() {
         return Err(UsageError::Value(format!(
             "--filter {filter}: no rank of job {job} matches; `xpu-top status` lists their figures"
         )));
     }
-    Ok(meant)
+    Ok(selected)
 }
 
 /// Takes frames until `enough` or the deadline.

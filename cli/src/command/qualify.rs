@@ -25,7 +25,7 @@ use std::{
 use xpu_analysis::qualify::{Qualification, Verdict};
 
 use super::output::print;
-use crate::args::{JobArgs, QualifyArgs, UsageError, WayArgs};
+use crate::args::{ConnectionArgs, JobArgs, QualifyArgs, UsageError};
 
 /// How GPUs are measured.
 #[derive(Clone, Debug)]
@@ -33,11 +33,11 @@ struct How {
     quick: bool,
     beside_job: bool,
     /// How this host's collector is reached.
-    way: WayArgs,
+    connection: ConnectionArgs,
 }
 
 pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
-    let how = How { quick: args.quick, beside_job: args.beside_job, way: args.of.way.clone() };
+    let how = How { quick: args.quick, beside_job: args.beside_job, connection: args.of.connection.clone() };
     if args.worker {
         return worker::answer(&how);
     }

@@ -19,7 +19,7 @@ use xpu_wire::{
 };
 
 use super::{
-    collectives::{gather, meant},
+    collectives::{gather, selected_job},
     living::{Connection, LOOK, connect, nobody, report_kept, report_unreachable, take_until},
     output::print,
     past,
@@ -48,7 +48,7 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
         Instant::now() + LOOK,
         Following::has_answered,
     ));
-    let Some(name) = meant(&following, args.of.job.as_ref())? else {
+    let Some(name) = selected_job(&following, args.of.job.as_ref())? else {
         report_unreachable(&following, ": its ranks are not compared");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
         report_kept("ras", args.of.job.as_ref());
@@ -141,8 +141,8 @@ fn text(report: &RasReport, witness: &Witness) -> String {
         let _ = writeln!(text, "and {} more statements", figure::count(witness.more as u64));
     }
     let verdict = match witness.verdict {
-        Verdict::Agrees => "both say the same",
-        Verdict::Differs => "the two differ",
+        Verdict::Agrees => "the counts agree",
+        Verdict::Differs => "the counts differ",
         Verdict::NotComparable => "not compared with xpu-top's counts",
         Verdict::NoAnswer => return text,
     };

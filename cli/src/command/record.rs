@@ -34,7 +34,7 @@ const EXAMINE: Duration = Duration::from_secs(1);
 
 pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
-    let key = args.of.way.key()?;
+    let key = args.of.connection.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let path = &args.output;

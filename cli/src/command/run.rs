@@ -47,12 +47,12 @@ pub fn run(
     args: &RunArgs,
     settings: impl FnOnce() -> Result<Config, UsageError>,
 ) -> Result<ExitCode, UsageError> {
-    let base = args.way.base()?;
+    let base = args.connection.base()?;
     let [program, rest @ ..] = &args.command[..] else {
         return Err(UsageError::Value("nothing to start; write xpu-top run -- COMMAND".to_owned()));
     };
     inherited::outlive_full_files();
-    let key = ensure_key(args.way.key_file.as_deref());
+    let key = ensure_key(args.connection.key_file.as_deref());
     let mut command = Command::new(program);
     command.args(rest);
     let prepared = runtime_dir().map_err(anyhow::Error::from).and_then(|runtime| {
@@ -63,7 +63,7 @@ pub fn run(
         Ok(runtime) => runtime,
         Err(why) => {
             warn(&format!("{why}; the job starts without xpu-top"));
-            return Ok(become_it(&mut command, program));
+            return Ok(exec(&mut command, program));
         }
     };
     let asked = Asked::of(|name| std::env::var(name).ok());
@@ -80,7 +80,7 @@ pub fn run(
     {
         warn(&format!("no collector: {why}; the job runs, but is not shown"));
     }
-    Ok(become_it(&mut command, program))
+    Ok(exec(&mut command, program))
 }
 
 /// The interval from the command line, else from the settings. `None` if only the variable is set, which the
@@ -117,7 +117,7 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
 }
 
 /// Replaces this process by the program. Returns only if that fails.
-fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
+fn exec(command: &mut Command, program: &OsStr) -> ExitCode {
     inherited::hand_on(command);
     let mut error = command.exec();
     if error.kind() == io::ErrorKind::ArgumentListTooLong {
@@ -225,7 +225,7 @@ fn prepare(
     if let Some(line) = &args.on_hang {
         command.env(variable::ON_HANG, line);
     }
-    if let Some(key_file) = &args.way.key_file {
+    if let Some(key_file) = &args.connection.key_file {
         command.env(variable::KEY_FILE, std::path::absolute(key_file)?);
     }
     Ok(())

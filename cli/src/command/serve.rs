@@ -46,21 +46,21 @@ pub fn serve(args: &ServeArgs) -> anyhow::Result<std::process::ExitCode> {
         .args(["--relay", "--job-hosts", "/dev/stdin", "--hosts-base-port"])
         .arg(BasePort::DEFAULT.0.to_string());
     relay.stdin(hosts_file(&hosts.endpoints)?);
-    become_it(relay, &program, base, args)
+    exec(relay, &program, base, args)
 }
 
 /// Prints the address of the page, and becomes the program that serves it.
-fn become_it(
+fn exec(
     mut server: Command,
     program: &Path,
     base: BasePort,
     args: &ServeArgs,
 ) -> anyhow::Result<std::process::ExitCode> {
     server.args(["--bind", "127.0.0.1", "--http-bind", "127.0.0.1", "--base-port", &base.0.to_string()]);
-    if let Some(path) = &args.of.way.key_file {
+    if let Some(path) = &args.of.connection.key_file {
         server.arg("--key-file").arg(path);
     }
-    let token = match args.of.way.key()? {
+    let token = match args.of.connection.key()? {
         Some(_) => format!("#token={}", token(program, args)?),
         None => String::new(),
     };
@@ -103,7 +103,7 @@ fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
 fn token(program: &Path, args: &ServeArgs) -> anyhow::Result<String> {
     let mut command = collector(program);
     command.arg("--print-token");
-    if let Some(path) = &args.of.way.key_file {
+    if let Some(path) = &args.of.connection.key_file {
         command.arg("--key-file").arg(path);
     }
     let output = command.output()?;
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_relay_reads_as_many_hosts_as_there_are() {
+    fn the_relay_reads_all_hosts() {
         let listed = "node[00001-16000]:19001,10.0.0.7,[::1],[fe80::1]:18900";
         let hosts = Hosts::from_list(listed, BasePort::DEFAULT).endpoints;
         let mut command = Command::new("cat");

@@ -30,7 +30,7 @@ use xpu_wire::{
 
 use super::{
     living::{
-        Connection, LOOK, connect, meant, nobody, report_kept, report_unreachable, take_until, the_job,
+        Connection, LOOK, connect, nobody, report_kept, report_unreachable, selected, take_until, the_job,
     },
     output::print,
     past,
@@ -65,7 +65,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks = match &args.filter {
-        Some(filter) => meant(filter, &following, Moment::now(), &job, |_| true)?,
+        Some(filter) => selected(filter, &following, Moment::now(), &job, |_| true)?,
         None => args.rank.clone(),
     };
     let mut gathered = Gathered::new(job, ranks, Depth::of(args));
@@ -86,7 +86,7 @@ fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks = match &args.filter {
-        Some(filter) => meant(filter, &following, at, job.name(), |_| true)?,
+        Some(filter) => selected(filter, &following, at, job.name(), |_| true)?,
         None => args.rank.clone(),
     };
     let mut gathered = Gathered::new(job.name().clone(), ranks, Depth::of(args));

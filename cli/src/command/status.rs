@@ -41,7 +41,7 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     }
     let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
     let hosts = args.of.hosts()?;
-    let key = args.of.way.key()?;
+    let key = args.of.connection.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     following.note_what_goes();
@@ -180,18 +180,18 @@ fn is_stuck(following: &Following) -> bool {
 
 /// With a filter only matching ranks are listed; findings and exit code are those of the whole job.
 pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> anyhow::Result<()> {
-    let sifted = filter.map(|filter| {
+    let filtered = filter.map(|filter| {
         let (ranks, unknown) = filter.among(&status.ranks, &status.job);
         (ranks, FilterStatus { text: filter.text(), ranks: status.ranks.len(), unknown })
     });
     if !json {
         return output::print(&text::of(
             status,
-            sifted.map(|(ranks, of)| (ranks, of.to_string())),
+            filtered.map(|(ranks, of)| (ranks, of.to_string())),
             output::width(),
         ));
     }
-    let Some((ranks, filter)) = sifted else {
+    let Some((ranks, filter)) = filtered else {
         return output::print(&(serde_json::to_string_pretty(status)? + "\n"));
     };
     let ranks = ranks.into_iter().cloned().collect();

@@ -11,7 +11,7 @@ const NEWS: Duration = Duration::from_millis(2500);
 
 /// The message for a rank without known steps.
 pub(super) const NO_STEPS: &str =
-    "no step of it is known; capture a time instead: `xpu-top capture --for 500ms`";
+    "none of its steps is known; capture a period instead: `xpu-top capture --for 500ms`";
 
 /// Time until a period begins: enough for every rank to receive the order and begin to time its work. The
 /// second try allows for a slower order.
@@ -111,7 +111,7 @@ mod tests {
 
     /// A program that waits for the GPU once in many steps launches most steps in an instant.
     #[test]
-    fn steps_that_come_in_bursts_are_not_waited_for_as_if_all_were_so_short() {
+    fn bursts_of_steps_do_not_shorten_the_estimate() {
         let steady = jobs_with(|_| 10);
         assert!(with(&steady, is_rate_known));
         assert_eq!(with(&steady, |views| first_step(views, None)), Some(Step(5_000 + 25 + STEPS_MORE)));
@@ -126,7 +126,7 @@ mod tests {
 
     /// With the rate of the short steps, the first step would be a hundred long steps away.
     #[test]
-    fn steps_that_became_longer_are_not_waited_for_as_if_they_were_short() {
+    fn the_estimate_follows_steps_that_became_longer() {
         let slower = jobs_with(|second| if second < 107 { 100 } else { 5 });
         let first = with(&slower, |views| first_step(views, None));
         assert_eq!(first, Some(Step(5_000 + 13 + STEPS_MORE)));

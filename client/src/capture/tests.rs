@@ -112,7 +112,7 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
 }
 
 #[test]
-fn a_rank_past_the_step_is_given_a_later_one_once() {
+fn a_rank_past_the_step_gets_a_later_one_once() {
     let (outcome, orders, news) = take(|tries| match tries {
         0 => CaptureOutcome::TooLate,
         _ => CaptureOutcome::Agreed,
@@ -133,7 +133,7 @@ fn a_rank_that_is_always_past_the_step_is_missing() {
 }
 
 #[test]
-fn an_error_before_anything_came_leaves_no_file_in_the_way() {
+fn an_error_before_any_data_leaves_no_file() {
     let (mut following, job) = followed();
     let (live, _ordered) = Live::deaf();
     let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);

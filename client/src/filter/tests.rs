@@ -64,7 +64,7 @@ fn figures_are_compared_with_the_jobs_own() {
 }
 
 #[test]
-fn words_are_looked_for_as_people_look() {
+fn words_match_case_insensitively_and_in_part() {
     let second = [4, 5, 6, 7];
     for text in [
         "host~002",
@@ -97,7 +97,7 @@ fn a_bare_number_is_a_rank_and_a_bare_word_a_host() {
 }
 
 #[test]
-fn tests_are_joined() {
+fn comparisons_are_combined() {
     assert_eq!(shown("rank<2 | rank>6"), [0, 1, 7]);
     assert_eq!(shown("rank<2 or rank>6 and host~002"), [0, 1, 7]);
     assert_eq!(shown("(rank<2 || rank>6) && host~002"), [7]);
@@ -123,7 +123,7 @@ fn unknown_figures_neither_match_nor_fail_and_are_counted() {
 }
 
 #[test]
-fn faults_say_where_and_what_was_expected() {
+fn errors_name_the_position_and_what_was_expected() {
     let at = |text: &str, column: usize, what: &str| {
         let (found, said) = faulty(text);
         assert!(found == column && said.contains(what), "{text}: {found}: {said}");
@@ -136,7 +136,7 @@ fn faults_say_where_and_what_was_expected() {
     at("tfl", 3, "after tflops");
     at("state", 5, "expected = != or ~ after state");
     at("tflops<", 7, "expected a number in TFLOPS");
-    at("tflops<x", 7, "nothing called x");
+    at("tflops<x", 7, "unknown value x");
     at("tflops<0.9*med", 11, "expected median");
     at("tflops~5", 6, "tflops is a number");
     at("host<5", 4, "host is a word");
@@ -148,7 +148,7 @@ fn faults_say_where_and_what_was_expected() {
     at("(rank<5", 0, "not closed");
     at("(rank<5 x", 8, "expected &, | or `)`");
     at("state=fast", 6, "ok, waiting, slow, hung, silent, exited");
-    at("host=", 5, "what host is compared with");
+    at("host=", 5, "a value for host");
     at("host=\"a", 5, "not closed");
     at("host~日本 & x<1", 12, "unknown field x");
     at(&"(".repeat(40), 32, "32 deep");
@@ -156,13 +156,13 @@ fn faults_say_where_and_what_was_expected() {
 }
 
 #[test]
-fn the_command_line_points_at_it() {
+fn the_command_line_marks_the_error() {
     let said = "rank<64 & tflps<1".parse::<Filter>().unwrap_err();
     assert_eq!(said, "unknown field tflps: did you mean tflops?\n  rank<64 & tflps<1\n            ^");
 }
 
 #[test]
-fn completion_knows_what_can_come() {
+fn completion_lists_what_may_follow() {
     let complete = |text: &str| complete(text, &["gpu-001", "gpu-002"]);
     assert_eq!(complete("rank<64 & tf"), (10, vec!["tflops".to_owned()]));
     assert_eq!(complete("tflops<0.9*med"), (11, vec!["median".to_owned()]));
@@ -198,18 +198,18 @@ fn pieces() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_brings_it_down(text in any::<String>()) {
+    fn no_text_causes_a_panic(text in any::<String>()) {
         survives(&text);
     }
 
     #[test]
-    fn nor_does_any_order_of_its_pieces(text in pieces()) {
+    fn no_order_of_tokens_causes_a_panic(text in pieces()) {
         survives(&text);
     }
 
     /// `!` negates what is known, and leaves the rest unknown.
     #[test]
-    fn a_test_and_its_opposite_share_the_ranks(text in pieces()) {
+    fn a_comparison_and_its_negation_divide_the_ranks(text in pieces()) {
         if let (Ok(filter), Ok(opposite)) = (Filter::read(&text), Filter::read(&format!("!({text})"))) {
             let ranks = ranks();
             let (shown, unknown) = filter.among(&ranks, &"a".into());

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_runs_ahead_leaves_open_whether_the_steps_are_the_same() {
+    fn it_is_unknown_whether_a_rank_that_runs_ahead_traces_the_same_steps() {
         let window = KinetoWindow::Steps { first: Step(7), steps: 3, latest: Step(4), calls: 1 };
         let order = KinetoOrder {
             number: 1,

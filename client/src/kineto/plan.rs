@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_begin_when_all_have_had_time_to_ask_and_no_later() {
+    fn tracing_begins_as_soon_as_all_ranks_have_had_time_to_ask() {
         // 65 steps until the last Kineto has polled, three to spare, and two before the first.
         assert_eq!(window(100, 6 * SECOND + SECOND / 2, SECOND / 10), (171, 166));
         // If steps take a minute each, one step passes until all have polled.

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_that_began_anew_lost_nothing() {
+    fn a_restarted_collector_has_lost_no_frames() {
         let (sender, mut receiver) = mpsc::channel(8);
         let mut outbox = Outbox::new(sender);
         for number in [900, 0, 1] {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_before_a_subscription_are_no_loss() {
+    fn frames_before_a_subscription_are_not_counted_as_lost() {
         let (sender, mut receiver) = mpsc::channel(8);
         let mut outbox = Outbox::new(sender);
         outbox.push_published(b"j/r/1/", frame(7));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn news_that_found_no_room_is_kept_by_the_sender() {
+    fn an_update_without_room_is_kept_by_the_sender() {
         let (sender, mut receiver) = mpsc::channel(1);
         let outbox = Outbox::new(sender);
         let endpoint =

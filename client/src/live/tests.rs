@@ -139,7 +139,7 @@ fn a_host_that_answers_is_up_and_its_jobs_are_subscribed_to() {
 }
 
 #[test]
-fn a_topic_that_was_left_for_a_while_has_lost_nothing() {
+fn a_resubscribed_topic_has_lost_no_frames() {
     let base = free_base();
     let _collector = PretendCollector::start(base, None);
     let (live, mut arrivals) = connect(vec![endpoint(base)], None, None);
@@ -160,7 +160,7 @@ fn a_topic_that_was_left_for_a_while_has_lost_nothing() {
 }
 
 #[test]
-fn a_refusal_is_reported_with_its_reason_and_taken_back() {
+fn a_refusal_is_reported_with_its_reason_and_withdrawn_later() {
     let base = free_base();
     let (_live, mut arrivals) = connect(vec![endpoint(base)], None, None);
     let why = until(&mut arrivals, "down", down);
@@ -174,7 +174,7 @@ fn a_refusal_is_reported_with_its_reason_and_taken_back() {
 }
 
 #[test]
-fn another_key_is_distinguished_from_nobody() {
+fn a_wrong_key_is_distinguished_from_an_absent_collector() {
     let base = free_base();
     let key = Key::generate().unwrap();
     let _collector = PretendCollector::start(base, Some(&key));
@@ -186,7 +186,7 @@ fn another_key_is_distinguished_from_nobody() {
 }
 
 #[test]
-fn only_the_job_that_was_named_is_followed() {
+fn only_the_named_job_is_followed() {
     let base = free_base();
     let _collector = PretendCollector::start(base, None);
     let (_live, mut arrivals) = connect(vec![endpoint(base)], None, Some("absent".into()));
@@ -202,7 +202,7 @@ fn only_the_job_that_was_named_is_followed() {
 }
 
 #[test]
-fn the_thread_ends_when_nobody_looks_any_more() {
+fn the_thread_ends_when_its_receiver_is_dropped() {
     let (live, arrivals) = connect(vec![endpoint(free_base())], None, None);
     drop(arrivals);
     let deadline = Instant::now() + DEADLINE;

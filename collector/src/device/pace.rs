@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expensive_reads_are_done_seldom() {
+    fn expensive_reads_are_rare() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
         let mut pace = Pace::new(0.001, second, 60 * second, start);

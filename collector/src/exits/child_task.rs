@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_what_it_is_given_and_both_its_outputs_are_heard() {
+    fn a_child_task_gets_its_input_and_both_outputs_are_logged() {
         let outcome = over("cat; echo wrong >&2; exit 4", &vec![b'x'; 200_000], Duration::from_secs(30));
         assert_eq!((outcome.said.len(), outcome.status.and_then(|status| status.code())), (200_006, Some(4)));
     }
@@ -193,7 +193,7 @@ time.sleep(600)
 ";
 
     #[test]
-    fn one_that_does_not_die_is_not_waited_for() {
+    fn a_task_that_does_not_die_is_not_awaited() {
         let mut command = Command::new("python3");
         let begun = Instant::now();
         let mut task =

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_of_long_ago_is_not_why() {
+    fn an_old_oom_kill_is_not_the_cause() {
         let kills = |at| MemoryKills { in_group: Some(at), ..MemoryKills::default() };
         let later = Moment(1).after(DYING * 2);
         assert_eq!(kills(Moment(1)).verdict(Some(false), later), None);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_of_another_on_the_host_is_not_why() {
+    fn an_oom_kill_of_another_process_is_not_the_cause() {
         let now = Moment(1);
         let kills = |group: Option<&str>| MemoryKills {
             group: group.map(PathBuf::from),

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_elses_code_is_run() {
+    fn code_of_other_users_is_not_run() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("plugin.py");
         fs::write(&file, "").unwrap();

@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_seen_until_the_parent_looks() {
+    fn an_exit_status_is_readable_until_the_parent_reaps_it() {
         assert_eq!(ended("read x; exit 3", false), Some(ExitStatus::Code(3)));
         assert_eq!(ended("read x; kill -TERM $$", false), Some(ExitStatus::Signal(15)));
     }
 
     /// Kernels before 6.15 keep no status.
     #[test]
-    fn a_status_that_is_kept_is_the_right_one() {
+    fn a_kept_exit_status_is_that_of_its_process() {
         assert!(matches!(ended("read x; exit 3", true), None | Some(ExitStatus::Code(3))));
         assert!(matches!(ended("read x; kill -KILL $$", true), None | Some(ExitStatus::Signal(9))));
     }

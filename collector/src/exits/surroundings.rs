@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plugins_are_a_list() {
+    fn a_list_of_plugins_is_parsed() {
         assert_eq!(list(" /a.py,/b.py,,"), [PathBuf::from("/a.py"), PathBuf::from("/b.py")]);
         assert!(list("").is_empty());
     }

@@ -287,7 +287,7 @@ mod tests {
     /// only --no-capture wishes_of`.
     #[test]
     #[ignore = "a measurement"]
-    fn wishes_of_ten_thousand_ranks_are_timed() {
+    fn the_subscriptions_of_ten_thousand_ranks_are_timed() {
         let simulation = Simulation::new(7, 1_250, 8);
         let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
         snapshot(&mut known, &simulation, now);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_in_a_stream_are_counted_and_a_collector_that_begins_anew_is_none() {
+    fn gaps_in_a_stream_are_counted_and_a_restarted_collector_is_no_gap() {
         let mut known = Known::default();
         let mut frame = Simulation::new(1, 1, 1).digests(5).remove(0);
         for number in [4, 5, 8, 1, 2] {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_whole_its_owners_alone_and_named_by_no_one_else() {
+    fn an_incident_folder_is_complete_and_private_to_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::new(dir.path().join("a/hangs"));
         let place = folder.place(&"../a b".into(), AT, &"node/1".into());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_first_and_what_somebody_put_there_stays() {
+    fn the_oldest_incidents_are_removed_first_and_foreign_files_stay() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::new(dir.path().to_owned());
         let places: Vec<_> = (0..FOLDERS as u64 + 3)
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_tells_of_what_began_on_several_at_the_same_time() {
+    fn one_host_notifies_for_simultaneous_incidents_of_several() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::new(dir.path().join("hangs"));
         let job = JobName::from("a");

@@ -67,7 +67,7 @@ fn a_late_subscriber_receives_the_history_of_the_present_jobs() {
 }
 
 #[test]
-fn a_collector_that_takes_over_goes_on_and_reads_around_what_is_torn() {
+fn a_new_collector_continues_the_history_and_skips_torn_frames() {
     let place = Place::new("takes-over");
     let simulation = Simulation::new(1, 1, 8);
     let jobs = [(simulation.job.clone(), Moment(0))];
@@ -89,7 +89,7 @@ fn a_collector_that_takes_over_goes_on_and_reads_around_what_is_torn() {
 }
 
 #[test]
-fn of_a_day_only_ten_minutes_stay_in_memory_and_twice_that_on_disk() {
+fn a_day_of_history_stays_within_its_bounds_in_memory_and_on_disk() {
     let place = Place::new("bounded");
     let simulation = Simulation::new(1, 1, 8);
     let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
@@ -106,7 +106,7 @@ fn on_disk(place: &Place) -> u64 {
 }
 
 #[test]
-fn where_nothing_can_be_written_the_past_is_in_memory() {
+fn without_a_writable_folder_the_history_is_in_memory() {
     let simulation = Simulation::new(1, 1, 2);
     let jobs = [(simulation.job.clone(), Moment(0))];
     let mut past = Past::open(Path::new("/proc/self/nowhere/history.xpurec"), Moment(1000 * SECOND));
@@ -152,7 +152,7 @@ fn older_history_is_coarser_and_covers_each_time_once() {
 }
 
 #[test]
-fn a_collector_that_takes_over_has_all_tiers() {
+fn a_new_collector_has_all_tiers() {
     let place = Place::new("tiers-again");
     let simulation = Simulation::new(1, 1, 1);
     let jobs = [(simulation.job.clone(), Moment(0))];

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ten_seconds_one_digest_is_left_with_the_totals_of_the_last() {
+    fn thinning_keeps_one_digest_of_ten_seconds_with_the_last_totals() {
         let digests = thinned(30, 1);
         assert_eq!(digests.len(), 3);
         let all = Simulation::new(1, 1, 1).digests(109).remove(0);
@@ -193,7 +193,7 @@ mod tests {
 
     /// The rate is a power of two, so that each sample represents a known number of collectives.
     #[test]
-    fn of_many_timed_collectives_those_are_left_that_a_coarser_rate_would_have_timed() {
+    fn thinning_keeps_the_collectives_that_a_coarser_rate_would_time() {
         for digest in thinned(30, 24) {
             let left = &digest.samples;
             assert!((2..=SAMPLES).contains(&left.len()), "{} are left", left.len());

@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_could_not_be_begun_leaves_the_way_free() {
+    fn a_capture_that_could_not_begin_does_not_block_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let way = CaptureWay {
             address: IpAddr::from([127, 0, 0, 1]),

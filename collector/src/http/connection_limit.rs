@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded_for_one_and_for_all_and_given_back() {
+    fn connections_are_limited_per_address_and_in_total_and_released() {
         let limit = ConnectionLimit::new(Bounds { all: 6, of_one: 4, grace: Duration::from_hours(1) });
         let mut taken: Vec<_> = (0..4).map(|_| limit.enter(peer(1)).expect("a place")).collect();
         assert!(limit.enter(peer(1)).is_none());

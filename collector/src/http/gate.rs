@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_key_xpu_timers_page_is_open_to_its_own_host_and_nothing_else_is() {
+    fn with_a_key_only_xpu_timers_page_is_open_to_its_own_host() {
         let (here, there) = ([127, 0, 0, 1], [10, 0, 0, 7]);
         assert_eq!(refused(true, METRICS, here, &["127.0.0.1:18889"]), None);
         assert_eq!(refused(true, METRICS, there, &["127.0.0.1:18889"]), Some(401));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_and_then_so_many_a_second() {
+    fn a_burst_passes_and_then_a_fixed_rate() {
         let (pace, now) = (Pace::default(), Instant::now());
         let passed = (0..1000).filter(|_| pace.lets_through(now)).count();
         assert_eq!(passed, BURST as usize);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_somebody_else_could_have_is_not_meant() {
+    fn a_name_that_another_host_could_have_is_not_local() {
         let meant = |host: &str| {
             is_meant(&[(header::HOST, HeaderValue::from_str(host).unwrap())].into_iter().collect())
         };

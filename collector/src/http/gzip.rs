@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_pieces_are_one_stream(texts in prop::collection::vec(".{0,400}", 0..6), long in 0_usize..200_000) {
+        fn any_pieces_form_one_gzip_stream(texts in prop::collection::vec(".{0,400}", 0..6), long in 0_usize..200_000) {
             let long: String = (0..long).map(|n| char::from(b'a' + (n * n % 23) as u8)).collect();
             let texts: Vec<String> = texts.into_iter().chain([long]).collect();
             let pieces: Vec<Piece> = texts.iter().cloned().map(Piece::of).collect();

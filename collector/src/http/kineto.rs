@@ -68,10 +68,10 @@ impl Wanted {
                 refuse("that many steps cannot be traced", format!("request 1 to {most} steps"))
             }
             (None, Some(_)) => {
-                refuse("that time cannot be traced", format!("request 1 to {LONGEST_MS} milliseconds"))
+                refuse("that period cannot be traced", format!("request 1 to {LONGEST_MS} milliseconds"))
             }
             _ => refuse(
-                "a trace takes either steps or a time",
+                "a trace covers either steps or a period",
                 "name one: \"steps\": 3, or \"duration_ms\": 500".to_owned(),
             ),
         }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_is_that_of_otlp_unless_it_is_said() {
+    fn the_default_path_is_that_of_otlp() {
         let to = |url| Push::to(url, PATIENCE).map(|push| push.url).ok();
         assert_eq!(to("http://otel:4318").as_deref(), Some("http://otel:4318/v1/metrics"));
         assert_eq!(to("http://otel:4318/").as_deref(), Some("http://otel:4318/v1/metrics"));

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_that_takes_too_long_is_refused_with_what_to_do_instead() {
+    fn a_report_that_takes_too_long_is_refused_with_advice() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let run = |script: &str, limit| {
             let mut command = Command::new("sh");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_whole_token_of_this_key_is_taken() {
+    fn only_the_whole_token_of_this_key_is_accepted() {
         let key = Key { public: [1; 32], secret: [2; 32] };
         let (token, text) = (Token::of(&key), Token::text_of(&key));
         assert!(shown(&token, &format!("Bearer {text}")) && shown(&token, &format!("bearer  {text} ")));

@@ -137,7 +137,7 @@ mod tests {
     /// With PyTorch 2.11 and a program with one optimizer, a start iteration of 150 traced the steps 152 to
     /// 154.
     #[test]
-    fn the_same_steps_are_asked_of_ranks_that_are_not_equally_far() {
+    fn ranks_at_different_steps_get_orders_for_the_same_steps() {
         for step in [10, 120, 148] {
             let text = text(&steps(152, 1), FILE, Some(at(step, step as u32)), AT_ONCE).unwrap();
             assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(150), "{text}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_made_to_wait_for_ever() {
+    fn no_rank_gets_a_start_in_the_far_future() {
         for first in [u64::MAX, 3 << 20] {
             let far = text(&steps(first, 1), FILE, Some(at(1, 1)), AT_ONCE);
             assert_eq!(far, Err(Unfit::TooFar), "{first}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_two_optimizers_and_a_count_of_its_own_are_reckoned_with() {
+    fn several_optimizers_and_an_own_count_are_considered() {
         // Step 100 was the 230th call; step 110 should be the first.
         let text = text(&steps(110, 2), FILE, Some(at(100, 230)), AT_ONCE).unwrap();
         assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(230 + 2 * 9 - 1));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_that_of_the_clock_here() {
+    fn a_start_time_is_in_the_local_clock() {
         let second = 1_000_000_000;
         let order = order(KinetoWindow::Time { at: Moment(100 * second), length: Nanoseconds(second / 2) });
         let text_of = |now, ahead| text(&order, FILE, None, RequestTime { at: Moment(now * second), ahead });
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_can_write_lines_of_its_own() {
+    fn a_path_cannot_add_lines() {
         for path in
             ["/tmp/a\nPROFILE_MEMORY=true.json", "/tmp/a=b.json", "/tmp/a#.json", "a.json", "/tmp/a b"]
         {

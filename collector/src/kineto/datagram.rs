@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_is_understood_and_counted() {
+    fn a_registered_context_is_counted() {
         let mut payload = [0; 16];
         payload[0] = 3;
         payload[4] = 9;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_its_own_size() {
+    fn an_answer_begins_with_its_size() {
         for config in ["", "A=1\n"] {
             let bytes = answer(config);
             assert_eq!(bytes[..8], (config.len() as u64).to_ne_bytes());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_lie_are_refused() {
+    fn wrong_sizes_are_refused() {
         let good = asks(2, &[1, 2]);
         for end in 0..good.len() {
             assert!(Message::parse(&good[..end]).is_err(), "cut at {end}");
@@ -196,12 +196,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
         #[test]
-        fn any_bytes_are_refused_or_understood(bytes in prop::collection::vec(any::<u8>(), 0..LARGEST + 9)) {
+        fn any_bytes_are_refused_or_decoded(bytes in prop::collection::vec(any::<u8>(), 0..LARGEST + 9)) {
             let _ = Message::parse(&bytes);
         }
 
         #[test]
-        fn any_payload_behind_a_good_header_is_refused_or_understood(
+        fn any_payload_behind_a_good_header_is_refused_or_decoded(
             kind in prop::sample::select(vec![&b"req"[..], b"ctxt"]),
             payload in prop::collection::vec(any::<u8>(), 0..300),
         ) {

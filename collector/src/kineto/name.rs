@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_clients_ask_is_said_by_the_environment() {
+    fn the_environment_sets_the_name_at_which_clients_ask() {
         let of = |pairs: &[(&str, &str)]| {
             KinetoName::of(|name| {
                 pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))

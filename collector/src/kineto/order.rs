@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_wrote_nothing_is_not_waited_for_and_one_that_is_writing_is() {
+    fn a_client_is_awaited_only_while_it_writes() {
         let (mut ordered, mut client) = (ordered(), None);
         ordered.instructed(at(1));
         assert!(!ordered.check(known(100, true, 2, &mut client)));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_longer_than_was_said_or_beyond_its_end() {
+    fn no_client_is_awaited_beyond_the_limit_or_its_end() {
         let (mut slow, mut gone, mut client) = (ordered(), ordered(), None);
         assert!(slow.check(known(1, true, 60, &mut client)));
         gone.instructed(at(1));

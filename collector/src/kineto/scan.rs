@@ -129,7 +129,7 @@ mod tests {
 }"#;
 
     #[test]
-    fn it_is_the_same_however_the_bytes_come() {
+    fn the_scan_does_not_depend_on_the_pieces() {
         for size in [1, 7, 511, 512, 513, TRACE.len()] {
             let mut scan = Scan::default();
             TRACE.as_bytes().chunks(size).for_each(|piece| scan.take(piece));

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_folder_only_who_spells_it_the_same_is_answered() {
+    fn only_clients_with_the_same_spelling_of_the_folder_are_answered() {
         let folder = tempfile::tempdir().unwrap();
         let spelled = folder.path().to_str().unwrap();
         let name = KinetoName::Folder(spelled.into());

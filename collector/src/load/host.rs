@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_network_devices_those_within_the_host_are_left_out_unless_there_are_no_others() {
+    fn host_internal_network_devices_are_left_out_if_there_are_others() {
         let text = "a|b\nc|d\n lo: 9 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n eth0: 100 2 0 0 0 0 0 0 300 4 0 0 0 0 0 0\n br0: 100 2 0 0 0 0 0 0 300 4 0 0 0 0 0 0\n";
         assert_eq!(network(text, |name| name == "eth0"), Traffic { received: Some(100), sent: Some(300) });
         assert_eq!(network(text, |_| false), Traffic { received: Some(200), sent: Some(600) });
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_count_words_and_none_is_unknown() {
+    fn port_counters_count_words_and_an_absent_one_is_unknown() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(rdma(folder.path()), Traffic::default());
         for (device, received) in [("mlx5_0", 10), ("mlx5_1", 20)] {

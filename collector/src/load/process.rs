@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_process_moves_no_field() {
+    fn the_name_of_a_process_does_not_shift_fields() {
         let stat = "7 (a) (b 1 2) S 1 7 7 0 -1 4194304 1 0 0 0 250 30 1 1 20 0 1 0 99 1 1";
         assert_eq!(ticks(stat), Some(280));
         assert_eq!(ticks(""), None);

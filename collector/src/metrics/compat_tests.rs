@@ -57,7 +57,7 @@ fn each_operation_has_a_level_of_its_own() {
 }
 
 #[test]
-fn rates_are_in_their_units_and_levels_as_theirs() {
+fn rates_and_levels_have_their_units() {
     // 16 MiB over 8 ranks in 370 us.
     let mut durations = Histogram::new();
     durations.record(Nanoseconds(370_000));

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_lines_are_understood_and_others_left_out() {
+    fn known_lines_of_the_kernel_are_read_and_others_skipped() {
         let spent = cpu("cpu  10 2 30 400 5 0 7 0 0 0\ncpu0 1 1 1 1\nintr 3\n");
         assert_eq!(spent[0], ("user", 10));
         assert_eq!((spent[3], spent.len()), (("idle", 400), 8));

@@ -50,7 +50,7 @@ fn the_page_has_a_line_for_every_rank_and_ends_as_openmetrics_does() {
 /// The ranks of a host that sends no frames have no gauges any more. Other ranks and the job keep their
 /// gauges.
 #[test]
-fn gauges_are_of_ranks_whose_figures_are_of_now() {
+fn gauges_have_only_ranks_with_current_figures() {
     let simulation = Simulation::new(2, 2, 4);
     let mut known = known(&simulation);
     for second in 100..112 {
@@ -86,7 +86,7 @@ fn gauges_are_of_ranks_whose_figures_are_of_now() {
 }
 
 #[test]
-fn no_series_is_there_twice() {
+fn no_series_occurs_twice() {
     let page = page();
     let lines: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).collect();
     let series: BTreeSet<_> =

@@ -58,7 +58,7 @@ fn answered(ras: &mut Ras) -> Answered {
 }
 
 #[test]
-fn the_environment_of_the_ranks_says_where_and_whether() {
+fn the_environment_of_the_ranks_sets_address_and_use_of_ras() {
     let of = |set: &[(&str, &str)]| {
         let sleeper = Sleeper::with(set);
         let (report, raw) = ask_now(&sleeper.target("train"));
@@ -82,7 +82,7 @@ fn the_environment_of_the_ranks_says_where_and_whether() {
 }
 
 #[test]
-fn one_question_serves_all_who_ask_at_the_same_time_or_soon_after() {
+fn one_query_serves_all_requests_of_a_short_time() {
     let sleeper = Sleeper::with(&[("NCCL_RAS_ADDR", "127.0.0.1:1")]);
     let (target, now) = (sleeper.target("train"), Instant::now());
     let mut ras = Ras::default();
@@ -98,7 +98,7 @@ fn one_question_serves_all_who_ask_at_the_same_time_or_soon_after() {
 }
 
 #[test]
-fn a_recent_answer_is_sent_again_as_it_came() {
+fn a_recent_answer_is_sent_again_unchanged() {
     let (answer_tx, answer) = mpsc::channel();
     let (job, now) = (JobName::from("train"), Instant::now());
     let came = (RasReport { job: job.clone(), ..RasReport::default() }, b"{}".to_vec());
@@ -113,7 +113,7 @@ fn a_recent_answer_is_sent_again_as_it_came() {
 }
 
 #[test]
-fn threads_that_nobody_waits_for_still_count() {
+fn abandoned_threads_still_count() {
     let sleeper = Sleeper::with(&[("NCCL_RAS_ADDR", "127.0.0.1:1")]);
     let mut ras = Ras::default();
     let threads: Vec<_> = (0..AT_ONCE).map(|_| Arc::clone(&ras.threads)).collect();
@@ -126,7 +126,7 @@ fn threads_that_nobody_waits_for_still_count() {
 }
 
 #[test]
-fn a_service_that_does_not_answer_in_time_is_given_up() {
+fn a_service_that_does_not_answer_in_time_is_abandoned() {
     let (_kept, answer) = mpsc::channel();
     let (job, since) = (JobName::from("a"), Instant::now());
     let mut ras = Ras::default();

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_the_rank_asks_and_not_while_a_communicator_is_created() {
+    fn the_host_of_the_rank_queries_ras_unless_a_communicator_is_being_created() {
         let (job, now) = (JobName::from("j"), Moment(2_000_000_000));
         let pages = [LedgerPage::create().unwrap(), LedgerPage::create().unwrap()];
         let mut roster = Roster::default();

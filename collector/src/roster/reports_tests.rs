@@ -16,7 +16,7 @@ fn blind_spots_of_a_hook_are_reported_briefly() {
 
 /// A viewer that requests only one snapshot has no earlier data from which to compute rates.
 #[test]
-fn a_snapshot_says_where_a_rank_stood_before() {
+fn a_snapshot_has_earlier_digests_of_a_rank() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     for second in 1..=40_u32 {
@@ -31,7 +31,7 @@ fn a_snapshot_says_where_a_rank_stood_before() {
 }
 
 #[test]
-fn a_snapshot_says_since_when_a_rank_stands() {
+fn a_snapshot_has_the_time_of_the_last_progress() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     for second in 1..=60_u32 {

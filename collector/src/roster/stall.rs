@@ -161,11 +161,11 @@ fn why_not_gpus<'a, Workers: Iterator<Item = &'a Worker>>(
         all
     })?;
     if !motion.enabled {
-        Some("whether it advances is not known: its hook is off (xpu-top ctl --hook on)")
+        Some("it is unknown whether it makes progress: its hook is off (xpu-top ctl --hook on)")
     } else if !living().any(Worker::shows_progress) {
-        Some("whether it advances is not known: it has no steps and no NCCL communicators")
+        Some("it is unknown whether it makes progress: it has no steps and no NCCL communicators")
     } else if now.since(motion.moved) < finding::patience(motion.begun, motion.pace) {
-        Some("it advances: reading its GPUs would end it, and is for jobs that hang")
+        Some("it makes progress: reading its GPUs would end it, and is only for hung jobs")
     } else {
         None
     }

@@ -71,7 +71,7 @@ fn standing(roster: &Roster, seconds: f64) -> Vec<u32> {
 }
 
 #[test]
-fn all_ranks_of_a_job_that_stands_are_read_and_only_once() {
+fn all_ranks_of_a_hung_job_are_read_once() {
     let mut roster = trained(2, 100);
     assert_eq!(standing(&roster, 9.0), [0_u32; 0]);
     assert_eq!(standing(&roster, 10.0), [0, 1]);
@@ -105,7 +105,7 @@ fn a_dump_by_hand_does_not_replace_the_dump_of_a_stall() {
 }
 
 #[test]
-fn one_that_goes_on_keeps_the_job_from_standing() {
+fn a_rank_with_progress_prevents_a_hang() {
     let mut roster = trained(2, 100);
     step(&mut roster, 1, 2, 100, at(8.0));
     assert_eq!(standing(&roster, 10.0), [0_u32; 0]);
@@ -119,7 +119,7 @@ fn slow_steps_have_a_longer_patience() {
 }
 
 #[test]
-fn a_job_that_stands_often_is_read_once_a_minute() {
+fn a_job_that_hangs_repeatedly_is_read_once_a_minute() {
     let mut roster = trained(1, 100);
     read(&mut roster, 0, at(10.0));
     step(&mut roster, 0, 2, 100, at(20.0));
@@ -193,12 +193,12 @@ fn gpus_are_read_only_of_a_job_none_of_whose_ranks_advances() {
         (why, targets.iter().map(|target| (target.rank.0, target.gpus.is_some())).collect::<Vec<_>>())
     };
     let (why, targets) = asked(&roster, &[], 5.0);
-    assert!(why.starts_with("it advances") && targets.is_empty(), "{why} {targets:?}");
+    assert!(why.starts_with("it makes progress") && targets.is_empty(), "{why} {targets:?}");
     assert_eq!(asked(&roster, &[], 20.0), (String::new(), vec![(0, true), (1, true)]));
     // The other rank continues.
     step(&mut roster, 1, 2, 100, at(20.0));
     let (why, targets) = asked(&roster, &[Rank(0)], 21.0);
-    assert!(why.starts_with("it advances") && targets.is_empty(), "{why} {targets:?}");
+    assert!(why.starts_with("it makes progress") && targets.is_empty(), "{why} {targets:?}");
     assert_eq!(asked(&roster, &[Rank(0)], 40.0), (String::new(), vec![(0, true)]));
     // With the hook paused, steps are not seen.
     let mut summary = Summary::default();

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_parentheses_does_not_hide_the_letter() {
+    fn parentheses_in_a_name_do_not_hide_the_state() {
         assert_eq!(letter("7 (a) R (b) S 1 7"), Some('S'));
         assert_eq!(letter("7 (a"), None);
     }

@@ -67,7 +67,7 @@ pub fn read(pid: Pid, natively: bool, gpus: bool, to: &mut impl Write) -> io::Re
     stacks.took = begun.elapsed().into();
     if gpus {
         // Keeps the results so far, in case reading the GPUs takes too long or ends the reader.
-        stacks.why.insert(0, "reading its GPUs did not end".to_owned());
+        stacks.why.insert(0, "reading its GPUs did not finish".to_owned());
         say(stacks.clone(), to)?;
         stacks.why.remove(0);
         match gpu::threads(pid) {

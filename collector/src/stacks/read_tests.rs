@@ -30,7 +30,7 @@ fn a_thread_of_python_and_of_the_kernel_is_one() {
 }
 
 #[test]
-fn a_main_thread_without_a_number_is_not_there_twice() {
+fn a_main_thread_without_a_number_is_listed_once() {
     let all = joined(vec![thread(None, "MainThread", 3)], vec![task(1, "python3"), task(3, "nccl")]);
     let names: Vec<_> = all.iter().map(|thread| thread.name.as_str()).collect();
     assert_eq!(names, ["MainThread", "nccl"]);

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_word_is_believed() {
+    fn the_kernels_exit_status_takes_precedence() {
         let nothing = LastReading::default();
         let number = |ending| match ending {
             Some(Ending::Signal(signal)) => Some((signal.number, signal.certain)),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn sigterm_ends_only_who_is_gone_soon_after_it() {
+    fn sigterm_is_the_cause_only_if_the_end_follows_soon() {
         let last = |at| LastReading { asked: Some((7, String::new(), at)), ..LastReading::default() };
         assert!(matches!(judged(&last(Moment(49)), Life::Died), Some(Ending::Signal(_))));
         let gone = Moment(0).after(AT_ONCE * 2);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_minutes_are_needed() {
+    fn growth_is_reported_after_a_few_minutes() {
         assert_eq!(after(200, |step| 1000 * MIB + step * MIB), None);
     }
 

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_found_and_its_absence_named() {
+    fn a_listener_is_found_and_its_absence_is_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         for host in ["127.0.0.1", "localhost"] {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_nobody_knows_is_named() {
+    fn an_unknown_name_is_named() {
         let why = probe(&endpoint("no-such-host.invalid", 20_000)).unwrap_err();
         assert!(why.contains("cannot find host no-such-host.invalid"), "{why}");
     }

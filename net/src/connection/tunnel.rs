@@ -151,7 +151,7 @@ impl Tunnel {
     fn why(&mut self, endpoint: &Endpoint, what: &str) -> String {
         let mut said = String::new();
         let _ = self.said.rewind().and_then(|()| (&self.said).take(SAID).read_to_string(&mut said));
-        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing");
+        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it printed nothing");
         let last = text::clean(last);
         let host = &endpoint.host;
         format!("ssh to {host} {what}: {last}; `ssh {host} true` must work without a prompt")

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_written_as_people_do() {
+    fn a_day_is_formatted_as_a_date() {
         for (second, day) in [
             (0, "Thu 1 Jan"),
             (951_782_400, "Tue 29 Feb"),

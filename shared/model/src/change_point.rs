@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_changes_nothing_and_neither_does_one_long_step() {
+    fn noise_and_one_long_step_are_no_change() {
         assert_eq!(at(&steps(&[(300, 100.0)])), []);
         let mut row = steps(&[(300, 100.0)]);
         row[150] = 30_000.0;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_change_is_none_and_a_long_step_hides_no_other() {
+    fn a_small_change_is_ignored_and_a_long_step_hides_no_change() {
         assert_eq!(at(&[[100.0; 60], [102.0; 60]].concat()), []);
         // A checkpoint every twenty seconds.
         let mut row = steps(&[(2_000, 100.0), (300, 110.0)]);

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_understood_and_huge_ones_refused() {
+    fn durations_are_parsed_and_huge_ones_refused() {
         assert_eq!(duration("90"), Some(Duration::from_secs(90)));
         assert_eq!(duration("1h30m"), Some(Duration::from_mins(90)));
         assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_the_unit_one_would_say() {
+    fn times_have_a_suitable_unit() {
         let said: Vec<_> =
             [812_000, 102_400_000, 1_024_000_000, 250_000_000_000].map(|n| time(Nanoseconds(n))).into();
         assert_eq!(said, ["812 µs", "102.4 ms", "1.024 s", "250.0 s"]);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_model_by_the_name_cuda_gives_it() {
+    fn each_model_is_known_by_cudas_name() {
         let bf16 = |device| tera(device, DataType::Bfloat16, ComputeType::Float32);
         for (device, peak) in [
             ("NVIDIA H100 80GB HBM3", 989.5),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_compute_type_says_what_is_multiplied() {
+    fn the_compute_type_determines_the_peak() {
         let h100 = |datatype, compute| tera("NVIDIA H100 80GB HBM3", datatype, compute);
         assert_eq!(h100(DataType::Float32, ComputeType::Float32), Some(67.0));
         assert_eq!(h100(DataType::Float32, ComputeType::Float32FastTf32), Some(494.5));

@@ -160,7 +160,7 @@ fn a_file_that_is_no_recording_is_refused_with_advice() {
 
 /// The reader allocates no more memory than a block may have, whatever size a header claims.
 #[test]
-fn a_block_that_says_it_is_huge_is_no_block() {
+fn a_block_with_an_excessive_length_is_no_block() {
     let packed = zstd::bulk::compress(&vec![0; LARGEST_BLOCK + 1], 1).unwrap();
     let none = Moment(0);
     let raw = vec![0; LARGEST_BLOCK];
@@ -176,7 +176,7 @@ fn a_block_that_says_it_is_huge_is_no_block() {
 }
 
 #[test]
-fn the_clock_may_jump_back_and_the_recording_does_not() {
+fn recorded_times_never_go_back() {
     let mut arrivals = arrivals(3);
     arrivals.last_mut().unwrap().0 = Moment(5);
     let (bytes, _) = written(&arrivals, true);
@@ -187,7 +187,7 @@ fn the_clock_may_jump_back_and_the_recording_does_not() {
 }
 
 #[test]
-fn a_ring_keeps_the_last_and_is_a_recording() {
+fn a_ring_keeps_the_last_blocks_as_a_recording() {
     let mut ring = Ring::new(1 << 20, Duration::from_secs(4));
     let mut packer = Packer::default();
     let arrivals = arrivals(20);
@@ -284,14 +284,14 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_no_recording_or_one_that_reads(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+    fn any_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
         if let Ok(mut recording) = open(&[&header().encode()[..], &bytes].concat()) {
             read(&mut recording);
         }
     }
 
     #[test]
-    fn any_arrivals_come_back(
+    fn any_recorded_arrivals_are_read_back(
         picks in proptest::collection::vec((0_usize..30, 0_u64..3_000), 1..60),
         close in any::<bool>(),
     ) {
@@ -311,7 +311,7 @@ proptest! {
 }
 
 #[test]
-fn a_clock_that_is_set_back_stops_no_sealing_and_time_goes_on() {
+fn blocks_are_sealed_even_if_the_clock_is_set_back() {
     let (mut packer, frame) = (Packer::default(), Simulation::new(7, 1, 1).digests(5).remove(0));
     let second = |second: u64| Moment((100_000 + second) * 1_000_000_000);
     let mut sealed = Vec::new();

@@ -245,7 +245,7 @@ fn nccl() -> crate::frame::NcclReport {
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/frames.bin");
 
 #[test]
-fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_kind() {
+fn the_example_frames_for_other_languages_have_this_format_and_every_kind() {
     let info = crate::frame::RankInfo {
         job: "j".into(),
         rank: Rank(1),
@@ -380,7 +380,7 @@ fn wordy() -> Vec<Frame> {
 /// Replaces each letter of each text in turn by one that steers a terminal or changes the reading direction.
 /// Decoding removes it.
 #[test]
-fn characters_that_steer_a_terminal_enter_by_no_field() {
+fn no_field_admits_control_characters() {
     let mut tried = 0;
     for frame in frames().into_iter().skip(1).chain(wordy()) {
         let bytes = encode(&frame);
@@ -403,7 +403,7 @@ fn characters_that_steer_a_terminal_enter_by_no_field() {
 }
 
 #[test]
-fn more_ranks_than_any_job_has_are_not_believed() {
+fn excessive_numbers_of_ranks_are_refused() {
     let life =
         |rank| Event::Life { job: "j".into(), rank: Rank(rank), pid: Pid(2), life: crate::frame::Life::Died };
     let decoded =
@@ -422,7 +422,7 @@ fn more_ranks_than_any_job_has_are_not_believed() {
 }
 
 #[test]
-fn a_frame_of_another_version_says_so() {
+fn a_frame_of_another_version_is_reported() {
     let mut bytes = encode(&frames()[0]);
     bytes[4] = 9;
     assert_eq!(decode(&bytes), Err(DecodeError::Version { found: 9 }));
@@ -436,7 +436,7 @@ fn an_unknown_kind_is_named() {
 }
 
 #[test]
-fn every_cut_is_refused() {
+fn every_truncated_frame_is_refused() {
     let bytes = encode(&frames()[0]);
     for end in 0..bytes.len() {
         assert!(decode(&bytes[..end]).is_err(), "cut at {end}");
@@ -464,12 +464,12 @@ fn a_payload_that_does_not_decode_is_one_sentence() {
 
 proptest! {
     #[test]
-    fn any_bytes_at_all_are_refused_or_understood(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_at_all_are_refused_or_decoded(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let _ = decode(&bytes);
     }
 
     #[test]
-    fn any_payload_behind_a_good_header_is_refused_or_understood(
+    fn any_payload_behind_a_good_header_is_refused_or_decoded(
         kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 37, 38, 41, 64, 65, 66]),
         payload in prop::collection::vec(any::<u8>(), 0..600),
     ) {

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_answered_with_no_is_no_error() {
+    fn a_negative_answer_is_no_error() {
         assert!(is_answer("cudaEventQuery", 600) && is_answer("ncclAllReduce", 7));
         assert!(!is_answer("cublasGemmEx", 7) && !is_answer("cudaMalloc", 2));
         assert!(is_lasting("cudaFree", 700) && !is_lasting("cudaMalloc", 2) && !is_lasting("ncclSend", 700));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_functions_and_to_what_is_said_of_them() {
+    fn functions_and_complaints_about_them_are_bounded() {
         let many = read(&"a@b,".repeat(FUNCTIONS + 1));
         assert_eq!((many.functions.len(), many.wrong.len()), (FUNCTIONS, 1));
         assert!(many.wrong[0].ends_with("'a@b' exceeds the limit of 1024 functions"), "{:?}", many.wrong);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn xpu_timers_variable_is_read_where_ours_is_not_set() {
+    fn xpu_timers_variable_is_read_if_ours_is_not_set() {
         let of = |ours: Option<&str>, theirs: Option<&str>| {
             Asked::of(|name| match name {
                 "XPU_TOP_TRACE_FUNCS" => ours.map(str::to_owned),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_as_people_write_it() {
+    fn a_shape_is_formatted_as_usual() {
         assert_eq!(shape(DataType::Bfloat16).to_string(), "4096x2048x1024 b3 bf16");
     }
 }

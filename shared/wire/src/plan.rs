@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_nccls() {
+    fn names_and_numbers_equal_nccls() {
         for (number, algorithm) in (0..).zip(Algorithm::ALL) {
             assert_eq!(Algorithm::from_nccl(number), algorithm);
             assert_eq!(Algorithm::named(algorithm.name().as_bytes()), algorithm);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn never_is_never() {
+    fn the_rate_never_times_nothing() {
         assert_eq!((0..1_000_000).filter(|&n| Rate::NEVER.times(n)).count(), 0);
     }
 

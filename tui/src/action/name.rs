@@ -6,6 +6,14 @@ use crate::{
     prompt::{Edit, Kind},
 };
 
+/// Earlier names, which settings may still have, and the present ones.
+const RENAMED: [(&str, &str); 2] = [("next-odd", "next-outlier"), ("turn-branch", "toggle-branch")];
+
+/// The present name of an action.
+pub(crate) fn present(name: &str) -> &str {
+    RENAMED.iter().find(|(earlier, _)| *earlier == name).map_or(name, |(_, now)| now)
+}
+
 impl Action {
     /// The name of an action that has keys. Other actions come from outside, or take an argument.
     pub fn name(&self) -> Option<&'static str> {
@@ -14,13 +22,13 @@ impl Action {
             Self::Inspect => Page::Rank.name(),
             Self::Help => "help",
             Self::Move(motion) => motion.name(),
-            Self::TurnBranch => "turn-branch",
+            Self::ToggleBranch => "toggle-branch",
             Self::Open(Kind::Filter) => "filter",
             Self::Open(Kind::Command) => "command",
             Self::Open(Kind::Time | Kind::Search) => return None,
             Self::Edit(edit) => return edit.name(),
             Self::Control(control) => control.name(),
-            Self::TurnMaps => "over-time",
+            Self::ToggleMaps => "over-time",
             Self::Zoom(ZoomAction::Halve) => "less-time",
             Self::Zoom(ZoomAction::Double) => "more-time",
             Self::Pick(Choosing::Metric) => "metric",
@@ -31,17 +39,17 @@ impl Action {
             Self::NextJob => "next-job",
             Self::Close => "back",
             Self::Explain => "why",
-            Self::NextOutlier => "next-odd",
+            Self::NextOutlier => "next-outlier",
             Self::NextThread => "next-thread",
             Self::AskStacks => "read-stacks",
             Self::AskGpus => "read-gpus",
-            Self::TurnNatives => "native",
+            Self::ToggleNatives => "native",
             Self::SaveFlame => "save-flame",
             Self::Report => "report",
             Self::Capture => "capture",
             Self::Kineto => "kineto",
             Self::FoldRanks => "fold-ranks",
-            Self::TurnCommunicators => "groups",
+            Self::ToggleCommunicators => "groups",
             Self::Pin => "pin",
             Self::OpenFile => "open-file",
             Self::ExportFile => "export",

@@ -144,17 +144,17 @@ impl Communicators {
         self.total > self.lines.len()
     }
 
-    pub(crate) fn settle(&mut self, job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool) {
+    pub(crate) fn settle(&mut self, job: &Job, matching: Option<&Ranks>, counts: impl Fn(Rank) -> bool) {
         let at = self.at;
-        *self = Self::of(job, meant, counts, self.every);
+        *self = Self::of(job, matching, counts, self.every);
         self.at = at.min(self.lines.len().saturating_sub(1));
     }
 
     /// Communicators with waiting ranks come first, then by size and use. With a filter, only communicators
     /// with a matching rank are listed, and only matching ranks. Figures cover only ranks with current
     /// figures.
-    fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool, every: bool) -> Self {
-        let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
+    fn of(job: &Job, matching: Option<&Ranks>, counts: impl Fn(Rank) -> bool, every: bool) -> Self {
+        let is_matching = |rank| matching.is_none_or(|matching| matching.contains(rank));
         let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();
         for (rank, view) in job.ranks() {
             for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
@@ -166,7 +166,7 @@ impl Communicators {
             Entered { least: entered().min().unwrap_or(0), most: entered().max().unwrap_or(0) }
         };
         let mut members: Vec<_> = members.into_iter().collect();
-        members.retain(|(_, members)| members.iter().any(|member| is_meant(member.rank)));
+        members.retain(|(_, members)| members.iter().any(|member| is_matching(member.rank)));
         let waits = |members: &[Member<'_>]| {
             let Entered { least, most } = spread(members);
             let mut first = members.iter().filter(|member| member.state.entered == most);
@@ -197,7 +197,7 @@ impl Communicators {
         members.truncate(MOST);
         let lines = members.into_iter().map(|(id, members)| Communicator {
             kind: representatives.remove(&id),
-            ..one(job, id, &members, spread(&members), meant, &counts)
+            ..one(job, id, &members, spread(&members), matching, &counts)
         });
         let lines = lines.collect();
         let mut kinds: Vec<_> =
@@ -219,15 +219,15 @@ fn one(
     id: CommunicatorId,
     members: &[Member<'_>],
     entered: Entered,
-    meant: Option<&Ranks>,
+    matching: Option<&Ranks>,
     counts: &impl Fn(Rank) -> bool,
 ) -> Communicator {
     let furthest = members.iter().max_by_key(|member| member.state.entered).map(|member| member.state);
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
     let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);
-    let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
+    let is_matching = |rank| matching.is_none_or(|matching| matching.contains(rank));
     let counting = || members.iter().filter(|member| counts(member.rank));
-    let living = counting().filter(|member| member.view.life() == Life::Alive && is_meant(member.rank));
+    let living = counting().filter(|member| member.view.life() == Life::Alive && is_matching(member.rank));
     let mut late: Vec<_> = living
         .filter_map(|member| Some((member.rank, job.lateness_of(samples(member, id))?.milliseconds())))
         .collect();
@@ -246,7 +246,7 @@ fn one(
         completed: members.iter().map(|member| member.state.completed).min().unwrap_or(0),
         behind: whereabouts.waits().map(|(_, behind)| behind.clone()).unwrap_or_default(),
         last: furthest.and_then(|state| Some((state.last_operation?, state.last_bytes))),
-        whereabouts: whereabouts.only(meant),
+        whereabouts: whereabouts.only(matching),
         late,
         traffic: traffic(job, id, size, counting()),
     }
@@ -321,7 +321,7 @@ mod tests {
         let every = Communicators::of(job, None, |_| true, true);
         assert_eq!((every.lines.len(), every.total), (33, 33));
         // A filter leaves only few ranks.
-        let meant: Ranks = (0..8).map(Rank).collect();
-        assert_eq!(Communicators::of(job, Some(&meant), |_| true, false).lines.len(), 5);
+        let matching: Ranks = (0..8).map(Rank).collect();
+        assert_eq!(Communicators::of(job, Some(&matching), |_| true, false).lines.len(), 5);
     }
 }

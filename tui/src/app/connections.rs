@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_host_that_answers_is_more_than_one_that_does_not() {
+    fn a_connected_host_takes_precedence_over_a_silent_one() {
         let endpoint = |host: &str| Endpoint { host: host.to_owned(), base: BasePort::DEFAULT, ssh: None };
         let mut connections = Connections::new(vec![endpoint("a"), endpoint("b")], Moment(0));
         assert_eq!(connections.standing(false), Standing::Connecting);

@@ -10,7 +10,7 @@ mod row;
 
 use std::{sync::Arc, time::Duration};
 
-pub use list::Sifted;
+pub use list::Filtered;
 use reckon::Examination;
 pub use row::{Row, Urgency};
 use xpu_analysis::capture::Groups;
@@ -50,7 +50,7 @@ pub struct JobView {
     /// Number of listed rows that come first because of a problem.
     pub set_off: usize,
     /// The result of the filter, while there is one.
-    pub sifted: Option<Sifted>,
+    pub filtered: Option<Filtered>,
     /// Empty unless ranks are folded.
     pub bundles: Vec<Bundle>,
     /// The metric that decides which rank of a group is its worst.

@@ -87,7 +87,7 @@ impl App {
     fn columns(&self) -> Result<Picker, String> {
         let items = self.page.view().columns(self);
         if items.is_empty() {
-            Err("this page has one order".to_owned())
+            Err("this page cannot be sorted".to_owned())
         } else {
             Ok(Picker::new("Sort by", items))
         }

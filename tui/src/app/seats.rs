@@ -127,7 +127,7 @@ mod tests {
     use crate::app::job_view::tests::row;
 
     #[test]
-    fn a_host_that_never_spoke_leaves_a_hole_of_its_size() {
+    fn a_silent_host_leaves_a_gap_of_its_size() {
         let rows: Vec<_> = (0..4).chain(8..12).map(|rank| row(rank, &format!("gpu-{}", rank / 4))).collect();
         let seats = Seats::of(&rows, 16);
         assert_eq!(seats.shape(), Shape { groups: 4, size: 4 });
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_that_is_only_claimed_takes_no_room() {
+    fn a_false_world_size_takes_no_memory() {
         let seats = Seats::of(&[row(5, "a"), row(Rank::WORLD - 9, "b")], Rank::WORLD);
         assert_eq!((seats.groups.len(), seats.size), (5, 1));
         assert_eq!(seats.at(4), Some(Seat::Unseen(Rank(4))));

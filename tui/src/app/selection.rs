@@ -56,9 +56,9 @@ impl Selection {
     }
 
     /// Pins the selected rank, or unpins it.
-    pub(crate) fn turn_pin(&mut self) -> Note {
+    pub(crate) fn toggle_pin(&mut self) -> Note {
         match self.rank {
-            None => Note::Failed("select a rank first: j and k do".to_owned()),
+            None => Note::Failed("select a rank first, with j or k".to_owned()),
             Some(rank) if self.pinned == Some(rank) => {
                 self.pinned = None;
                 Note::Done(format!("rank {rank} is unpinned"))

@@ -69,6 +69,6 @@ impl App {
     /// Updates the positions of the ranks, and their stacks.
     pub(crate) fn settle_stacks(&mut self) {
         let Some(job) = self.selection.job(&self.observed.jobs) else { return };
-        self.stacks.settle(job, self.job_view.meant(), self.observed.incident.as_ref());
+        self.stacks.settle(job, self.job_view.matching(), self.observed.incident.as_ref());
     }
 }

@@ -42,7 +42,7 @@ pub struct Stacks {
     /// The job of the tree, and the revision of its stacks.
     made: Option<(JobName, u64)>,
     /// The matching ranks, while there is a filter.
-    meant: Option<Ranks>,
+    matching: Option<Ranks>,
     /// Number of ranks whose stacks have arrived, and of the expected ones.
     came: usize,
     expected: usize,
@@ -60,7 +60,7 @@ pub struct Stacks {
     cursor: Option<u64>,
     /// The tree of all ranks, and that of the matching ones.
     tree: Tree,
-    sifted: Option<Tree>,
+    filtered: Option<Tree>,
     notes: Vec<String>,
     rows: Vec<StackRow>,
 }
@@ -140,7 +140,7 @@ impl Stacks {
 
     /// The tree that is shown.
     pub fn shown(&self) -> &Tree {
-        self.sifted.as_ref().unwrap_or(&self.tree)
+        self.filtered.as_ref().unwrap_or(&self.tree)
     }
 
     pub fn rows(&self) -> &[StackRow] {
@@ -164,27 +164,27 @@ impl Stacks {
     }
 
     /// Merges the received stacks of all ranks of the job, and those of the matching ranks.
-    pub(super) fn settle(&mut self, job: &Job, meant: Option<Ranks>, incident: Option<&Incident>) {
+    pub(super) fn settle(&mut self, job: &Job, matching: Option<Ranks>, incident: Option<&Incident>) {
         let stall = incident.and_then(|incident| incident.finding.collective.as_ref());
         self.whereabouts = Whereabouts::of(job, stall.map(|of| of.communicator.as_str()));
         // A rank that ended in an orderly way has no stack.
         self.expected = job.ranks().filter(|(_, view)| view.life() != Life::Ended).count();
         let made = (job.name().clone(), job.stacks_revision());
         let is_known = self.made.as_ref() == Some(&made);
-        if is_known && self.meant == meant {
+        if is_known && self.matching == matching {
             return;
         }
         if !is_known {
             self.came = job.stacks().count();
             self.tree = job.merged_stacks().unwrap_or_default();
         }
-        let is_meant = |rank| meant.as_ref().is_none_or(|meant| meant.contains(rank));
-        let stacks = || job.stacks().filter(|stacks| is_meant(stacks.rank));
-        self.sifted = meant
+        let is_matching = |rank| matching.as_ref().is_none_or(|matching| matching.contains(rank));
+        let stacks = || job.stacks().filter(|stacks| is_matching(stacks.rank));
+        self.filtered = matching
             .as_ref()
-            .map(|_| stack::merge(self.tree.ranks.iter().filter(|&rank| is_meant(rank)), stacks()));
+            .map(|_| stack::merge(self.tree.ranks.iter().filter(|&rank| is_matching(rank)), stacks()));
         self.notes = stack::notes(stacks(), []);
-        (self.made, self.meant) = (Some(made), meant);
+        (self.made, self.matching) = (Some(made), matching);
         self.lay_out();
     }
 
@@ -203,7 +203,7 @@ impl Stacks {
         confirms
     }
 
-    pub(crate) fn turn_natives(&mut self) {
+    pub(crate) fn toggle_natives(&mut self) {
         self.natives = !self.natives;
         self.lay_out();
     }
@@ -226,7 +226,7 @@ impl Stacks {
     }
 
     /// Opens or closes the branch of the cursor.
-    pub(crate) fn turn_branch(&mut self) {
+    pub(crate) fn toggle_branch(&mut self) {
         let Some(at) = self.at() else { return };
         // For a frame, finds the branch that contains it.
         let Some(branch) = self.rows[..=at].iter().rposition(|row| row.open.is_some()) else { return };

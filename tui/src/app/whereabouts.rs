@@ -77,11 +77,11 @@ impl Whereabouts {
     }
 
     /// The positions with only these ranks listed; dependencies still cover all ranks.
-    pub fn only(&self, meant: Option<&Ranks>) -> Self {
+    pub fn only(&self, matching: Option<&Ranks>) -> Self {
         let mut shown = self.clone();
-        let Some(meant) = meant else { return shown };
+        let Some(matching) = matching else { return shown };
         for group in &mut shown.groups {
-            group.ranks = group.ranks.iter().filter(|&rank| meant.contains(rank)).collect();
+            group.ranks = group.ranks.iter().filter(|&rank| matching.contains(rank)).collect();
         }
         shown.groups.retain(|group| !group.ranks.is_empty());
         shown

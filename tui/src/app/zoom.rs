@@ -75,7 +75,7 @@ mod tests {
     const KNOWN: Columns = (100, 199);
 
     #[test]
-    fn a_hand_marks_either_way_and_what_it_marked_is_shown_once_it_lets_go() {
+    fn a_drag_in_either_direction_zooms_when_it_ends() {
         let mut zoom = Zoom::default();
         zoom.act(ZoomAction::Begin((150, 155)), KNOWN);
         assert_eq!((zoom.marked(), zoom.is_begun()), (None, true));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_halve_and_double_it() {
+    fn keys_halve_and_double_the_zoom() {
         let mut zoom = Zoom::default();
         let mut after = |what| {
             zoom.act(what, KNOWN);

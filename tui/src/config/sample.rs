@@ -19,8 +19,8 @@ pub fn sample() -> String {
         let _ = write!(text, "\n# {means}\n#{} = {}\n", setting.name, setting.usual);
     }
     text.push_str(
-        "\n# Keys by the action they mean: a letter, Space, Enter, Up, PgDn, F5, Ctrl-w, Shift-Left, or several in [ ]. None: [].\n\
-         # Under [keys] an action has these keys wherever it has any; under [keys.VIEW] there alone.\n#[keys]\n",
+        "\n# Keys of each action: a letter, Space, Enter, Up, PgDn, F5, Ctrl-w, Shift-Left, or several in [ ]; [] for none.\n\
+         # Under [keys] an action has these keys in every view where it has any; under [keys.VIEW] in that view only.\n#[keys]\n",
     );
     for scope in Scope::all() {
         let bindings: Vec<_> = BINDINGS.iter().filter(|binding| binding.scope == scope).collect();

@@ -36,7 +36,7 @@ fn a_price_is_a_number_or_has_its_currency() {
 
 /// People start from the examples in docs/tui.md.
 #[test]
-fn the_example_of_the_docs_is_understood() {
+fn the_example_of_the_docs_is_valid() {
     let page = include_str!("../../../docs/tui.md");
     let (_, settings) = page.split_once("## Settings").expect("it has that part");
     let (settings, _) = settings.split_once("\n## ").expect("others follow");
@@ -47,7 +47,7 @@ fn the_example_of_the_docs_is_understood() {
 }
 
 #[test]
-fn keys_are_bound_anew_everywhere_or_in_one_view() {
+fn keys_are_rebound_everywhere_or_in_one_view() {
     let keymap = Config::read("[keys]\nquit = [\"Q\", \"F10\"]\nback = \"z\"\n[keys.stacks]\nback = \"P\"\n")
         .unwrap()
         .keymap;
@@ -65,6 +65,14 @@ fn keys_are_bound_anew_everywhere_or_in_one_view() {
 }
 
 #[test]
+fn an_action_is_also_bound_by_its_earlier_name() {
+    let keymap = Config::read("[keys]\nnext-odd = \"z\"\nturn-branch = \"F9\"\n").unwrap().keymap;
+    let of = |text: &str| keymap.lookup(key(text), Scope::Page(Page::Stacks));
+    assert!(matches!(of("z"), Some(Action::NextOutlier)), "{:?}", of("z"));
+    assert!(matches!(of("F9"), Some(Action::ToggleBranch)), "{:?}", of("F9"));
+}
+
+#[test]
 fn errors_are_reported_with_their_line_and_the_correct_form() {
     for (file, said) in [
         ("\nmuose = true", "line 2: unknown setting muose: did you mean mouse?"),
@@ -79,11 +87,11 @@ fn errors_are_reported_with_their_line_and_the_correct_form() {
         ("[keys]\npause = \"Shift-x\"", "line 2: pause: `Shift-x` is not a key"),
         ("[keys.stakcs]\npause = \"p\"", "line 1: unknown view stakcs: did you mean stacks?"),
         (
-            "[keys.overview]\n\nnext-odd = \"z\"",
-            "line 3: unknown action next-odd: did you mean next-odd? in overview",
+            "[keys.overview]\n\nnext-outlier = \"z\"",
+            "line 3: unknown action next-outlier: did you mean next-outlier? in overview",
         ),
-        ("[keys]\nreport = \"z\"\npause = \"j\"", "line 3: j would be down and pause (Overview)"),
-        ("[keys]\nreport = \"q\"", "line 2: q would be report and quit"),
+        ("[keys]\nreport = \"z\"\npause = \"j\"", "line 3: j is bound to both down and pause (Overview)"),
+        ("[keys]\nreport = \"q\"", "line 2: q is bound to both report and quit"),
         ("mouse = true\nmouse = false", "line 2:"),
         ("mouse = ", "line 1:"),
         ("keys = 3", "line 1: keys is a table"),
@@ -136,7 +144,7 @@ fn saved_state_is_restored_and_nonsense_is_ignored() {
 
 proptest! {
     #[test]
-    fn no_file_brings_it_down(text in any::<String>(), keys in "(\\[keys(\\.[a-z]{1,6})?\\]\n)?[a-z-]{1,8} = (\"[^\"]{0,8}\"|[0-9]|\\[\\])\n") {
+    fn no_settings_file_causes_a_panic(text in any::<String>(), keys in "(\\[keys(\\.[a-z]{1,6})?\\]\n)?[a-z-]{1,8} = (\"[^\"]{0,8}\"|[0-9]|\\[\\])\n") {
         let _ = Config::read(&text);
         let _ = Config::read(&keys);
     }

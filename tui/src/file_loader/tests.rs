@@ -104,7 +104,7 @@ fn listed(reader: &mut FolderReader) -> Vec<(String, Result<Label, String>)> {
 }
 
 #[test]
-fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
+fn each_file_has_its_kind_or_the_reason_why_it_cannot_be_read() {
     let folder = Folder::new("list");
     folder.put("night.xpurec", &recording());
     folder.put("steps.xpucap", &capture());
@@ -143,7 +143,7 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_said_not_to_be() {
+fn a_missing_folder_is_reported() {
     let mut reader = FolderReader::new(PathBuf::from("/nowhere/at/all"));
     let Loaded::Listed(listing) = reader.follow(Order::List) else { panic!("no list") };
     assert!(listing.failure.is_some_and(|why| why.contains("cannot be read")));

@@ -5,7 +5,11 @@ use std::fmt;
 use crossterm::event::KeyCode;
 
 use super::{Anywhere, BINDINGS, Binding, List, Picker, Prompt, Scope, Time};
-use crate::{action::Action, key::Key, prompt::Edit};
+use crate::{
+    action::{self, Action},
+    key::Key,
+    prompt::Edit,
+};
 
 /// The keys of each of [`BINDINGS`], in its order.
 #[derive(Clone, Debug)]
@@ -33,7 +37,7 @@ impl fmt::Display for Clash {
         let (one, other) = self.names;
         write!(
             f,
-            "{} would be {one} and {other} ({}): give one of them another key",
+            "{} is bound to both {one} and {other} ({}): give one of them another key",
             self.key,
             self.scope.title()
         )
@@ -83,11 +87,12 @@ impl Keymap {
     /// Binds these keys to every action of this name, in one scope or in all. `false` if there is no such
     /// action.
     pub fn bind(&mut self, scope: Option<Scope>, name: &str, keys: &[Key]) -> bool {
+        let name = action::present(name);
         let mut found = false;
         for (binding, own) in BINDINGS.iter().zip(&mut self.keys) {
-            let meant =
+            let is_bound =
                 binding.action.name() == Some(name) && scope.is_none_or(|scope| scope == binding.scope);
-            if meant {
+            if is_bound {
                 *own = keys.to_vec();
                 found = true;
             }

@@ -4,7 +4,7 @@ use super::*;
 
 /// One of each action, and whether a person can invoke it. A new action does not compile until it is added
 /// here.
-fn is_meant(action: &Action) -> bool {
+fn needs_key(action: &Action) -> bool {
     match action {
         Action::Time(_) | Action::Arrive(_) | Action::Saved(_) | Action::Copied(_) | Action::NoStacks(_) => {
             false
@@ -44,16 +44,16 @@ fn is_meant(action: &Action) -> bool {
         | Action::Go(_)
         | Action::Inspect
         | Action::Explain
-        | Action::TurnBranch
+        | Action::ToggleBranch
         | Action::NextOutlier
         | Action::NextThread
         | Action::AskStacks
         | Action::AskGpus
-        | Action::TurnNatives
-        | Action::TurnMaps
+        | Action::ToggleNatives
+        | Action::ToggleMaps
         | Action::Zoom(ZoomAction::Halve | ZoomAction::Double)
         | Action::FoldRanks
-        | Action::TurnCommunicators
+        | Action::ToggleCommunicators
         | Action::Pin
         | Action::SaveFlame
         | Action::Report
@@ -74,7 +74,7 @@ fn is_meant(action: &Action) -> bool {
     }
 }
 
-fn meant() -> Vec<Action> {
+fn actions_with_keys() -> Vec<Action> {
     use Control::{
         AskTime, Back, Begin, End, FarBack, FarForward, Faster, Forward, Loop, NextFinding, Pause,
         PreviousFinding, Record, Slower, Step, StepBack,
@@ -125,15 +125,15 @@ fn meant() -> Vec<Action> {
         Action::NextJob,
         Action::Inspect,
         Action::Explain,
-        Action::TurnBranch,
+        Action::ToggleBranch,
         Action::NextOutlier,
         Action::NextThread,
         Action::AskStacks,
         Action::AskGpus,
-        Action::TurnNatives,
-        Action::TurnMaps,
+        Action::ToggleNatives,
+        Action::ToggleMaps,
         Action::FoldRanks,
-        Action::TurnCommunicators,
+        Action::ToggleCommunicators,
         Action::Pin,
         Action::SaveFlame,
         Action::Report,
@@ -166,12 +166,12 @@ fn same(one: &Action, other: &Action) -> bool {
 }
 
 #[test]
-fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
-    for action in meant() {
-        assert!(is_meant(&action));
+fn exactly_the_actions_of_a_user_have_keys() {
+    for action in actions_with_keys() {
+        assert!(needs_key(&action));
         assert!(BINDINGS.iter().any(|binding| same(&binding.action, &action)), "{action:?}");
     }
-    assert!(BINDINGS.iter().all(|binding| is_meant(&binding.action)));
+    assert!(BINDINGS.iter().all(|binding| needs_key(&binding.action)));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_key_has_one_meaning_on_all_pages() {
 }
 
 #[test]
-fn keys_are_written_as_people_say_them() {
+fn keys_have_their_usual_notation() {
     let said: Vec<_> = BINDINGS.iter().flat_map(|binding| binding.keys).map(Key::to_string).collect();
     for expected in ["?", "↓", "PgUp", "Tab", "Ctrl-c", "Home"] {
         assert!(said.iter().any(|key| key == expected), "{expected} is not among {said:?}");

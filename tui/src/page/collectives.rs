@@ -32,8 +32,8 @@ impl View for Collectives {
     fn settle(&self, app: &mut App) {
         let Some(job) = app.selection.job(&app.observed.jobs) else { return };
         let counts = |rank| app.job_view.counts(rank);
-        let meant = app.job_view.meant();
-        app.communicators.settle(job, meant.as_ref(), counts);
+        let matching = app.job_view.matching();
+        app.communicators.settle(job, matching.as_ref(), counts);
     }
 
     fn lines(&self, app: &App) -> usize {

@@ -63,7 +63,7 @@ impl View for Stacks {
     }
 
     fn open(&self, app: &mut App) -> Option<Effect> {
-        app.stacks.turn_branch();
+        app.stacks.toggle_branch();
         None
     }
 }

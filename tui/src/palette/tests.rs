@@ -8,7 +8,7 @@ fn detected(variables: &[(&str, &str)]) -> Depth {
 }
 
 #[test]
-fn the_users_no_goes_before_what_the_terminal_can() {
+fn no_color_takes_precedence_over_the_terminals_abilities() {
     assert_eq!(detected(&[("NO_COLOR", "1"), ("COLORTERM", "truecolor")]), Depth::None);
     assert_eq!(detected(&[("NO_COLOR", ""), ("COLORTERM", "truecolor")]), Depth::True);
     assert_eq!(detected(&[("TERM", "xterm-256color")]), Depth::Indexed);
@@ -18,7 +18,7 @@ fn the_users_no_goes_before_what_the_terminal_can() {
 }
 
 #[test]
-fn without_colours_no_style_has_one() {
+fn without_colours_no_style_has_a_colour() {
     for theme in Theme::ALL {
         let palette = Palette::new(Depth::None, theme);
         let all = [palette.selected(), palette.stale(), palette.heat(0), palette.of(Role::Alarm)];

@@ -18,7 +18,7 @@ fn edited(text: &str, edits: &[Edit]) -> (String, String) {
 }
 
 #[test]
-fn letters_go_in_and_out_where_the_cursor_is() {
+fn letters_are_inserted_and_erased_at_the_cursor() {
     let both = |before: &str, after: &str| (before.to_owned(), after.to_owned());
     assert_eq!(edited("host~日本", &[Edit::Erase]), both("host~日", ""));
     assert_eq!(edited("abc", &[Edit::Left, Edit::Type('é')]), both("abé", "c"));
@@ -30,13 +30,13 @@ fn letters_go_in_and_out_where_the_cursor_is() {
 }
 
 #[test]
-fn no_line_grows_without_end() {
+fn lines_have_a_maximum_length() {
     assert_eq!(typed(&"日".repeat(LONGEST + 9)).text().chars().count(), LONGEST);
     assert_eq!(Prompt::new(Kind::Filter, &"x\n".repeat(LONGEST + 9)).text().len(), LONGEST);
 }
 
 #[test]
-fn earlier_lines_come_back_and_so_does_what_was_typed() {
+fn earlier_lines_and_the_typed_line_are_restored() {
     let mut lines = Lines::default();
     for line in ["one", "two", "one", " "] {
         lines.keep(Kind::Filter, line);

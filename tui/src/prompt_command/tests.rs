@@ -33,6 +33,8 @@ fn commands_are_understood() {
         ("w", Action::Save),
         ("q", Action::Quit),
         ("stacks", Action::Go(Page::Stacks)),
+        // Its earlier name.
+        ("next-odd", Action::NextOutlier),
         ("next-finding", Action::Control(crate::action::Control::NextFinding)),
         ("filter", Action::Filter(None)),
     ] {
@@ -42,7 +44,7 @@ fn commands_are_understood() {
 }
 
 #[test]
-fn the_misunderstood_part_of_a_command_is_marked() {
+fn the_invalid_part_of_a_command_is_marked() {
     for (text, at) in [
         ("metrc power", "0: unknown command metrc: did you mean metric?"),
         ("metric powr", "7: unknown quantity powr: did you mean power?"),
@@ -74,7 +76,7 @@ fn words_are_completed() {
 
 /// Each name has one meaning, and the docs list them.
 #[test]
-fn every_action_with_a_key_has_a_name_of_its_own_that_can_be_said() {
+fn every_action_with_a_key_has_a_unique_name_that_works_as_a_command() {
     for binding in BINDINGS.iter() {
         let name = binding.action.name().unwrap_or_else(|| panic!("{:?} has no name", binding.action));
         for other in BINDINGS.iter() {
@@ -89,7 +91,7 @@ fn every_action_with_a_key_has_a_name_of_its_own_that_can_be_said() {
 
 proptest! {
     #[test]
-    fn no_text_brings_it_down(text in "(metric|sort|filter|rank|job|goto|capture|w|q)?[ ]{0,2}.{0,20}") {
+    fn no_text_causes_a_panic(text in "(metric|sort|filter|rank|job|goto|capture|w|q)?[ ]{0,2}.{0,20}") {
         if let Err(fault) = read(&text) {
             prop_assert!(text.is_char_boundary(fault.at), "{fault:?}");
         }

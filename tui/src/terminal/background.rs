@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_is_no_key_and_what_follows_is() {
+    fn a_late_answer_is_no_key_but_what_follows_is() {
         for end in [keys("\\", KeyModifiers::ALT), keys("g", KeyModifiers::CONTROL)] {
             let mut late = LateAnswer::default();
             let mut events = keys("j", KeyModifiers::NONE);

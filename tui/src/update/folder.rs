@@ -47,7 +47,7 @@ fn of_capture(app: &mut App, ending: &str, order: impl Fn(std::path::PathBuf) ->
             Note::Failed(format!("{} {why}", file.path.display()))
         }
         Ok(label) if !matches!(label.what, What::Capture { .. }) => {
-            let why = "is a recording, without single operations: c captures some steps with them";
+            let why = "is a recording and has no single operations; c captures some steps with them";
             Note::Failed(format!("{} {why}", file.path.display()))
         }
         Ok(_) => {

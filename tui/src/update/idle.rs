@@ -20,7 +20,7 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
             app.settle();
             unmoved(app)
         }
-        Action::TurnBranch | Action::NextOutlier | Action::NextThread | Action::TurnNatives => {
+        Action::ToggleBranch | Action::NextOutlier | Action::NextThread | Action::ToggleNatives => {
             app.settle();
             let key = app.key("read-stacks");
             no_job(app)
@@ -29,7 +29,7 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => {
             says(app.files.selected().is_none(), "no capture or recording in this folder")
         }
-        Action::TurnCommunicators if app.page == Page::Collectives => {
+        Action::ToggleCommunicators if app.page == Page::Collectives => {
             app.settle();
             no_job(app).or_else(|| says(app.communicators.total == 0, "no communicators yet"))
         }
@@ -38,8 +38,8 @@ pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
         | Action::AskStacks
         | Action::AskGpus
         | Action::FoldRanks
-        | Action::TurnMaps
-        | Action::TurnCommunicators => {
+        | Action::ToggleMaps
+        | Action::ToggleCommunicators => {
             app.settle();
             no_job(app)
         }

@@ -36,7 +36,7 @@ pub(super) fn choose(app: &mut App, name: JobName) -> Option<Effect> {
     let names: Vec<_> = app.observed.jobs.iter().map(|job| job.name().as_str()).collect();
     let there = match nearest(name.as_str(), names.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
-        None if names.is_empty() => "none is there".to_owned(),
+        None if names.is_empty() => "there are no jobs".to_owned(),
         None => format!("there are {}", names.join(", ")),
     };
     app.messages.failed(format!("unknown job {name}: {there}"));

@@ -43,7 +43,7 @@ pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
     // The effect of the text is visible at once. While the text is incomplete, the last complete filter is
     // kept.
     match prompt.kind {
-        Kind::Filter => sift(app, prompt.text(), false),
+        Kind::Filter => apply_filter(app, prompt.text(), false),
         Kind::Search => app.overlay.help.seek(prompt.text()),
         Kind::Command | Kind::Time => {}
     }
@@ -62,7 +62,7 @@ fn cancel(app: &mut App, kind: Kind) -> Option<Effect> {
 
 /// Applies the filter. While it is being typed, a word that matches no host counts as the start of another
 /// filter.
-fn sift(app: &mut App, text: &str, whole: bool) {
+fn apply_filter(app: &mut App, text: &str, whole: bool) {
     if text.trim().is_empty() {
         app.listing.filter = None;
     } else if let Ok(filter) = Filter::read(text)
@@ -88,7 +88,7 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
                 app.overlay.prompt = Some(prompt);
                 return None;
             }
-            sift(app, &text, true);
+            apply_filter(app, &text, true);
             app.overlay.lines.keep(Kind::Filter, &text);
             None
         }

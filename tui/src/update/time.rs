@@ -88,7 +88,8 @@ pub(super) fn go_to(app: &mut App, text: &str) -> Option<Effect> {
         if let Some(by) = text.trim().strip_prefix('-').and_then(duration) {
             return Some(Effect::LookBack(by));
         }
-        app.messages.failed(format!("the screen is live: -30s goes back 30 s; {text} is for a replay"));
+        app.messages
+            .failed(format!("the screen is live: -30s goes back 30 s; {text} works only in a replay"));
         return None;
     };
     if let Some(moment) = time::moment(text, playback.span) {

@@ -57,7 +57,7 @@ pub(super) fn read(app: &mut App, action: &Action) -> Option<Effect> {
 fn ask_gpus(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     if app.is_past() || app.is_replay() {
-        app.messages.failed("the past has no GPUs to read");
+        app.messages.failed("GPUs can be read only live");
         return None;
     }
     if app.job_view.stall().is_none() {
@@ -65,7 +65,8 @@ fn ask_gpus(app: &mut App) -> Option<Effect> {
         return None;
     }
     if !app.stacks.confirms_gpus(app.now()) {
-        let what = "U again, after a second, ends all ranks to name the kernels on their GPUs (job started with run --gpu-core)";
+        let what =
+            "press U again after a second to name the kernels; this ends all ranks (needs run --gpu-core)";
         app.messages.failed(what);
         return None;
     }

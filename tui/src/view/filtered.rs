@@ -8,7 +8,7 @@ use crate::app::App;
 
 /// `64 ranks`, `12 of 64 ranks`
 pub(super) fn ranks(app: &App) -> String {
-    match &app.job_view.sifted {
+    match &app.job_view.filtered {
         Some(_) => prompt::matched(app),
         None => figure::counted(app.stacks.shown().ranks.len(), "rank", "ranks"),
     }
@@ -28,5 +28,5 @@ pub(super) fn nobody(app: &App) -> String {
 
 /// Whether a filter leaves this list empty.
 pub(super) fn is_empty(app: &App) -> bool {
-    app.job_view.meant().is_some_and(|meant| meant.is_empty())
+    app.job_view.matching().is_some_and(|matching| matching.is_empty())
 }

@@ -34,7 +34,7 @@ use crate::{
 const RUNS: usize = 16;
 
 /// Columns of a label in the detail, and of the sign before a headline in the list.
-const LABEL: usize = 10;
+const LABEL: usize = 11;
 const SIGN: usize = 3;
 
 /// Lines of the list before the detail gets the space.
@@ -219,7 +219,7 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
         Confidence::Likely => "likely",
         Confidence::Guess => "a guess",
     };
-    put("sure", confidence, Role::Text, 1);
+    put("confidence", confidence, Role::Text, 1);
     lines
 }
 

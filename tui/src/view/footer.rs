@@ -177,20 +177,20 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::Go(_)
         | Action::Inspect
         | Action::Pick(Choosing::Metric | Choosing::Sort)
-        | Action::TurnMaps
+        | Action::ToggleMaps
         | Action::FoldRanks
         | Action::Pin
         | Action::Reverse
         | Action::Report => app.standing() == Standing::Running,
-        Action::TurnBranch
+        Action::ToggleBranch
         | Action::NextOutlier
         | Action::NextThread
-        | Action::TurnNatives
+        | Action::ToggleNatives
         | Action::SaveFlame => !app.stacks.rows().is_empty(),
         Action::Open(Kind::Command) => app.page == Page::Overview,
         Action::Open(Kind::Filter) if app.overlay.help.is_open() => true,
         Action::Open(Kind::Filter) => app.standing() == Standing::Running && app.page.view().offers_filter(),
-        Action::TurnCommunicators => app.communicators.has_more() || app.communicators.every,
+        Action::ToggleCommunicators => app.communicators.has_more() || app.communicators.every,
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
         Action::Explain => app.page.view().unexplained(app).is_none(),
         _ => true,

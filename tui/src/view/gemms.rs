@@ -111,7 +111,8 @@ fn nothing(app: &App) -> Option<(Role, String)> {
         return None;
     }
     Some(if app.gemms.heard > 0 {
-        let why = app.job_view.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
+        let why =
+            app.job_view.blind.first().map_or_else(String::new, |why| format!(" A hook reports: {why}."));
         let text = "No GEMMs yet. They appear with the first cuBLAS or cuBLASLt call. Kernels of the program itself (Triton, CUTLASS) and a statically linked cuBLAS are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";
         (Role::Muted, format!("{text}{why}"))
     } else if app

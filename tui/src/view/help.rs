@@ -27,7 +27,7 @@ const EDGES: u16 = 6;
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     let width = usize::from(WIDTH.min(area.width).saturating_sub(EDGES));
-    let mut parts: Vec<_> = sifted(app).iter().map(|part| part.lines(width, palette)).collect();
+    let mut parts: Vec<_> = filtered(app).iter().map(|part| part.lines(width, palette)).collect();
     if parts.is_empty() {
         parts.push(vec![Line::raw("No matching lines: Esc shows all.")]);
     }
@@ -83,11 +83,11 @@ fn title(app: &App) -> Vec<Span<'_>> {
 
 /// Entries with the searched words.
 pub(super) fn found(app: &App) -> usize {
-    sifted(app).iter().map(|part| part.entries.len()).sum()
+    filtered(app).iter().map(|part| part.entries.len()).sum()
 }
 
 /// Entries with all the words, under their heads.
-fn sifted(app: &App) -> Vec<Part> {
+fn filtered(app: &App) -> Vec<Part> {
     let words: Vec<_> = app.overlay.help.sought().split_whitespace().map(str::to_lowercase).collect();
     let mut parts = parts(app);
     for part in &mut parts {

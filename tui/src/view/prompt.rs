@@ -152,12 +152,12 @@ fn effect(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
 
 /// `12 of 64 ranks; 3 have no figure`
 pub(super) fn matched(app: &App) -> String {
-    let Some(sifted) = &app.job_view.sifted else { return String::new() };
+    let Some(filtered) = &app.job_view.filtered else { return String::new() };
     let of = figure::count(app.job_view.rows().len() as u64);
-    let unknown = match sifted.unknown {
+    let unknown = match filtered.unknown {
         0 => String::new(),
         1 => "; 1 has no figure".to_owned(),
         unknown => format!("; {} have no figure", figure::count(unknown as u64)),
     };
-    format!("{} of {of} ranks{unknown}", figure::count(sifted.shown as u64))
+    format!("{} of {of} ranks{unknown}", figure::count(filtered.shown as u64))
 }

@@ -77,13 +77,13 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let is_seen = |at: &usize| lines.contains(&line_of(*at));
     let first = (0..order.len()).find(is_seen).unwrap_or(0);
     let shown = &order[first..first + (first..order.len()).take_while(is_seen).count()];
-    let range = match &app.job_view.sifted {
+    let range = match &app.job_view.filtered {
         Some(_) if order.is_empty() => format!(" {} ", prompt::matched(app)),
-        sifted => format!(
+        filtered => format!(
             " {}–{} of {} ",
             figure::count((first + usize::from(!shown.is_empty())) as u64),
             figure::count((first + shown.len()) as u64),
-            sifted.as_ref().map_or_else(|| figure::count(order.len() as u64), |_| prompt::matched(app)),
+            filtered.as_ref().map_or_else(|| figure::count(order.len() as u64), |_| prompt::matched(app)),
         ),
     };
     let title = title(app, usize::from(area.width).saturating_sub(range.width() + 4));

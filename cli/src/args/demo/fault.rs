@@ -31,14 +31,14 @@ pub struct Hang {
 }
 
 /// Largest slowdown factor; 60 times as many milliseconds are the largest delay.
-const SLOWEST: f64 = 1000.0;
+const MAX_FACTOR: f64 = 1000.0;
 
 impl FromStr for SlowGpu {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (rank, factor) = pair(text).ok_or("write RANK:FACTOR, for example 6:1.3")?;
-        let factor = positive(factor).filter(|factor| *factor <= SLOWEST);
+        let factor = positive(factor).filter(|factor| *factor <= MAX_FACTOR);
         Ok(Self { rank, factor: factor.ok_or("the factor is a number up to 1000, for example 6:1.3")? })
     }
 }
@@ -65,7 +65,7 @@ impl FromStr for SlowHost {
             (None, Some(number)) => positive(number).map(|seconds| seconds * 1e3),
             (None, None) => None,
         };
-        let milliseconds = milliseconds.filter(|time| *time <= SLOWEST * 60.0).ok_or(wrong)?;
+        let milliseconds = milliseconds.filter(|time| *time <= MAX_FACTOR * 60.0).ok_or(wrong)?;
         Ok(Self { rank, milliseconds })
     }
 }
@@ -117,7 +117,7 @@ impl Faults {
         }
         if let Some(hang) = hang.filter(|hang| steps > 0 && hang.step >= steps) {
             return Err(format!(
-                "--hang: step {} never comes; write a step from 0 to {}",
+                "--hang: the demo ends before step {}; write a step from 0 to {}",
                 hang.step,
                 steps - 1
             ));

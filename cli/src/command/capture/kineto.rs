@@ -47,7 +47,7 @@ impl Beside {
         what: Wanted,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
-        let targets = Targets { endpoints: args.of.hosts()?.endpoints, key: args.of.way.key()? };
+        let targets = Targets { endpoints: args.of.hosts()?.endpoints, key: args.of.connection.key()? };
         let mut tracer = Tracer::new(targets);
         // tracer --News--> here
         let (news, mut heard) = mpsc::unbounded_channel();

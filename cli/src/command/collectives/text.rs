@@ -21,7 +21,7 @@ pub(super) fn of(job: &Job, records: &[&RankRecord], last: Option<usize>, chosen
     let divergence = job.divergence();
     let mut text = match divergence {
         Some(Divergence { sentence, passed: false, .. }) => format!("{sentence}\n"),
-        Some(Divergence { sentence, .. }) => format!("{sentence}; the job went on after it\n"),
+        Some(Divergence { sentence, .. }) => format!("{sentence}; the job continued after it\n"),
         None => {
             format!("the recorded calls of {} ranks do not diverge\n", job.records().count())
         }

@@ -18,7 +18,7 @@ use xpu_model::{finding, job::Job, status};
 use xpu_wire::{frame::Life, unit::Moment};
 
 use super::{
-    Cast, Plan,
+    Plan, Processes,
     rank::{self, Worker},
 };
 use crate::command::{living, stacks::write_to, status::print};
@@ -66,14 +66,14 @@ enum End {
 }
 
 pub(super) async fn follow(
-    cast: &mut Cast,
+    processes: &mut Processes,
     mut link: Link,
     plan: &Plan,
     json: bool,
     svg: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
     let mut following = Following::new(link.endpoints.clone(), None);
-    let end = run_to_end(&mut following, &mut cast.workers, &mut link.arrivals, plan).await?;
+    let end = run_to_end(&mut following, &mut processes.workers, &mut link.arrivals, plan).await?;
     // With --stay, the user ends a hung demo, so the signal is no failure.
     let was_left = matches!(end, End::Signal { .. }) && plan.stays;
     if matches!(end, End::Hang | End::CollectiveCall) || (was_left && hangs(&following)) {
@@ -82,10 +82,10 @@ pub(super) async fn follow(
     if let End::Signal { number } = end
         && !was_left
     {
-        rank::dismiss(&mut cast.workers);
+        rank::dismiss(&mut processes.workers);
         return Ok(ExitCode::from(128 + number as u8));
     }
-    let failed = !was_left && rank::report_failures(&mut cast.workers);
+    let failed = !was_left && rank::report_failures(&mut processes.workers);
     let status = following.status(Moment::now());
     if end == End::CollectiveCall {
         eprintln!("demo: steps have stopped: ending");
@@ -93,7 +93,7 @@ pub(super) async fn follow(
     if end == End::Hang {
         eprintln!("demo: the job hangs: ending");
     }
-    rank::dismiss(&mut cast.workers);
+    rank::dismiss(&mut processes.workers);
     print(&status, None, json)?;
     if let (Some(path), Some(stacks)) = (svg, &status.stacks) {
         let written = flame::svg(&stacks.tree, &status.job).and_then(|picture| write_to(path, &picture));

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use xpu_wire::endpoint::{BasePort, RuntimeDir};
 
-use super::{child::Child, port, stage::Stage};
+use super::{child::Child, folder::DemoFolder, port};
 
 /// Time limit for a collector to start; a loaded machine starts many at once.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -25,14 +25,14 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn start(stage: &Stage, node: u32, base: BasePort) -> anyhow::Result<Self> {
-        let runtime = stage.runtime(node);
+    pub(super) fn start(folder: &DemoFolder, node: u32, base: BasePort) -> anyhow::Result<Self> {
+        let runtime = folder.runtime(node);
         let address = port::address(node);
-        let machine = stage.machine(node);
+        let machine = folder.machine(node);
         fs::create_dir_all(&machine).with_context(|| format!("cannot make {}", machine.display()))?;
-        let mut command = Command::new(&stage.collector);
+        let mut command = Command::new(&folder.collector);
         command
-            .env("LD_LIBRARY_PATH", stage.libraries())
+            .env("LD_LIBRARY_PATH", folder.libraries())
             .env("SIMGPU_MACHINE_DIR", machine)
             // PyTorch's profiler on this host must stay available to real jobs.
             .env("XPU_TOP_KINETO_SOCKET", "off")
@@ -43,7 +43,7 @@ impl Node {
             .arg("--runtime-dir")
             .arg(&runtime);
         let socket = RuntimeDir::at(runtime).socket(base)?;
-        let log = stage.logs().join(format!("node-{}", node + 1));
+        let log = folder.logs().join(format!("node-{}", node + 1));
         let child = Child::start(&mut command, log).context("cannot start a collector")?.into();
         Ok(Self { child, address, socket })
     }

@@ -11,9 +11,9 @@ use xpu_wire::endpoint::variable;
 use super::{
     Plan,
     child::{Child, end_all},
+    folder::DemoFolder,
     node::Node,
     node_of,
-    stage::Stage,
 };
 
 /// Number of failed ranks whose last output is shown; the others mostly failed because of these.
@@ -28,21 +28,21 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(stage: &Stage, plan: &Plan, rank: u32, nodes: &[Node]) -> anyhow::Result<Self> {
+    pub(super) fn start(folder: &DemoFolder, plan: &Plan, rank: u32, nodes: &[Node]) -> anyhow::Result<Self> {
         let Plan { ranks, nodes: count, steps, seed, ref faults, .. } = *plan;
         let node = node_of(rank, ranks, count);
         let neighbours = || (0..ranks).filter(|&other| node_of(other, ranks, count) == node);
         let local_rank = neighbours().take_while(|&other| other != rank).count();
-        let mut command = Command::new(&stage.python);
+        let mut command = Command::new(&folder.python);
         command
-            .arg(stage.worker())
+            .arg(folder.worker())
             .arg(format!("--steps={steps}"))
             .arg(format!("--seed={seed}"))
             .arg("--rendezvous")
-            .arg(stage.rendezvous())
-            .env("LD_PRELOAD", &stage.hook)
-            .env("LD_LIBRARY_PATH", stage.libraries())
-            .env("PYTHONPATH", stage.packages())
+            .arg(folder.rendezvous())
+            .env("LD_PRELOAD", &folder.hook)
+            .env("LD_LIBRARY_PATH", folder.libraries())
+            .env("PYTHONPATH", folder.packages())
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("RANK", rank.to_string())
             .env("WORLD_SIZE", ranks.to_string())
@@ -50,8 +50,8 @@ impl Worker {
             .env("LOCAL_WORLD_SIZE", neighbours().count().to_string())
             .env(variable::JOB, "demo")
             .env(variable::SOCKET, nodes[node as usize].socket())
-            .env("SIMGPU_SHM_DIR", stage.shared_memory())
-            .env("SIMGPU_MACHINE_DIR", stage.machine(node))
+            .env("SIMGPU_SHM_DIR", folder.shared_memory())
+            .env("SIMGPU_MACHINE_DIR", folder.machine(node))
             .env_remove("CUDA_VISIBLE_DEVICES")
             .env_remove(variable::DISABLE);
         if let Some(factor) = faults.slowdown(rank) {
@@ -66,7 +66,7 @@ impl Worker {
         if let Some(step) = faults.hangs_at(rank) {
             command.arg(format!("--hang={step}"));
         }
-        let log = stage.logs().join(format!("rank-{rank}"));
+        let log = folder.logs().join(format!("rank-{rank}"));
         let child = Child::start(&mut command, log).with_context(|| format!("cannot start rank {rank}"))?;
         Ok(Self { rank, child, dismissed: false })
     }
@@ -86,7 +86,7 @@ pub(super) fn report_failures(workers: &mut [Worker]) -> bool {
     let failed: Vec<_> = workers.iter_mut().filter_map(|worker| Some((worker.failure()?, worker))).collect();
     for (status, worker) in failed.iter().take(SHOWN) {
         let words = match worker.child.stderr_tail() {
-            words if words.is_empty() => " without a word".to_owned(),
+            words if words.is_empty() => ", and wrote nothing".to_owned(),
             words => format!("; its last output:\n{words}"),
         };
         // The terminal may be gone by now.

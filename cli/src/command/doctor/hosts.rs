@@ -27,7 +27,7 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
         .collect();
     let mut following = Following::new(hosts.endpoints.iter().cloned(), None);
     // Another check reports an unreadable key.
-    let (live, mut arrivals) = live::connect(hosts.endpoints, of.way.key().unwrap_or_default(), None);
+    let (live, mut arrivals) = live::connect(hosts.endpoints, of.connection.key().unwrap_or_default(), None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let deadline = Instant::now() + PATIENCE;
     let answered = |following: &Following| following.has_answered() && following.is_complete();
@@ -57,7 +57,7 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
     }
     if !named {
         let ranks = following.jobs().iter().flat_map(Job::ranks).map(|(_, view)| view.pid()).collect();
-        checks.extend(started::checks(of.way.base()?, &ranks));
+        checks.extend(started::checks(of.connection.base()?, &ranks));
     }
     Ok(checks)
 }

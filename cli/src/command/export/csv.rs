@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_no_formula() {
+    fn csv_cells_are_no_formulas() {
         for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"] {
             assert_eq!(quoted(text), format!("\"'{text}\""));
         }

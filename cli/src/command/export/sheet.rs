@@ -157,7 +157,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
 
 impl Sheet {
     /// Whether the table is written for these requested kinds; an empty list means all.
-    pub(super) fn is_meant(&self, kinds: &[ExportKind]) -> bool {
+    pub(super) fn is_selected(&self, kinds: &[ExportKind]) -> bool {
         kinds.is_empty() || self.of.is_none_or(|of| kinds.contains(&of))
     }
 

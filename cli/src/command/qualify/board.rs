@@ -44,7 +44,8 @@ impl Board {
     ) {
         let late = Instant::now() >= self.deadline();
         if late {
-            return self.edit(place, |gpu| gpu.not_measured.push(format!("{what}: the time was up")));
+            return self
+                .edit(place, |gpu| gpu.not_measured.push(format!("{what}: the time limit was reached")));
         }
         self.edit(place, |gpu| gpu.doing = Some(what.to_owned()));
         let outcome = measure();
@@ -61,7 +62,7 @@ impl Board {
     /// Runs a measurement of all GPUs together, in the same way.
     pub(super) fn host(&self, what: &str, measure: impl FnOnce() -> Result<(), String>) {
         if Instant::now() >= self.deadline() {
-            self.lock().not_measured.push(format!("{what}: the time was up"));
+            self.lock().not_measured.push(format!("{what}: the time limit was reached"));
             return;
         }
         self.lock().doing = Some(what.to_owned());

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_gpu_says_nothing_of_its_clock() {
+    fn the_clock_of_an_idle_gpu_is_not_judged() {
         let look = |clock, temperature, throttle| Look {
             temperature: Some(temperature),
             clock: Some(clock),

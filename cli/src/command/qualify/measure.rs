@@ -99,9 +99,9 @@ fn all(board: &Board, how: &How) -> anyhow::Result<Vec<Gpu>> {
     let nvml = Nvml::init().ok().map(Arc::new);
     let uuids: Vec<_> = (0..device::count()?).map(device::uuid).collect();
     if !how.beside_job
-        && let Some(why) = running::found(&how.way, nvml.as_deref(), &uuids)
+        && let Some(why) = running::found(&how.connection, nvml.as_deref(), &uuids)
     {
-        anyhow::bail!("{why}; end the job first, or measure what it leaves over with --beside-job");
+        anyhow::bail!("{why}; end the job first, or measure beside it with --beside-job");
     }
     let peaks = std::env::var(Peaks::VARIABLE).ok();
     let peaks = peaks.map(|text| Peaks::parse(&text)).transpose().map_err(|what| anyhow::anyhow!(what))?;
@@ -151,7 +151,7 @@ fn prepare(board: &Board, uuids: &[Option<DeviceUuid>], how: &How) -> anyhow::Re
         })?;
         if gpu.held > OTHERS && !how.beside_job {
             anyhow::bail!(
-                "{} of the memory of GPU {place} are in use; end the job first, or measure what it leaves over with --beside-job",
+                "{} of the memory of GPU {place} are in use; end the job first, or measure beside it with --beside-job",
                 figure::bytes(gpu.held)
             );
         }

@@ -192,7 +192,8 @@ impl Remote {
         command.args(words).args(OPTIONS).arg("--").arg(host);
         let flags = [(args.quick, " --quick"), (args.beside_job, " --beside-job")];
         let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
-        let port = args.of.way.base_port.map_or_else(String::new, |base| format!(" --base-port {}", base.0));
+        let port =
+            args.of.connection.base_port.map_or_else(String::new, |base| format!(" --base-port {}", base.0));
         // ssh passes one text to the shell there.
         command.arg(format!("{} qualify --worker{flags}{port}", quoted(&args.program)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pair_of_hosts_meets_once_and_no_host_twice_in_a_round() {
+    fn every_pair_of_hosts_is_scheduled_once_and_no_host_twice_in_a_round() {
         for hosts in 2..10 {
             let rounds = rounds(hosts);
             let mut all: Vec<_> = rounds

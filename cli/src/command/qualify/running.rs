@@ -14,7 +14,7 @@ use xpu_wire::{
 
 use super::condition::device;
 use crate::{
-    args::WayArgs,
+    args::ConnectionArgs,
     command::living::{LOOK, take_until},
 };
 
@@ -25,8 +25,12 @@ const BUSY: u32 = 10;
 const FADES: Duration = Duration::from_secs(3);
 
 /// The reason not to measure; `None` if no other use of these GPUs is known.
-pub(super) fn found(way: &WayArgs, nvml: Option<&Nvml>, gpus: &[Option<DeviceUuid>]) -> Option<String> {
-    if let Some(ranks) = ranks_here(way) {
+pub(super) fn found(
+    connection: &ConnectionArgs,
+    nvml: Option<&Nvml>,
+    gpus: &[Option<DeviceUuid>],
+) -> Option<String> {
+    if let Some(ranks) = ranks_here(connection) {
         return Some(ranks);
     }
     let nvml = nvml?;
@@ -64,13 +68,13 @@ fn busy_for_long(device: &Device<'_>) -> Option<u32> {
 }
 
 /// Ranks that this host's collector knows and that live.
-fn ranks_here(way: &WayArgs) -> Option<String> {
-    let base = way.base().ok()?;
+fn ranks_here(connection: &ConnectionArgs) -> Option<String> {
+    let base = connection.base().ok()?;
     let socket = RuntimeDir::locate().socket(base).ok()?;
     endpoint::connect(&socket).ok()?;
     let hosts = Hosts::here(base);
     let mut following = Following::new(hosts.endpoints.iter().cloned(), None);
-    let (_live, mut arrivals) = live::connect(hosts.endpoints, way.key().ok().flatten(), None);
+    let (_live, mut arrivals) = live::connect(hosts.endpoints, connection.key().ok().flatten(), None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
     runtime.block_on(take_until(
         &mut following,

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plugin_in_nccls_configuration_is_somebody_elses() {
+    fn a_plugin_in_nccls_configuration_is_respected() {
         assert!(names_plugin("NCCL_DEBUG=INFO\nNCCL_PROFILER_PLUGIN=inspector\n"));
         assert!(!names_plugin("NCCL_DEBUG=INFO\n# NCCL_PROFILER_PLUGIN=inspector\n"));
     }

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn one_on_the_list_is_not_missing() {
+    fn a_listed_sanitizer_is_not_missing() {
         let needed = [OsString::from("libc.so.6"), OsString::from("libasan.so.8")];
         assert_eq!(missing(&needed, std::iter::empty()).as_deref(), Some("libasan.so.8"));
         assert_eq!(missing(&needed, [OsStr::new("/usr/lib/libasan.so.8")].into_iter()), None);

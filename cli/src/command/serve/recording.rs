@@ -12,7 +12,7 @@ use xpu_model::{figure, job::Jobs};
 use xpu_recording::{FrameCursor, Packer, Writer};
 use xpu_wire::unit::Moment;
 
-use super::{become_it, choose, collector, in_memory};
+use super::{choose, collector, exec, in_memory};
 use crate::{
     args::ServeArgs,
     command::past,
@@ -33,7 +33,7 @@ pub(super) fn show(file: &Path, args: &ServeArgs) -> anyhow::Result<ExitCode> {
         server.arg(&place);
     }
     eprintln!("xpu-top: {} at {}", file.display(), figure::clock(at));
-    become_it(server, &program, base, args)
+    exec(server, &program, base, args)
 }
 
 /// All frames, with the details of all ranks.

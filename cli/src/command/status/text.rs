@@ -34,17 +34,17 @@ const LONGEST_OPTIMIZER: usize = 40;
 const LONGEST_HOST: usize = 40;
 
 /// With a filter: its ranks, and its description.
-type Sifted<'a> = (Vec<&'a RankStatus>, String);
+type Filtered<'a> = (Vec<&'a RankStatus>, String);
 
 /// The status as text, in lines of at most `width` columns where a line can be divided.
-pub(super) fn of(status: &Status, sifted: Option<Sifted<'_>>, width: usize) -> String {
+pub(super) fn of(status: &Status, filtered: Option<Filtered<'_>>, width: usize) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = write(&mut text, status, sifted, width);
+    let _ = write(&mut text, status, filtered, width);
     text
 }
 
-fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>, width: usize) -> std::fmt::Result {
+fn write(to: &mut String, status: &Status, filtered: Option<Filtered<'_>>, width: usize) -> std::fmt::Result {
     let jobs: Vec<_> =
         status.other_jobs.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
     if let (true, [first, ..]) = (status.ranks.is_empty(), &jobs[..]) {
@@ -82,7 +82,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>, width: us
         work(status),
         how_old(status)
     )?;
-    let (ranks, filter) = match sifted {
+    let (ranks, filter) = match filtered {
         Some((ranks, filter)) => (ranks, Some(filter)),
         None => (status.ranks.iter().collect(), None),
     };
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_filter_only_ranks_that_are_so_are_listed_and_the_rest_counted() {
+    fn with_a_filter_matching_ranks_are_listed_and_the_others_counted() {
         let status = status(8);
         let filter = xpu_client::filter::Filter::read("rank<2").unwrap();
         let (ranks, _) = filter.among(&status.ranks, &status.job);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_not_there_is_answered_with_those_that_are() {
+    fn an_unknown_job_is_answered_with_the_known_ones() {
         let mut jobs = Jobs::default();
         Simulation::new(1, 1, 2).snapshots(1).iter().for_each(|frame| jobs.fold(frame));
         let absent = of(&Status::of(&jobs, &xpu_model::job::Job::new("nosuch".into()), Moment(0)), None, 110);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_says_what_to_do() {
+    fn a_status_without_data_gives_advice() {
         let none = Status::of(&Jobs::default(), &xpu_model::job::Job::new("x".into()), Moment(0));
         assert!(of(&none, None, 110).contains("xpu-top run"));
     }

@@ -37,7 +37,7 @@ use crate::args::{UsageError, WhatIfArgs};
 pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
-    let targets = Targets { endpoints: hosts.endpoints, key: args.of.way.key()? };
+    let targets = Targets { endpoints: hosts.endpoints, key: args.of.connection.key()? };
     let scratch = Scratch::make()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

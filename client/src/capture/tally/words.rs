@@ -97,7 +97,7 @@ impl Tally {
             self.accounts().map(|(_, account)| account.marks.last().map_or(Step(0), |mark| mark.completed));
         match ends.min() {
             Some(end) if end < first => {
-                format!("{ranks} ended no step after {end}, and none of the requested {first} to {last}")
+                format!("{ranks} completed no step after {end}, and none of the requested {first} to {last}")
             }
             Some(end) => format!("steps {first} to {} of {ranks}", end.min(last)),
             None => format!("steps {first} to {last} of {ranks}"),

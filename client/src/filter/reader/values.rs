@@ -43,10 +43,7 @@ impl<'t> Reader<'t> {
             return Ok(Limit { factor, of: Some(statistic) });
         }
         if !self.letters().is_empty() {
-            return fault(
-                from,
-                format!("{} has nothing called {}: {expected}", field.name(), self.letters()),
-            );
+            return fault(from, format!("{}: unknown value {}: {expected}", field.name(), self.letters()));
         }
         let number = self.number(&expected)?;
         if self.takes_star() {
@@ -128,7 +125,7 @@ impl<'t> Reader<'t> {
             let from = self.at;
             let word = if self.rest().starts_with('"') { self.quoted()? } else { self.value() };
             if word.is_empty() {
-                return fault(from, format!("expected what {} is compared with", field.name()));
+                return fault(from, format!("expected a value for {}", field.name()));
             }
             words.push(match only.filter(|_| whole) {
                 None => word,

@@ -85,11 +85,11 @@ impl Wanted {
                 format!("request 1 to {most} steps, and at most {BEFORE} before them"),
             ),
             (None, Some(_)) => (
-                "that time cannot be captured",
+                "that period cannot be captured",
                 format!("request 1 to {longest} milliseconds, without steps before"),
             ),
             _ => (
-                "a capture takes either steps or a time",
+                "a capture covers either steps or a period",
                 "name one: \"steps\": 3, or \"for_ms\": 500".to_owned(),
             ),
         };

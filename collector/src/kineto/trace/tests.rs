@@ -14,7 +14,7 @@ fn place(folder: &tempfile::TempDir) -> Place {
 const WHOLE: &str = "{\"traceEvents\": [], \"traceName\": \"a\"\n}\n";
 
 #[test]
-fn a_trace_is_there_when_its_last_key_is() {
+fn a_trace_is_complete_with_its_last_key() {
     let folder = tempfile::tempdir().unwrap();
     let place = place(&folder);
     assert!(place.open().is_none() && !place.is_begun());
@@ -31,7 +31,7 @@ fn a_trace_is_there_when_its_last_key_is() {
 }
 
 #[test]
-fn no_link_is_followed_and_nobody_elses_file_is_read() {
+fn links_and_files_of_other_users_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut place = place(&folder);
     let other = folder.path().join("other");
@@ -46,14 +46,14 @@ fn no_link_is_followed_and_nobody_elses_file_is_read() {
 }
 
 #[test]
-fn a_rank_writes_where_its_kineto_may() {
+fn a_trace_is_written_where_kineto_may_write() {
     let place = Place::of(process::id(), 7, user_id(), "x");
     assert_eq!((place.log_file.as_str(), place.plain.as_path()), ("/tmp/x.json", Path::new("/tmp/x_7.json")));
     assert_eq!(place.seen, Path::new(&format!("/proc/{}/root/tmp/x_7.json", process::id())));
 }
 
 #[test]
-fn the_parts_together_are_the_trace_and_each_can_be_had_again() {
+fn the_parts_form_the_trace_and_each_can_be_fetched_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
     // Incompressible bytes, so that there are several parts.

@@ -110,7 +110,7 @@ fn an_answer_of_nccl_is_read_with_and_without_its_missing_comma() {
 }
 
 #[test]
-fn an_answer_is_of_the_job_whose_processes_it_has() {
+fn an_answer_belongs_to_the_job_with_its_processes() {
     let (answer, _) = Answer::parse(OF_2_28.as_bytes().to_vec()).unwrap();
     assert!(answer.is_of(&[Pid(1), Pid(4001)]));
     assert!(!answer.is_of(&[Pid(1), Pid(2)]));

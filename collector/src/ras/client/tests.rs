@@ -76,7 +76,7 @@ fn ras_answers() {
 }
 
 #[test]
-fn another_job_behind_the_port_is_passed_over() {
+fn another_job_behind_the_port_is_skipped() {
     fn of_two(stream: TcpStream, number: usize) {
         let other = OF_2_28.replace("400", "500");
         ras(stream, if number < 3 { &other } else { OF_2_28 });
@@ -87,7 +87,7 @@ fn another_job_behind_the_port_is_passed_over() {
 }
 
 #[test]
-fn nobody_is_asked_once_a_communicator_is_being_created() {
+fn ras_is_not_queried_while_a_communicator_is_created() {
     let asked = ask_one_that_while(|stream, _| ras(stream, OF_2_28), || true);
     assert_eq!(asked, (Err(Unanswered::Creating), 1), "it would have answered");
     // Answers about the job only after an answer about another job.
@@ -98,7 +98,7 @@ fn nobody_is_asked_once_a_communicator_is_being_created() {
 }
 
 #[test]
-fn a_stopped_process_behind_the_port_is_passed_over() {
+fn a_stopped_process_behind_the_port_is_skipped() {
     fn stopped_first(stream: TcpStream, number: usize) {
         if number == 0 {
             // Reads until the client gives up.
@@ -111,7 +111,7 @@ fn a_stopped_process_behind_the_port_is_passed_over() {
 }
 
 #[test]
-fn an_older_nccl_is_asked_for_no_status() {
+fn the_status_of_an_older_nccl_is_not_queried() {
     fn old(stream: TcpStream, _: usize) {
         let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
         let mut to = stream;
@@ -125,7 +125,7 @@ fn an_older_nccl_is_asked_for_no_status() {
 }
 
 #[test]
-fn a_peer_that_is_no_ras_does_no_harm() {
+fn a_listener_other_than_ras_does_no_harm() {
     let http: Serve = |mut stream, _| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     };
@@ -147,7 +147,7 @@ fn a_peer_that_is_no_ras_does_no_harm() {
 }
 
 #[test]
-fn documents_that_do_not_end_or_are_none_are_given_up() {
+fn endless_and_invalid_documents_are_dropped() {
     let endless: Serve = |stream, _| {
         let mut to = stream.try_clone().unwrap();
         ras(stream, "{");

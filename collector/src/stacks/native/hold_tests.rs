@@ -38,7 +38,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_thread_that_does_not_stop_is_let_go() {
+fn a_thread_that_does_not_stop_is_released() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_no_run_was_seen_of_are_not_lost() {
+    fn frames_of_unseen_interpreter_runs_are_kept() {
         let native = native(&["poll", "_PyEval_EvalFrameDefault@python3"]);
         let python = python(&[("inner", true), ("<module>", true)]);
         assert_eq!(joined(python, &native), ["<module>", "inner", "poll"]);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn where_steps_are_short_it_begins_some_steps_early() {
+    fn sampling_of_short_steps_begins_some_steps_early() {
         let page = LedgerPage::create().unwrap();
         let descriptor = page.descriptor().map(|descriptor| descriptor as u32);
         let mut clock = Schedule::new(order(100, None), Pid(std::process::id()), descriptor, at(0));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_sampled_as_long_as_it_lasts() {
+    fn a_captured_period_is_sampled_for_its_length() {
         let window = CaptureWindow { at: at(1000), length: Nanoseconds(500_000_000) };
         let mut clock = Schedule::new(order(0, Some(window)), Pid(std::process::id()), None, at(0));
         assert!(!clock.begins(at(900)) && clock.begins(at(995)));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sampled_longer_than_the_capture_may_take() {
+    fn sampling_ends_with_the_time_limit_of_the_capture() {
         let page = LedgerPage::create().unwrap();
         let descriptor = page.descriptor().map(|descriptor| descriptor as u32);
         let mut clock = Schedule::new(order(40, None), Pid(std::process::id()), descriptor, at(0));

@@ -65,7 +65,7 @@ fn the_path_is_that_of_the_breakdown() {
 }
 
 #[test]
-fn waiting_for_others_is_no_transfer() {
+fn waiting_for_others_is_not_transfer_time() {
     let mut last = part(1, 0);
     for operation in &mut last.operations {
         if let (Some(_), CapturedSpan::Gpu { late, took, .. }) = (operation.sequence, &mut operation.span) {
@@ -164,7 +164,7 @@ fn take(vector: &mut Vector, share: f64) {
 }
 
 #[test]
-fn of_many_workers_the_one_that_differs_is_named_with_what_it_costs() {
+fn the_one_worker_that_differs_is_named_with_its_cost() {
     let functions: Vec<_> = (0..8)
         .map(|number| function(Class::Compute, &format!("kernel {number}")))
         .chain([function(Class::Python, "collate_fn (data.py:40)")])

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_alone_does_not_stand_out_and_neither_do_equals() {
+    fn single_and_equal_ranks_are_no_outliers() {
         assert_eq!(stands_out(&[(Rank(0), 1.0)]), None);
         assert_eq!(stands_out(&[(Rank(0), 100.0), (Rank(1), 96.0)]), None);
         assert_eq!(stands_out(&[]), None);

@@ -50,7 +50,7 @@ fn clocks_are_put_together_by_the_ends_of_collectives() {
 }
 
 #[test]
-fn a_host_that_meets_nobody_keeps_its_own_time_and_it_is_said() {
+fn a_host_without_common_collectives_keeps_its_clock_and_is_reported() {
     let mut alone = part(1, 7);
     alone.labels.truncate(1);
     alone.operations.retain(|operation| operation.label == 0);
@@ -76,7 +76,7 @@ fn missing_ranks_and_parts_are_reported() {
 }
 
 #[test]
-fn nothing_that_a_stranger_writes_leads_astray() {
+fn hostile_captures_are_read_safely() {
     let mut strange = part(0, 0);
     strange.operations.push(CapturedOperation {
         label: u32::MAX,

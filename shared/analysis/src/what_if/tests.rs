@@ -118,7 +118,7 @@ fn the_slowest_of_hundred_workers_are_three() {
 }
 
 #[test]
-fn of_communication_the_ideal_is_the_median() {
+fn the_ideal_of_communication_is_the_median() {
     // The median of the reduction's three transfers of 0.1, 0.2 and 0.9 s; the mean would be 0.4.
     let of = |replica: i64, transfer: f64| {
         let row = move |kind, from, to| row((0, replica), kind, 0, from, to);
@@ -167,7 +167,7 @@ fn pipeline(last_forward: f64, last_backward: f64) -> Vec<Row> {
 }
 
 #[test]
-fn a_pipeline_is_simulated_as_it_was() {
+fn a_simulated_pipeline_equals_the_original() {
     let figures = figures(&pipeline(1.0, 2.0));
     near(figures.step.measured_ms, 9700.0);
     near(figures.step.simulated_ms, 9700.0);

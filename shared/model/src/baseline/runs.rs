@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_held_against_the_last_run_like_it_and_never_against_itself() {
+    fn a_job_is_compared_with_the_last_similar_run_and_never_with_itself() {
         let mut simulation = Simulation::new(1, 1, 4);
         (simulation.job, simulation.started) = ("llama".into(), Moment(9_000_000_000_000));
         let mut jobs = Jobs::default();

@@ -72,7 +72,8 @@ impl Deviation<'_, '_> {
         let (rest, is_one) = (others_of(majority), ranks(majority).len() == 1);
         let sentence = match kind {
             _ if earlier && matches!(kind, DivergenceKind::Extra | DivergenceKind::LeftOut) => format!(
-                "{who} and {rest} are out of step by {more}; this began before the first recorded call, {at_number}: {who} called {here}, {rest} {there}"
+                "{who} and {rest} are {more} {} apart; this began before the first recorded call, {at_number}: {who} called {here}, {rest} {there}",
+                if count == 1 { "call" } else { "calls" }
             ),
             _ if undecided => {
                 format!("{who} and {rest} diverge at {at_number}: {who} called {here}, {rest} {there}")
@@ -81,7 +82,7 @@ impl Deviation<'_, '_> {
                 let call = calls.first().map_or_else(|| "collective".to_owned(), |call| call.call.clone());
                 let so = match by {
                     _ if never => format!("; {rest} never {}", if is_one { "does" } else { "do" }),
-                    By::Novelty => format!("; it never had before, and {rest} did not"),
+                    By::Novelty => format!("; it had never called it before, and {rest} did not"),
                     _ => format!("; {rest} did not"),
                 };
                 let next = if others.is_empty() { String::new() } else { format!(" and called {there}") };
@@ -111,8 +112,8 @@ impl Deviation<'_, '_> {
                     _ => "",
                 };
                 let never = match never {
-                    true if is_one => format!("; {rest} never calls from there"),
-                    true => format!("; {rest} never call from there"),
+                    true if is_one => format!("; {rest} never calls from that call site"),
+                    true => format!("; {rest} never call from that call site"),
                     false => String::new(),
                 };
                 format!("{who} called {here}{new} where {rest} called {there}: {at_number}{never}")

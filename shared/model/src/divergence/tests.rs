@@ -123,7 +123,7 @@ fn is(found: &Divergence, kind: DivergenceKind, ranks: &[u32]) {
 }
 
 #[test]
-fn ranks_that_do_the_same_do_not_diverge() {
+fn equal_calls_do_not_diverge() {
     for world in [2, 3, 8] {
         let records = ranks(world, |_, _| ());
         assert_eq!(first(records.iter(), true), None);
@@ -135,7 +135,7 @@ fn ranks_that_do_the_same_do_not_diverge() {
 }
 
 #[test]
-fn one_call_too_many_is_the_rank_s_that_made_it() {
+fn an_extra_call_is_attributed_to_its_rank() {
     for world in [2, 3, 8] {
         let records = ranks(world, |rank, calls| {
             if rank == 1 {
@@ -155,7 +155,7 @@ fn one_call_too_many_is_the_rank_s_that_made_it() {
 /// The rank waits for the result and does not reach the others' calls, so its call may be extra, or replace
 /// another one.
 #[test]
-fn a_call_too_many_is_reported_before_the_rank_goes_on() {
+fn an_extra_call_is_reported_before_the_rank_continues() {
     for world in [2, 8] {
         let records = ranks(world, |rank, calls| {
             if rank == 1 {
@@ -169,13 +169,13 @@ fn a_call_too_many_is_reported_before_the_rank_goes_on() {
         assert!(
             found.sentence.contains("rank 1 called AllReduce (492 B of f32) at train.py:212 log_metrics")
         );
-        assert!(found.sentence.contains("from there"), "{}", found.sentence);
+        assert!(found.sentence.contains("never calls from that call site"), "{}", found.sentence);
     }
 }
 
 /// Only the call sites distinguish them.
 #[test]
-fn a_call_too_many_that_is_like_the_others_is_reported_by_its_place() {
+fn an_extra_call_equal_to_the_others_is_reported_by_its_call_site() {
     for world in [2, 8] {
         let records = ranks(world, |rank, calls| {
             if rank == 1 {
@@ -190,7 +190,7 @@ fn a_call_too_many_that_is_like_the_others_is_reported_by_its_place() {
 }
 
 #[test]
-fn a_call_left_out_is_the_rank_s_that_left_it_out() {
+fn an_omitted_call_is_attributed_to_its_rank() {
     let with_norm = |world| {
         ranks(world, |rank, calls| {
             for step in 0..4 {
@@ -273,7 +273,7 @@ fn another_size_type_root_reduction_and_operation_are_reported() {
 /// With equal numbers on both sides, the side with a new call is named; if both calls have precedents, both
 /// sides are named.
 #[test]
-fn of_two_ranks_the_one_is_named_that_did_something_new() {
+fn the_one_of_two_ranks_with_a_new_call_is_named() {
     let mut records = ranks(2, |rank, calls| {
         calls.call(0, AllReduce, if rank == 0 { BUCKET } else { 77 }, 131);
     });
@@ -382,7 +382,7 @@ fn two_that_log(wrong: impl Fn(&mut Calls) -> bool) -> Vec<RankRecord> {
 
 /// On real GPUs, rank 0 was named, although it continued with the other communicator as usual.
 #[test]
-fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
+fn an_extra_call_before_another_communicator_is_attributed_to_its_rank() {
     let records = two_that_log(|calls| {
         calls.call(0, AllReduce, 492, 214);
         false
@@ -398,7 +398,7 @@ fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
 
 /// On real GPUs, both ranks were named.
 #[test]
-fn a_step_that_one_rank_skips_is_its_own() {
+fn a_skipped_step_is_attributed_to_its_rank() {
     let records: Vec<_> = [0, 1]
         .map(|rank| {
             let mut calls = Calls::of(rank, 2);
@@ -422,7 +422,7 @@ fn a_step_that_one_rank_skips_is_its_own() {
 
 /// On real GPUs, rank 0 was named, although it has never received anything.
 #[test]
-fn a_send_in_a_job_that_sends_nothing_is_its_senders() {
+fn a_send_in_a_job_without_sends_is_attributed_to_the_sender() {
     let records = two_that_log(|calls| {
         calls.with(0, Send, Some(0), 496, 217);
         true
@@ -444,7 +444,7 @@ fn without_python(mut records: Vec<RankRecord>, build: impl Fn(Rank) -> u32) -> 
 }
 
 #[test]
-fn outside_of_python_calls_are_compared_by_their_native_sites() {
+fn calls_outside_python_are_compared_by_their_native_sites() {
     let records = ranks(4, |rank, calls| {
         for step in 0..6 {
             calls.call(0, AllReduce, BUCKET, 131);
@@ -494,7 +494,7 @@ fn forward_and_backward(steps: u32, changes: impl Fn(u32) -> bool) -> Vec<RankRe
 }
 
 #[test]
-fn of_ranks_that_wait_in_a_circle_the_one_that_left_its_pattern_is_named() {
+fn the_rank_of_a_cycle_that_left_its_pattern_is_named() {
     let found = found(&forward_and_backward(8, |rank| rank == 1));
     is(&found, DivergenceKind::Unmatched, &[1]);
     assert_eq!(found.by, By::Novelty);
@@ -504,7 +504,7 @@ fn of_ranks_that_wait_in_a_circle_the_one_that_left_its_pattern_is_named() {
 }
 
 #[test]
-fn of_ranks_that_wait_in_a_circle_from_the_start_all_are_named() {
+fn all_ranks_of_a_cycle_from_the_start_are_named() {
     let both = ranks(2, |rank, calls| {
         calls.with(0, Recv, Some(1 - rank), 512, 190);
     });
@@ -516,7 +516,7 @@ fn of_ranks_that_wait_in_a_circle_from_the_start_all_are_named() {
 }
 
 #[test]
-fn a_send_without_its_receive_is_the_rank_s_that_does_not_come() {
+fn a_send_without_its_receive_is_attributed_to_the_absent_receiver() {
     let records = ranks(4, |rank, calls| {
         // A pipeline: each rank but the last sends to the next.
         for micro in 0..4 {
@@ -547,7 +547,7 @@ fn a_send_without_its_receive_is_the_rank_s_that_does_not_come() {
 }
 
 #[test]
-fn a_rank_that_has_not_come_is_distinguished_from_a_call_too_many() {
+fn an_absent_rank_is_distinguished_from_an_extra_call() {
     for world in [2, 8] {
         let records = ranks(world, |rank, calls| {
             if rank != 1 {
@@ -563,7 +563,7 @@ fn a_rank_that_has_not_come_is_distinguished_from_a_call_too_many() {
 }
 
 #[test]
-fn a_shift_from_before_the_record_is_not_given_a_place() {
+fn a_shift_from_before_the_record_has_no_call_site() {
     let mut records = ranks(2, |rank, calls| {
         if rank == 1 {
             calls.call(0, AllReduce, 492, 212);
@@ -578,7 +578,7 @@ fn a_shift_from_before_the_record_is_not_given_a_place() {
     }
     let found = found(&records);
     assert!(
-        found.sentence.contains("out of step by one; this began before the first recorded call, number 18"),
+        found.sentence.contains("one call apart; this began before the first recorded call, number 18"),
         "{}",
         found.sentence
     );

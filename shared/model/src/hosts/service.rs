@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_for_all_its_addresses() {
+    fn a_name_is_resolved_to_all_its_addresses() {
         let here = addresses("localhost", BasePort::DEFAULT).unwrap();
         assert!(here.split(',').any(|address| address == "127.0.0.1"), "{here}");
         let why = addresses("no-such-service.invalid", BasePort::DEFAULT).unwrap_err();

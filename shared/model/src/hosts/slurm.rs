@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_of_all_parts_are_taken_and_a_job_without_any_is_refused_with_a_reason() {
+    fn nodes_of_all_parts_are_used_and_a_job_without_any_is_refused_with_a_reason() {
         let some = "RUNNING|node[001-004,7]\nRUNNING|gpu12\n";
         assert_eq!(listed("7", some), Ok("node[001-004,7],gpu12".to_owned()));
         let why = listed("7", "PENDING|\n").unwrap_err();

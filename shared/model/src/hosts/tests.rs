@@ -34,7 +34,7 @@ fn an_ipv6_address_is_no_range() {
 }
 
 #[test]
-fn every_mistake_says_what_to_write() {
+fn every_error_shows_the_correct_form() {
     assert!(complaint("node[1-").contains("write node[1-8]"));
     assert!(complaint("node]").contains("write node[1-8]"));
     assert!(complaint("node[a-b]").contains("node[001-128,200]"));
@@ -57,7 +57,7 @@ fn a_range_too_large_is_refused_before_it_is_made() {
 }
 
 #[test]
-fn a_file_keeps_what_is_right_and_names_the_line_that_is_not() {
+fn valid_lines_of_a_file_are_kept_and_the_invalid_one_is_named() {
     let text = "# head\n\na slots=8 max_slots=8\nb c\nnode[2-1]  # why\n  d:20000 # four\r\n";
     let hosts = Hosts::from_lines(text, "hosts.txt", BasePort(30_000));
     let endpoints: Vec<_> = hosts.endpoints.iter().map(ToString::to_string).collect();
@@ -68,7 +68,7 @@ fn a_file_keeps_what_is_right_and_names_the_line_that_is_not() {
 }
 
 #[test]
-fn a_file_of_the_wrong_sort_is_not_thousands_of_lines_on_the_screen() {
+fn an_unsuitable_file_is_refused_in_few_lines() {
     let hosts = Hosts::from_lines(&"what is this\n".repeat(5000), "x", BasePort::DEFAULT);
     assert_eq!(hosts.warnings.len(), MOST_WARNINGS);
     assert!(hosts.warnings.last().unwrap().what.ends_with("(and 4980 more like it)"));
@@ -76,7 +76,7 @@ fn a_file_of_the_wrong_sort_is_not_thousands_of_lines_on_the_screen() {
 
 proptest! {
     #[test]
-    fn any_text_is_understood_or_refused(text in r"[\[\]0-9a-z:,.% =#\n-]{0,60}") {
+    fn any_text_is_parsed_or_refused(text in r"[\[\]0-9a-z:,.% =#\n-]{0,60}") {
         let hosts = Hosts::from_lines(&text, "f", BasePort::DEFAULT);
         prop_assert!(hosts.endpoints.len() <= MOST_HOSTS);
         Hosts::from_list(&text, BasePort::DEFAULT);

@@ -77,7 +77,7 @@ fn a_rank_that_does_not_come_up_again_has_no_end() {
 
 /// The host of the other ranks was removed, so their end is not reported.
 #[test]
-fn ranks_of_a_host_that_went_without_a_word_are_forgotten_in_a_smaller_run() {
+fn ranks_of_a_lost_host_are_dropped_in_a_smaller_run() {
     let (before, mut jobs) = (Simulation::new(7, 2, 4), Jobs::default());
     before.snapshots(4).iter().chain(&before.digests(5)).for_each(|frame| jobs.fold(frame));
     let again = |jobs: &mut Jobs, seconds| {
@@ -97,7 +97,7 @@ fn ranks_of_a_host_that_went_without_a_word_are_forgotten_in_a_smaller_run() {
 }
 
 #[test]
-fn a_rank_that_was_taken_for_dead_and_speaks_again_has_not_ended() {
+fn a_rank_considered_dead_has_not_ended_when_it_reports_again() {
     let (simulation, mut jobs) = (Simulation::new(7, 1, 2), Jobs::default());
     simulation.snapshots(4).iter().for_each(|frame| jobs.fold(frame));
     let (job, pid) =
@@ -132,7 +132,7 @@ fn a_rank_that_was_taken_for_dead_and_speaks_again_has_not_ended() {
 
 /// The clock of one host is five minutes behind.
 #[test]
-fn when_a_rank_ended_is_reckoned_by_its_own_hosts_clock() {
+fn the_end_of_a_rank_is_in_its_own_hosts_clock() {
     let (simulation, mut jobs) = (Simulation::new(7, 2, 2), Jobs::default());
     let behind = |mut frame: Frame| {
         let late = if frame.host == simulation.snapshots(1)[1].host { 300_000_000_000 } else { 0 };

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_between_the_last_two_to_come() {
+    fn the_gap_is_between_the_last_two_arrivals() {
         let mut joins = Joins::default();
         let mut report =
             |ms: u64| joins.report(CommunicatorId(1), Sequence(0), 4, Rate::EVERY, Nanoseconds(ms)).1;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_given_to_another_holds_nothing_any_more() {
+    fn a_reassigned_slot_is_empty() {
         let (mut joins, id) = (Joins::default(), CommunicatorId(1));
         let (first, whole) = joins.report(id, Sequence(0), 2, Rate::EVERY, Nanoseconds(5));
         assert!(whole.is_none());

@@ -170,7 +170,7 @@ mod tests {
 
     /// Two hours of steps of 250 ms, and twenty minutes of 300 ms.
     #[test]
-    fn of_hours_one_pace_sample_a_minute_is_left() {
+    fn older_pace_samples_are_thinned_to_one_a_minute() {
         let (mut pace_history, mut step) = (PaceHistory::default(), 0);
         let mut digest = Simulation::new(1, 1, 1).digests(1).remove(0);
         let Body::Digest(digest) = &mut digest.body else { unreachable!() };

@@ -124,7 +124,7 @@ mod tests {
 
     /// The second fault of a hang; no other rank has moved.
     #[test]
-    fn stacks_from_before_a_rank_was_gone_are_missing_of_those_that_are_there() {
+    fn stacks_from_before_another_rank_was_gone_count_as_missing() {
         let mut jobs = jobs();
         let frame = Simulation::new(1, 1, 3).snapshots(3).pop().unwrap();
         let read = |jobs: &mut Jobs, after| {
@@ -147,7 +147,7 @@ mod tests {
 
     /// A viewer requested stacks before the job was known to hang.
     #[test]
-    fn stacks_without_native_frames_do_not_stand_for_those_with() {
+    fn stacks_without_native_frames_do_not_replace_those_with_them() {
         let mut jobs = jobs();
         let thorough = stacks_of(&jobs, 0, Moment(u64::MAX));
         fold(&mut jobs, RankStacks { held_for_native: None, ..thorough.clone() });
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_of_a_rank_or_a_job_nobody_knows_are_left() {
+    fn stacks_of_unknown_ranks_and_jobs_are_ignored() {
         let mut jobs = jobs();
         let known = stacks_of(&jobs, 0, Moment(1));
         fold(&mut jobs, RankStacks { rank: Rank(9), ..known.clone() });

@@ -32,7 +32,7 @@ fn status(jobs: &Jobs) -> Status {
 }
 
 #[test]
-fn a_healthy_job_reads_as_it_is() {
+fn a_healthy_job_has_its_figures() {
     let status = status(&folded(&Simulation::new(1, 2, 4), 10..=20));
     assert_eq!((status.world_size, status.ranks.len()), (8, 8));
     assert_eq!(status.exit_code(), ExitCode::Healthy);
@@ -49,7 +49,7 @@ fn a_healthy_job_reads_as_it_is() {
 /// The other ranks wait for rank 5. Their long durations must not lower the bandwidth shown, and rank 5 is
 /// the late one.
 #[test]
-fn waiting_is_not_bandwidth_and_the_last_to_come_is_the_late_one() {
+fn bandwidth_excludes_waiting_and_the_last_rank_is_the_straggler() {
     let mut simulation = Simulation::new(1, 2, 4);
     simulation.slow = vec![(Rank(5), 1.5)];
     let status = status(&folded(&simulation, 10..=20));
@@ -73,7 +73,7 @@ fn a_snapshot_that_repeats_a_digest_changes_nothing() {
 }
 
 #[test]
-fn frames_of_a_host_that_never_spoke_leave_its_ranks_unknown() {
+fn ranks_of_a_silent_host_are_unknown() {
     let simulation = Simulation::new(3, 2, 4);
     let mut jobs = Jobs::default();
     jobs.fold(&simulation.snapshots(5)[1]);
@@ -85,7 +85,7 @@ fn frames_of_a_host_that_never_spoke_leave_its_ranks_unknown() {
 
 /// A viewer that sees only the waiting half of a communicator sees waiting, and no transfer.
 #[test]
-fn half_a_communicator_gives_no_bandwidth_and_says_so() {
+fn half_a_communicator_gives_no_bandwidth_with_the_reason() {
     let mut simulation = Simulation::new(1, 2, 4);
     simulation.slow = vec![(Rank(5), 1.5)];
     let mut jobs = Jobs::default();
@@ -264,7 +264,7 @@ fn steps_counted_between_two_summaries_are_not_lost() {
 
 /// A rank's last message may be old when the rank ends. A viewer that connects later cannot know the time.
 #[test]
-fn when_a_process_went_is_reported_where_it_was_seen() {
+fn the_end_of_a_process_is_reported_where_it_was_seen() {
     let simulation = Simulation::new(3, 1, 2);
     let mut jobs = folded(&simulation, 5..=9);
     let mut frame = simulation.digests(9).remove(0);

@@ -193,7 +193,7 @@ fn left_out(theirs: &Counts, ours: &Counts, one: &RasCommunicator, own: &Own) ->
     let span =
         if least == most { number(*most) } else { format!("{} to {}", figure::count(*least), number(*most)) };
     let ras = format!(
-        "it counts {span} fewer than xpu-top on {}: it leaves out those in CUDA graphs, AlltoAll, Gather, Scatter, symmetric kernels and copy engines",
+        "{span} fewer than xpu-top counts on {}: RAS does not count those in CUDA graphs, AlltoAll, Gather, Scatter, symmetric kernels and copy engines",
         which(one.id, Some(own))
     );
     Some(Statement::of(About::LeftOut, ras))

@@ -159,7 +159,7 @@ fn call(number: u64, operation: Operation, state: CallState) -> RecordedCall {
 }
 
 #[test]
-fn both_say_which_rank_has_launched_less() {
+fn ras_and_xpu_top_agree_on_the_rank_that_launched_less() {
     assert_eq!(
         Scene::new().launched(3, 1041).called(3, Some(9)).reported(),
         (Verdict::Agrees, vec![
@@ -175,7 +175,7 @@ fn both_say_which_rank_has_launched_less() {
 }
 
 #[test]
-fn where_they_differ_each_has_its_word() {
+fn differing_counts_are_both_shown() {
     // RAS's snapshot is not atomic, and its counts may be wrong, as may those of xpu-top.
     let (verdict, shown) = Scene::new().launched(3, 1041).called(1, Some(9)).reported();
     assert_eq!(verdict, Verdict::Differs);
@@ -194,7 +194,7 @@ fn where_they_differ_each_has_its_word() {
 }
 
 #[test]
-fn another_operation_is_counted_as_that() {
+fn collectives_are_compared_by_operation() {
     let mut scene = Scene::new().launched(3, 1041);
     scene.report.communicators[0].ranks[3].launched.all_gather = 1;
     scene.calls[3].as_mut().unwrap()[9].0 = AllGather;
@@ -237,13 +237,13 @@ fn ledgers_that_count_more_on_some_ranks_do_not_contradict_ras() {
     assert_eq!(of(1041), (Verdict::NotComparable, vec![behind.to_owned()]));
     let (verdict, shown) = of(1000);
     assert_eq!((verdict, shown[0].as_str()), (Verdict::NotComparable, behind));
-    assert!(shown[1].starts_with("RAS: it counts 41 to 42 collectives fewer"), "{shown:?}");
+    assert!(shown[1].starts_with("RAS: 41 to 42 collectives fewer"), "{shown:?}");
     // The ledger of rank 3 lacks one that RAS has counted.
     assert_eq!(of(1042).0, Verdict::Differs);
 }
 
 #[test]
-fn without_own_counts_nothing_is_the_same() {
+fn without_own_counts_ras_is_not_judged() {
     let alike = "RAS: all ranks have launched the same collectives";
     let mut scene = Scene::new();
     // Member 4 is on a host that is not watched.
@@ -272,7 +272,7 @@ fn counts_that_ras_leaves_out_on_all_ranks_are_no_contradiction() {
     let scene = (0..4).fold(Scene::new(), |scene, rank| scene.launched(rank, 1000));
     let (verdict, shown) = scene.reported();
     assert_eq!(verdict, Verdict::Agrees, "{shown:?}");
-    assert!(shown[1].starts_with("RAS: it counts 42 collectives fewer than xpu-top on"), "{shown:?}");
+    assert!(shown[1].starts_with("RAS: 42 collectives fewer than xpu-top counts on"), "{shown:?}");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_job_that_makes_progress_is_not_judged() {
 }
 
 #[test]
-fn missing_ranks_errors_and_aborts_are_said() {
+fn missing_ranks_errors_and_aborts_are_reported() {
     let mut scene = Scene::new();
     let one = &mut scene.report.communicators[0];
     one.ranks.truncate(3);
@@ -313,7 +313,7 @@ fn missing_ranks_errors_and_aborts_are_said() {
 }
 
 #[test]
-fn a_communicator_that_only_one_knows_is_named() {
+fn a_communicator_that_only_one_side_knows_is_named() {
     let mut scene = Scene::new();
     scene.report.communicators[0].id = UNWATCHED;
     scene.report.communicators[0].ranks[0].launched.all_reduce = 7;
@@ -327,7 +327,7 @@ fn a_communicator_that_only_one_knows_is_named() {
 }
 
 #[test]
-fn no_answer_says_why() {
+fn a_missing_answer_has_its_reason() {
     let mut scene = Scene::new();
     scene.report = RasReport::unanswered("j".into(), "RAS is off".to_owned());
     assert_eq!(scene.reported(), (Verdict::NoAnswer, vec!["RAS: no answer: RAS is off".to_owned()]));
@@ -337,7 +337,7 @@ fn no_answer_says_why() {
 }
 
 #[test]
-fn an_answer_about_another_run_is_no_witness() {
+fn an_answer_about_another_run_is_ignored() {
     let mut scene = Scene::new();
     scene.speaks_of = Processes::Others;
     assert_eq!(scene.found(), None);

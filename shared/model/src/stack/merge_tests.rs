@@ -20,7 +20,7 @@ fn held() -> Vec<RankStacks> {
 }
 
 #[test]
-fn the_fewest_come_first_where_ranks_part() {
+fn branches_with_few_ranks_come_first() {
     assert_eq!(
         text(&merge([], &held())),
         "\
@@ -39,7 +39,7 @@ thread pt_autograd_* (no Python): ranks 0-7; 16 threads
 }
 
 #[test]
-fn folded_lines_name_who_is_there_and_who_is_not() {
+fn folded_lines_name_present_and_missing_ranks() {
     let folded = folded(&merge([], &held()));
     let lines: Vec<_> = folded.lines().collect();
     assert_eq!(
@@ -79,9 +79,9 @@ fn a_process_that_is_gone_or_stopped_comes_before_all_threads() {
 }
 
 #[test]
-fn a_stack_that_ends_where_others_go_on_is_said() {
+fn a_stack_that_ends_above_others_is_marked() {
     let said = text(&merge([], &[rank(0, &["main"]), rank(1, &["main", "train"])]));
-    assert!(said.contains("└─ rank 0: no deeper"), "{said}");
+    assert!(said.contains("└─ rank 0: innermost frame is here"), "{said}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub fn notes<'a>(
         }
     }
     for rank in silent {
-        note("no answer: its host does not know it, or needs more time (--wait)", rank);
+        note("no answer: its host does not know this rank, or needs more time (--wait)", rank);
     }
     let mut lines: Vec<_> =
         notes.iter().map(|(text, ranks)| format!("{}: {text}", ranks.named(NAMED))).collect();

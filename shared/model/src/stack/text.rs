@@ -47,6 +47,6 @@ fn below(node: &Node, indent: &str, text: &mut String) {
         below(child, &inner, text);
     }
     if stay {
-        let _ = writeln!(text, "{indent}└─ {}: no deeper", node.ends.named(RUNS));
+        let _ = writeln!(text, "{indent}└─ {}: innermost frame is here", node.ends.named(RUNS));
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_trusted_where_only_this_user_could_have_put_it() {
+    fn a_socket_is_trusted_if_only_this_user_could_create_it() {
         let (folder, user) = (Folder::new("socket"), user_id());
         let path = folder.0.join("s");
         let asked = |path: &Path| is_trusted_socket(path, user);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_who_is_at_the_other_end() {
+    fn the_kernel_identifies_the_peer() {
         let (one, other) = UnixStream::pair().unwrap();
         assert_eq!(peer_user(one.as_fd()).unwrap(), user_id());
         drop(other);

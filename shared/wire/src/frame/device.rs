@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_at_rest_is_not_held() {
+    fn an_idle_gpu_is_not_throttled() {
         assert!(!Throttle(0).is_held() && !Throttle::IDLE.is_held());
         assert_eq!(Throttle::IDLE.words(), Vec::<&str>::new());
     }

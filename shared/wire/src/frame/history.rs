@@ -96,7 +96,7 @@ mod tests {
     use crate::simulation::Simulation;
 
     #[test]
-    fn frames_come_out_as_they_went_in_and_torn_ones_end_them() {
+    fn frames_are_read_back_up_to_a_torn_one() {
         let frames: Vec<_> = Simulation::new(1, 2, 2).digests(7);
         let mut packed = Packed::default();
         for frame in &frames {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_past_within_a_past_is_left_out() {
+    fn a_nested_history_is_left_out() {
         let mut frame = Simulation::new(1, 1, 1).digests(7).remove(0);
         frame.body = Body::History(History::default());
         let mut packed = Packed::default();

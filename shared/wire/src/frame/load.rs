@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_that_begin_anew_are_no_traffic_and_unknown_ones_stay_unknown() {
+    fn restarted_counters_are_no_traffic_and_unknown_ones_stay_unknown() {
         let of = |received, sent| Traffic { received, sent };
         assert_eq!(of(Some(5), None).since(of(Some(2), Some(1))), of(Some(3), None));
         assert_eq!(of(Some(1), Some(9)).since(of(Some(2), Some(1))), of(Some(0), Some(8)));

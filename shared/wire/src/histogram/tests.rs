@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn only_what_came_takes_memory() {
+fn only_used_buckets_take_memory() {
     let wide = of(&[1, 1_000_000, LONGEST]);
     assert!(wide.held() <= 4 * size_of::<Bucket>(), "{}", wide.held());
     let mut bytes = Histogram::new().to_bytes();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_was_said_of_a_fresh_page() {
+    fn a_fresh_page_has_no_exit_note() {
         assert_eq!(empty().read(), LastReading::default());
     }
 

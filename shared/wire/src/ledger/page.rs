@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_not_taken_for_a_ledger() {
+    fn a_foreign_file_is_not_read_as_a_ledger() {
         let file = File::open("/proc/self/exe").unwrap();
         assert!(LedgerPage::open(Pid(std::process::id()), file.as_raw_fd() as u32).is_err());
     }
 
     /// A page that its worker could truncate would kill its reader.
     #[test]
-    fn a_page_that_can_be_cut_short_is_refused() {
+    fn a_page_that_can_be_truncated_is_refused() {
         // SAFETY: the name is NUL-terminated and 'static.
         let fd = unsafe {
             libc::memfd_create(c"xpu-top-ledger".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)

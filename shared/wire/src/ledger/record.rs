@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_calls_are_kept_and_a_late_word_of_an_older_one_is_not_taken() {
+    fn the_last_calls_are_kept_and_late_updates_of_older_ones_ignored() {
         let record = record();
         let old = record.enter(&call(0));
         for number in 1..=CALLS as u64 + 5 {

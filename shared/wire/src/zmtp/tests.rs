@@ -97,7 +97,7 @@ fn peers_of_either_version_and_of_each_fitting_type_are_ready() {
 }
 
 #[test]
-fn a_peer_that_is_no_peer_is_named() {
+fn a_peer_without_zmtp_is_reported() {
     let mut curve = greeting(1);
     curve[12..17].copy_from_slice(b"CURVE");
     let second = [&greeting(1)[..10], &[1, 5]].concat();
@@ -128,7 +128,7 @@ fn a_peer_that_is_no_peer_is_named() {
 }
 
 #[test]
-fn an_error_is_said_again_and_nothing_more_is_read() {
+fn an_error_is_repeated_and_nothing_more_is_read() {
     let mut dealer = connected();
     dealer.receive(&message(b"before")).expect("a message");
     let refused = Err(Error::Refused("enough".to_owned()));
@@ -141,7 +141,7 @@ fn an_error_is_said_again_and_nothing_more_is_read() {
 }
 
 #[test]
-fn a_message_sent_too_soon_goes_after_ready() {
+fn an_early_message_is_sent_after_ready() {
     let mut dealer = Dealer::new(LARGEST);
     dealer.send(b"soon");
     dealer.written(64);
@@ -192,7 +192,7 @@ fn messages_of_several_parts_are_dropped_and_counted() {
 }
 
 #[test]
-fn messages_nobody_takes_are_dropped_and_counted() {
+fn untaken_messages_are_dropped_and_counted() {
     let mut dealer = connected();
     for _ in 0..MESSAGES + 5 {
         dealer.receive(&message(b"")).expect("a message");
@@ -240,7 +240,7 @@ fn a_flood_of_pings_is_answered_by_the_first_and_the_last() {
 }
 
 #[test]
-fn unknown_commands_and_a_second_ready_are_passed_over() {
+fn unknown_commands_and_a_second_ready_are_ignored() {
     let mut dealer = connected();
     let passed = [command(b"\x04PONGabc"), command(b"\x09SUBSCRIBEtopic"), router(), message(b"x")];
     dealer.receive(&passed.concat()).expect("commands");
@@ -250,7 +250,7 @@ fn unknown_commands_and_a_second_ready_are_passed_over() {
 }
 
 #[test]
-fn a_length_that_lies_takes_no_memory() {
+fn a_false_length_takes_no_memory() {
     let mut dealer = Dealer::new(1 << 40);
     dealer.receive(&[greeting(1), router()].concat()).expect("a handshake");
     dealer.written(usize::MAX);
@@ -343,7 +343,7 @@ proptest! {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_comes_and_however_little_is_taken(
+    fn memory_is_bounded_for_any_input_and_any_reader(
         bytes in peers_bytes(), times in 1..20_usize, cut in 1..3_000_usize,
     ) {
         let mut dealer = Dealer::new(LARGEST);

@@ -45,7 +45,7 @@ fn the_worst_of_a_moment_is_known_by_the_bytes() {
 }
 
 #[test]
-fn ten_thousand_ranks_keep_half_an_hour_in_a_twelfth_of_what_there_is() {
+fn ten_thousand_ranks_keep_half_an_hour_in_bounded_memory() {
     let mut history = History::default();
     history.match_tracks(&[row(0, "a")]);
     let each = std::mem::size_of::<Track>() + history.tracks[0].codes.len();
@@ -54,7 +54,7 @@ fn ten_thousand_ranks_keep_half_an_hour_in_a_twelfth_of_what_there_is() {
 }
 
 #[test]
-fn a_rank_that_comes_late_takes_nobodys_past() {
+fn a_late_rank_does_not_overwrite_another_history() {
     let mut history = History::default();
     history.match_tracks(&[row(0, "a"), row(2, "a")]);
     history.tracks[1].codes[7] = 200;

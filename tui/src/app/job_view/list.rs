@@ -7,7 +7,7 @@ use super::{Arrangement, Bundle, JobView};
 
 /// The result of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sifted {
+pub struct Filtered {
     /// The filter, as it was written.
     pub text: String,
     /// Number of matching ranks.
@@ -66,23 +66,23 @@ impl JobView {
     }
 
     /// The matching ranks, while there is a filter.
-    pub fn meant(&self) -> Option<Ranks> {
-        self.sifted.as_ref()?;
+    pub fn matching(&self) -> Option<Ranks> {
+        self.filtered.as_ref()?;
         Some(self.rows.iter().filter(|row| !row.aside).map(|row| row.status.rank).collect())
     }
 
     /// Removes rows that do not match the filter.
-    pub(super) fn sift(&mut self, filter: Option<&Filter>) {
+    pub(super) fn apply_filter(&mut self, filter: Option<&Filter>) {
         let Some(filter) = filter else {
             self.rows.iter_mut().for_each(|row| row.aside = false);
-            self.sifted = None;
+            self.filtered = None;
             return;
         };
         let judge = filter.judge(self.current().map(|row| row.subject(&self.job)));
         let verdicts: Vec<_> = self.rows.iter().map(|row| judge.verdict(row.subject(&self.job))).collect();
         let count = |verdict| verdicts.iter().filter(|one| **one == verdict).count();
-        self.sifted =
-            Some(Sifted { text: filter.text().to_owned(), shown: count(Some(true)), unknown: count(None) });
+        self.filtered =
+            Some(Filtered { text: filter.text().to_owned(), shown: count(Some(true)), unknown: count(None) });
         for (row, verdict) in self.rows.iter_mut().zip(verdicts) {
             row.aside = verdict != Some(true);
         }

@@ -30,8 +30,8 @@ impl JobView {
         let (arrangement, filter) = (Arrangement::of(listing, job, judge), listing.filter.as_ref());
         // Ages are shown in seconds, so within one second only the job itself can change the picture.
         let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
-        let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
-        if self.made == making && sifted == filter.map(Filter::text) && !self.behind {
+        let filtered = self.filtered.as_ref().map(|filtered| filtered.text.as_str());
+        if self.made == making && filtered == filter.map(Filter::text) && !self.behind {
             return;
         }
         // With thousands of ranks, a redraw that computes findings updates no figures. This never happens
@@ -49,7 +49,7 @@ impl JobView {
         self.losses.frames = lost_frames;
         self.hear(job, clock);
         self.reckon(job, now, examination);
-        self.sift(filter);
+        self.apply_filter(filter);
         if let Some((_, arrangement, _)) = &making {
             self.arrange(job, arrangement);
         }
@@ -161,7 +161,7 @@ mod tests {
     /// If more ranks report than are computed for one redraw, all have had their turn after some redraws.
     /// Each is known to be alive immediately.
     #[test]
-    fn of_a_flood_every_rank_has_its_turn() {
+    fn every_rank_is_refreshed_during_a_flood() {
         let simulation = Simulation::new(1, 700, 8);
         let arrive = |app: &mut App, frames: Vec<Frame>| {
             for frame in frames {

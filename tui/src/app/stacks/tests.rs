@@ -105,10 +105,10 @@ fn a_branch_closes_from_any_of_its_lines_and_opens_again() {
     let mut stacks = parted();
     stacks.travel(Motion::First);
     (0..3).for_each(|_| stacks.travel(Motion::Down));
-    stacks.turn_branch();
+    stacks.toggle_branch();
     assert_eq!(names(&stacks), ["main thread", "main", "1 > read", "step", "reduce", "1 > wait"]);
     assert_eq!(stacks.at(), Some(2));
-    stacks.turn_branch();
+    stacks.toggle_branch();
     assert_eq!(stacks.rows().len(), 7);
 }
 
@@ -116,7 +116,7 @@ fn a_branch_closes_from_any_of_its_lines_and_opens_again() {
 fn closed_frames_stay_closed_when_stacks_are_read_again() {
     let mut stacks = parted();
     stacks.next_outlier();
-    stacks.turn_branch();
+    stacks.toggle_branch();
     // Another tree, with one rank fewer.
     settled(&mut stacks, all().into_iter().skip(1).collect());
     assert_eq!(names(&stacks)[2], "1 > read");
@@ -125,7 +125,7 @@ fn closed_frames_stay_closed_when_stacks_are_read_again() {
 
 /// Below Python, every waiting thread is in libc and the kernel.
 #[test]
-fn a_rank_is_said_to_be_in_its_innermost_python() {
+fn a_rank_is_shown_in_its_innermost_python_function() {
     let mut stacks = Stacks::default();
     let mut outlier = rank(3, &["main", "load", "read"]);
     outlier.threads[0].frames.push(StackFrame {
@@ -160,14 +160,14 @@ fn native_frames_below_those_of_python_are_one_line_until_they_are_asked_for() {
     // A thread without Python has nothing else to show.
     stacks.next_thread();
     stacks.next_thread();
-    stacks.turn_branch();
+    stacks.toggle_branch();
     assert_eq!(names(&stacks)[6..], ["thread pin (no Python)", "start_thread", "poll"]);
-    stacks.turn_natives();
+    stacks.toggle_natives();
     assert_eq!(names(&stacks)[2..5], ["step", "ffi_call", "poll"]);
 }
 
 #[test]
-fn threads_take_turns() {
+fn one_key_cycles_through_threads() {
     let mut stacks = parted();
     stacks.next_thread();
     assert_eq!(stacks.at(), Some(0));
@@ -178,7 +178,7 @@ fn threads_take_turns() {
 }
 
 #[test]
-fn a_long_way_that_all_share_is_cut_in_the_middle() {
+fn a_long_common_path_is_shortened_in_the_middle() {
     let deep: Vec<_> = (0..20).map(|n| format!("f{n}")).collect();
     let deep: Vec<_> = deep.iter().map(String::as_str).collect();
     let mut stacks = Stacks::default();

@@ -124,7 +124,7 @@ fn commands(app: &App, path: &Path, summary: &Summary, width: usize) -> Vec<Line
     if summary.is_capture {
         lines.push(line("H", format!("xpu-top report {file}"), "H writes it as a page"));
         let trace = quoted(&path.with_extension("pftrace").display().to_string());
-        lines.push(line("e", format!("xpu-top export {file} --perfetto {trace}"), "e does"));
+        lines.push(line("e", format!("xpu-top export {file} --perfetto {trace}"), "e writes it"));
     }
     lines
 }

@@ -120,7 +120,7 @@ fn memory(app: &App) -> (Role, String) {
     match app.files.recording.kept {
         Some((first, bytes)) => {
             let text = format!(
-                "the last {} in {}; ← goes back, r writes them to a file",
+                "the last {} in {}; ← goes back, r writes it to a file",
                 figure::age(app.now().since(first)),
                 figure::bytes(bytes as u64)
             );

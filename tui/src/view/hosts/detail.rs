@@ -77,7 +77,7 @@ pub(super) fn worst(host: &Host) -> Cell {
         (ended > 0 && host.living > 0).then(|| format!("{} ended", ranks(ended))),
         (host.off > 0).then(|| format!("{} not observed", ranks(host.off))),
         host.blind.first().cloned(),
-        host.differs.then(|| "another version".to_owned()),
+        host.differs.then(|| "different version".to_owned()),
         (host.lost_frames > 0).then(|| format!("{} frames lost in transit", figure::count(host.lost_frames))),
         (host.dropped_records > 0)
             .then(|| format!("{} records dropped", figure::count(host.dropped_records))),

@@ -53,7 +53,7 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
 
 /// Why the GPU's data is unknown.
 fn why_no_device(rank: &Inspection) -> &'static str {
-    if rank.is_new { "no reports yet" } else { "no driver reports it" }
+    if rank.is_new { "no reports yet" } else { "the driver does not report it" }
 }
 
 /// The quantities on one line, problems first.

@@ -25,7 +25,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     if area.height < 2 {
         return;
     }
-    let shown = &app.stacks.whereabouts().only(app.job_view.meant().as_ref());
+    let shown = &app.stacks.whereabouts().only(app.job_view.matching().as_ref());
     let title = Title {
         name: "Where ranks are",
         about: if shown.size > 0 {

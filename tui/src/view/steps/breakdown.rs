@@ -118,7 +118,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             pieces: whole(one.gemms, Role::Accent),
             share: one.gemms,
             least: false,
-            means: "of the ranks that time them".to_owned(),
+            means: "of ranks with timed GEMMs".to_owned(),
             briefly: "by timed ranks",
         },
         Part {

@@ -217,7 +217,7 @@ fn a_transfer_beside_many_steps_makes_none_of_them_longer() {
 }
 
 #[test]
-fn of_a_step_that_was_sampled_nothing_is_shown_that_only_a_whole_one_has() {
+fn a_sampled_step_has_no_figures_of_whole_ones() {
     let mut before = part(0, 0);
     before.account.as_mut().expect("an account").sampled = Some(Step(41));
     let report = Report::of(&capture(vec![before]));

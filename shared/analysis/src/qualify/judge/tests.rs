@@ -47,7 +47,7 @@ fn a_gpu_that_is_slower_than_its_neighbours_fails_and_its_host_with_it() {
 }
 
 #[test]
-fn of_two_the_slower_one_fails_and_one_alone_has_no_neighbours() {
+fn the_slower_of_two_fails_and_a_single_gpu_has_no_neighbours() {
     assert_eq!(failing(&judged(vec![host("a", &[700.0, 350.0])])), [("a", 1)]);
     let alone = judged(vec![host("a", &[350.0])]);
     assert_eq!((failing(&alone), alone.hosts[0].gpus[0].figures[0].of_neighbours), (vec![], None));
@@ -61,7 +61,7 @@ fn another_model_is_no_neighbour() {
 }
 
 #[test]
-fn its_peak_and_its_past_count_too() {
+fn a_gpu_is_also_compared_with_its_peak_and_its_past() {
     let with = |peak, past| {
         let mut alone = host("a", &[600.0]);
         let figure = &mut alone.gpus[0].figures[0];
@@ -75,7 +75,7 @@ fn its_peak_and_its_past_count_too() {
 }
 
 #[test]
-fn smaller_gemms_are_not_held_against_the_sheet() {
+fn smaller_gemms_are_not_compared_with_the_data_sheet() {
     let mut small = host("a", &[100.0]);
     small.gpus[0].figures[0] = figure(Kind::Gemm, "bf16 2048", 100.0).with_peak(Some(989.5));
     assert_eq!(failing(&judged(vec![small])), []);

@@ -52,7 +52,7 @@ fn steps_between_two_estimates_lose_the_mean_of_both() {
 }
 
 #[test]
-fn a_job_that_began_anew_and_a_capture_that_failed_add_no_steps_that_were_not_seen() {
+fn restarted_jobs_and_failed_captures_add_no_unseen_steps() {
     let mut account = Account::default();
     account.add(estimate(1001, 1005, 36.0));
     account.fail();

@@ -65,7 +65,9 @@ fn a_rank_with_more_work_is_named() {
     assert!(recall >= 0.95, "{recall}");
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::MoreWork { rank: 3, factor: 1.4, ms: 30.0 }]);
     let found = cluster.run(20).findings().remove(0);
-    for figure in ["1.4x the FLOPs of the 7 ranks", "same communicators", "the same or a higher rate", "is last into"] {
+    for figure in
+        ["1.4x the FLOPs of the 7 ranks", "same communicators", "the same or a higher rate", "is last into"]
+    {
         assert!(found.evidence.to_string().contains(figure), "{figure}: {}", found.evidence);
     }
 }

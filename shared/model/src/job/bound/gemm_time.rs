@@ -55,14 +55,14 @@ impl GemmTime {
     }
 }
 
-/// `45 at the GPU's peak, 5 lost to lower clocks (power cap), 13 lost otherwise`
+/// `45 % at the GPU's peak, 5 % lost to lower clocks (power cap), 13 % lost below the peak for other reasons`
 impl fmt::Display for GemmTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at_peak_pct, clock_pct, below_peak_pct, held_by } = self;
-        write!(f, "{at_peak_pct:.0} at the GPU's peak, {clock_pct:.0} lost to lower clocks")?;
+        write!(f, "{at_peak_pct:.0} % at the GPU's peak, {clock_pct:.0} % lost to lower clocks")?;
         if !held_by.is_empty() {
             write!(f, " ({})", held_by.join(", "))?;
         }
-        write!(f, ", {below_peak_pct:.0} lost otherwise")
+        write!(f, ", {below_peak_pct:.0} % lost below the peak for other reasons")
     }
 }

@@ -24,7 +24,7 @@ fn one(gemms: f64, exposed: f64, waiting: f64, blocked: f64) -> Breakdown {
 }
 
 #[test]
-fn the_largest_share_is_what_binds_and_all_add_up() {
+fn the_largest_share_is_the_bound_and_all_add_up() {
     let cases = [
         (one(0.6, 0.2, 0.5, 0.5), BoundBy::Gemms),
         (one(0.3, 0.5, 0.1, 0.5), BoundBy::Communication),
@@ -173,7 +173,10 @@ fn the_reason_for_low_clocks_of_most_gpus_is_named() {
     let (names, said) = named(0.75, &[power, power, idle]);
     assert_eq!(
         (names, &said[..]),
-        (vec!["power cap"], "30 at the GPU's peak, 10 lost to lower clocks (power cap), 20 lost otherwise")
+        (
+            vec!["power cap"],
+            "30 % at the GPU's peak, 10 % lost to lower clocks (power cap), 20 % lost below the peak for other reasons"
+        )
     );
     assert!(named(0.75, &[power, idle, idle]).0.is_empty());
     assert!(named(0.75, &[]).0.is_empty());

@@ -77,7 +77,7 @@ mod tests {
 
     /// Seconds without a report are seconds without waiting.
     #[test]
-    fn it_is_a_share_of_all_seconds() {
+    fn the_wait_for_a_cpu_is_a_share_of_all_seconds() {
         let mut waits = CpuWaits::default();
         for (at, waited, stopped) in
             [(100, SECOND, false), (109, SECOND / 2, true), (109, 1, true), (110, SECOND, false)]

@@ -24,7 +24,7 @@ fn estimate(rate: Rate, first: u64) -> Option<StragglerDelay> {
 }
 
 #[test]
-fn where_all_are_timed_it_is_what_was_lost() {
+fn the_delay_is_exact_if_all_collectives_are_timed() {
     let delay = estimate(Rate::EVERY, 0).unwrap();
     assert!((delay.cost - 0.1).abs() < 1e-9 && delay.error == 0.0, "{delay:?}");
     assert!((delay.waited - 0.09).abs() < 1e-9 && delay.average.is_none(), "{delay:?}");
@@ -122,7 +122,7 @@ fn a_rate_that_changes_meanwhile_has_no_bias() {
 
 /// The start is known to an eighth of its age, in a few kilobytes.
 #[test]
-fn since_when_it_costs_is_known_for_a_day() {
+fn the_begin_of_a_delay_is_known_for_a_day() {
     for hours in [1, 5, 20] {
         let mut window = Window::default();
         for second in 0..3600 * (hours + 3) {
@@ -141,7 +141,7 @@ fn since_when_it_costs_is_known_for_a_day() {
 
 /// The rank costs nothing for two minutes, and a tenth of the time from then on.
 #[test]
-fn since_when_it_costs_is_known_for_minutes() {
+fn the_begin_of_a_delay_is_known_for_minutes() {
     for rate in [Rate::EVERY, Rate(3)] {
         let mut window = Window::default();
         for second in 0..400 {
@@ -159,7 +159,7 @@ fn since_when_it_costs_is_known_for_minutes() {
 
 /// A collective in each step of six seconds.
 #[test]
-fn of_long_steps_as_many_are_looked_at() {
+fn a_window_of_long_steps_covers_as_many() {
     let mut window = Window::default();
     for second in 0..120 {
         window.begin(Moment((100 + second) * SECOND), Some(Step(FIRST + second / 6)));
@@ -181,7 +181,7 @@ fn of_long_steps_as_many_are_looked_at() {
 }
 
 #[test]
-fn of_too_little_nothing_is_said() {
+fn too_few_samples_give_no_delay() {
     let mut window = Window::default();
     for second in 0..4 {
         window.begin(Moment((100 + second) * SECOND), None);

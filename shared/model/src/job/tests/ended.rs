@@ -107,7 +107,7 @@ fn outdated_figures_are_unknown_and_in_no_mean() {
 
 /// A viewer of an ended job needs to see its end.
 #[test]
-fn of_a_job_that_is_over_the_last_figures_stand_with_their_age() {
+fn an_ended_job_keeps_its_last_figures_with_their_age() {
     let simulation = Simulation::new(3, 1, 2);
     let mut jobs = folded(&simulation, 5..=40);
     for rank in 0..2 {

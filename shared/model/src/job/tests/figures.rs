@@ -94,7 +94,7 @@ fn devices(readings: &[(u64, u64)]) -> Jobs {
 }
 
 #[test]
-fn a_gpu_s_reading_counts_once_however_often_it_is_said_and_grows_old() {
+fn a_repeated_reading_of_a_gpu_counts_once_and_ages() {
     let jobs = devices(&[(1, 1), (2, 2), (3, 2), (14, 2)]);
     let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
     assert_eq!(view.device_readings().count(), 2);
@@ -103,7 +103,7 @@ fn a_gpu_s_reading_counts_once_however_often_it_is_said_and_grows_old() {
 }
 
 #[test]
-fn of_a_gpu_that_cannot_be_read_any_more_nothing_is_known() {
+fn an_unreadable_gpu_has_no_figures() {
     let simulation = Simulation::new(7, 1, 1);
     let mut jobs = devices(&[(1, 1)]);
     let mut frame = simulation.digests(2).remove(0);

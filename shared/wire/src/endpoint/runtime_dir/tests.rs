@@ -84,7 +84,7 @@ fn a_directory_others_can_write_to_is_refused() {
 }
 
 #[test]
-fn the_usual_place_is_made_by_who_needs_it_first() {
+fn the_usual_directory_is_created_by_its_first_user() {
     let host = Host::new("usual");
     assert_eq!(host.looked(), host.usual());
     assert!(!host.usual().exists());
@@ -114,7 +114,7 @@ fn a_second_directory_is_used_and_found_if_the_usual_one_is_taken() {
 }
 
 #[test]
-fn names_that_are_taken_too_are_passed_over() {
+fn taken_names_are_skipped() {
     let host = Host::new("more");
     squat(&host.usual());
     squat(&host.spare(1));
@@ -126,7 +126,7 @@ fn names_that_are_taken_too_are_passed_over() {
 }
 
 #[test]
-fn a_place_that_becomes_free_changes_nothing_for_who_went_elsewhere() {
+fn a_directory_that_becomes_free_does_not_affect_users_of_another() {
     let host = Host::new("free");
     squat(&host.usual());
     assert_eq!(host.claimed(), host.spare(1));
@@ -162,7 +162,7 @@ fn ranks_that_start_at_once_agree() {
 }
 
 #[test]
-fn a_place_that_was_named_is_that_or_none() {
+fn a_named_directory_is_used_or_refused() {
     let mut host = Host::new("named");
     let named = host.path("named");
     squat(&named);
@@ -174,7 +174,7 @@ fn a_place_that_was_named_is_that_or_none() {
 }
 
 #[test]
-fn the_session_of_another_user_is_passed_over() {
+fn the_session_directory_of_another_user_is_skipped() {
     let mut host = Host::new("session");
     let session = host.path("session");
     host.places.session = Some(session.clone());

@@ -69,7 +69,7 @@ impl FailedKernel {
 }
 
 impl RefusedMemory {
-    /// `requested 2.00 GiB; the process held 70.10 GiB, 9.10 GiB more than at step 10, of it 8.70 GiB
+    /// `requested 2.00 GiB; the process held 70.10 GiB, 9.10 GiB more than at step 10, including 8.70 GiB
     /// allocated at train.py:42 keep (435 times, last after step 311); 1.20 of 79.60 GiB of its GPU were
     /// free; NCCL took 1.50 GiB`
     fn sentence(&self) -> String {
@@ -90,8 +90,10 @@ impl RefusedMemory {
             let times =
                 if site.allocations == 1 { "once".to_owned() } else { format!("{} times", site.allocations) };
             let last = site.last_step.0;
-            let _ =
-                write!(text, ", of it {bytes:.2} GiB allocated at {place} ({times}, last after step {last})");
+            let _ = write!(
+                text,
+                ", including {bytes:.2} GiB allocated at {place} ({times}, last after step {last})"
+            );
         }
         let size = self.used.map(|(_, size)| size);
         match (self.free, self.used) {

@@ -85,7 +85,7 @@ fn the_call_site_that_grew_is_named_with_what_was_free() {
         let (error, memory) = (Some(refused.clone()), memory.clone());
         RankExit { exception: Some(exception), error, memory, ..exit(Ending::Code(1)) }
     };
-    let reported = "9.00 GiB more than at step 10, of it 9.00 GiB allocated at train.py:12 step (450 times, last after step 460); \
+    let reported = "9.00 GiB more than at step 10, including 9.00 GiB allocated at train.py:12 step (450 times, last after step 460); \
                 1.00 of 80.00 GiB of its GPU were free; NCCL took 1.50 GiB";
     let plain = with("CUDA out of memory.");
     assert!(plain.sentence().ends_with(reported), "{}", plain.sentence());
@@ -119,7 +119,7 @@ fn a_kernel_that_failed_is_the_cause_and_is_reported_last() {
 }
 
 #[test]
-fn texts_of_a_foreign_process_are_fit_for_a_terminal() {
+fn texts_of_a_foreign_process_have_no_control_characters() {
     let raised = PythonException::parse("E\u{1b}[2J\0t\0a\u{7}\0f\tg\tnone\nh\ti\t3", Moment(1));
     assert_eq!((raised.kind.as_str(), raised.message.as_str(), raised.frames.len()), ("E [2J", "a ", 1));
     assert_eq!(PythonException::parse("", Moment(1)).frames, []);

@@ -198,7 +198,7 @@ mod tests {
 
     /// A host that launches far ahead of its GPU does not overwrite the operation at which its GPU is stuck.
     #[test]
-    fn the_oldest_that_waits_keeps_its_own() {
+    fn the_oldest_waiting_call_keeps_its_preceding_launches() {
         let record = record();
         let noted = |bytes| Preceding { work: Work::Copy { bytes }, stream: 7, at: Moment(99) };
         let first = record.enter(&call(1));

@@ -9,13 +9,13 @@ use xpu_model::finding::{self, Kind};
 use xpu_wire::{id::JobName, unit::Moment};
 
 /// The awaited kinds of findings, and the time limit: none by default.
-pub(super) struct Occasion<'a> {
+pub(super) struct Trigger<'a> {
     /// The awaited kinds; empty for any kind.
     pub(super) kinds: &'a [Kind],
     pub(super) within: Option<Duration>,
 }
 
-impl fmt::Display for Occasion<'_> {
+impl fmt::Display for Trigger<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: Vec<_> = self.kinds.iter().map(|kind| kind.word()).collect();
         let what = if kinds.is_empty() { "a finding".to_owned() } else { kinds.join(" or ") };
@@ -28,13 +28,13 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The finding in one line; `None` if the time limit passed.
 pub(super) async fn wait_for(
-    occasion: &Occasion<'_>,
+    trigger: &Trigger<'_>,
     job: &JobName,
     following: &mut Following,
     arrivals: &mut Arrivals,
     stop: &Stop,
 ) -> anyhow::Result<Option<String>> {
-    let end = occasion.within.map(|within| Instant::now() + within);
+    let end = trigger.within.map(|within| Instant::now() + within);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -46,7 +46,7 @@ pub(super) async fn wait_for(
                 }
                 let Some(job) = following.jobs().get(job) else { continue };
                 let found = finding::examine(job, Moment::now()).into_iter()
-                    .find(|found| occasion.kinds.is_empty() || occasion.kinds.contains(&found.kind));
+                    .find(|found| trigger.kinds.is_empty() || trigger.kinds.contains(&found.kind));
                 if let Some(found) = found {
                     return Ok(Some(format!("{}: {}", found.kind.word(), found.evidence)));
                 }

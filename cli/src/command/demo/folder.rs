@@ -32,14 +32,14 @@ const LIBRARIES: [(&str, Part); 7] = [
 
 /// The directory of a demo, removed when dropped.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct DemoFolder {
     root: PathBuf,
     pub(super) hook: PathBuf,
     pub(super) collector: PathBuf,
     pub(super) python: PathBuf,
 }
 
-impl Stage {
+impl DemoFolder {
     pub(super) fn build(parts: &Parts) -> anyhow::Result<Self> {
         let hook = parts.find(Part::Hook)?;
         let collector = parts.find(Part::Collector)?;
@@ -47,9 +47,9 @@ impl Stage {
         let libraries = LIBRARIES.map(|(name, part)| parts.find(part).map(|path| (name, path)));
         let python = find_python()?;
         let root = make_root()?;
-        let stage = Self { root, hook, collector, python };
-        stage.fill(&native, libraries).with_context(|| format!("cannot fill {}", stage.root.display()))?;
-        Ok(stage)
+        let folder = Self { root, hook, collector, python };
+        folder.fill(&native, libraries).with_context(|| format!("cannot fill {}", folder.root.display()))?;
+        Ok(folder)
     }
 
     fn fill<E>(&self, native: &Path, libraries: [Result<(&str, PathBuf), E>; 7]) -> anyhow::Result<()>
@@ -112,7 +112,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
