@@ -122,7 +122,7 @@ hazards: build packaged-hook
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --no-capture hazard_table
 
 memcheck: build packaged-hook
-	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only memory_is_not_misused
+	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only memcheck_finds_no_error
 
 fuzz:
 	shared/fuzz/run.sh decode $(or $(SECONDS),60)

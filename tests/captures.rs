@@ -86,7 +86,7 @@ impl Job {
 }
 
 #[test]
-fn launched_work_is_in_the_file_and_everything_is_as_before_afterwards() {
+fn a_capture_has_all_launched_work_and_leaves_the_job_unchanged() {
     let job = Job::new(ENDLESS);
     let rates = || job.host.status()["ranks"][0]["collective_timed_one_in"].clone();
     assert_eq!(rates(), 16);
@@ -120,7 +120,7 @@ fn launched_work_is_in_the_file_and_everything_is_as_before_afterwards() {
 }
 
 #[test]
-fn parts_that_the_program_names_are_in_it() {
+fn spans_of_the_program_are_in_the_capture() {
     let job = Job::new(
         "
 process.xpu_top_span_begin.restype = c_uint64
@@ -154,12 +154,12 @@ while True:
 }
 
 #[test]
-fn steps_that_nobody_marks_are_the_same_whole_ones_on_both_ranks() {
+fn detected_steps_of_a_capture_are_the_same_on_both_ranks() {
     three_steps_of_four_micro_batches("from programs import *\ntrain(accumulates)", "detected", "Detected");
 }
 
 #[test]
-fn steps_of_an_optimizer_that_accumulates_are_the_same_whole_ones_on_both_ranks() {
+fn optimizer_steps_with_accumulation_are_the_same_on_both_ranks() {
     let script = "
 from programs import *
 from torch_hooks import *
@@ -215,7 +215,7 @@ fn a_rank_that_dies_during_a_capture_is_named_and_the_file_opens() {
 }
 
 #[test]
-fn a_rank_that_ends_meanwhile_gives_what_it_has() {
+fn a_rank_that_ends_during_a_capture_sends_what_it_has() {
     let job = Job::new("\nwhile counter('steps') < 700: work()\nsync()");
     let done = job.begin_capture("--wait 25").end();
     assert_eq!(done.status.code(), Some(1), "{done:?}");
@@ -229,7 +229,7 @@ fn a_rank_that_ends_meanwhile_gives_what_it_has() {
 }
 
 #[test]
-fn a_collector_that_goes_away_is_reported_and_leaves_no_file_in_the_way() {
+fn a_lost_collector_is_reported_and_leaves_no_file() {
     let mut job = Job::new(ENDLESS);
     let capturing = job.begin_capture("--wait 25");
     job.host.end_collector();
@@ -241,7 +241,7 @@ fn a_collector_that_goes_away_is_reported_and_leaves_no_file_in_the_way() {
 }
 
 #[test]
-fn a_terminal_that_closes_ends_a_capture_and_leaves_no_file_in_the_way() {
+fn a_closed_terminal_ends_a_capture_and_leaves_no_file() {
     let mut job = Job::new(ENDLESS);
     let capturing = job.begin_capture("--wait 25");
     job.host.end_collector();
@@ -280,7 +280,7 @@ fn an_impossible_capture_is_refused_with_advice() {
     let third = job.begin_capture("--wait 600");
     job.ranks[1].signal("STOP");
     third.signal("INT");
-    until("the ranks to be told to hurry", || third.said().contains("1 of 2 arrived").then_some(()));
+    until("the ranks to be asked to end early", || third.said().contains("1 of 2 arrived").then_some(()));
     let asked = Instant::now();
     third.signal("INT");
     let ended = third.end();
@@ -305,7 +305,7 @@ fn an_impossible_capture_is_refused_with_advice() {
 }
 
 #[test]
-fn steps_before_it_was_asked_for_are_added() {
+fn past_steps_are_added_to_a_capture() {
     let job = Job::new(ENDLESS);
     until("some steps to be there", || (job.host.status()["steps"]["min"].as_u64()? >= 30).then_some(()));
     let done = job.capture("--steps 2 --before 20 --wait 25");
@@ -321,7 +321,7 @@ fn steps_before_it_was_asked_for_are_added() {
 }
 
 #[test]
-fn a_finding_fires_a_capture_of_what_was_before_it() {
+fn a_finding_triggers_a_capture_of_the_steps_before_it() {
     let job = Job::new(ENDLESS);
     let idle = job.capture("--on-finding=regression --within 1s --steps 2");
     assert!(idle.status.code() == Some(3) && idle.stderr.contains("nothing was captured"), "{idle:?}");
@@ -367,7 +367,7 @@ fn an_interactive_user_is_shown_the_key_that_ends_a_wait() {
 }
 
 #[test]
-fn a_recording_of_nothing_leaves_no_file_in_the_way() {
+fn an_empty_recording_leaves_no_file() {
     let place = Place::bare();
     let file = place.path("night.xpurec");
     let mut command = place.command(built::artifact("xpu-top"));

@@ -127,7 +127,7 @@ fn a_program_without_steps_is_captured_by_time() {
 }
 
 #[test]
-fn two_times_are_compared_by_the_second_and_not_with_steps() {
+fn captures_of_periods_are_compared_by_the_second_and_not_with_steps() {
     let job = Job::new(TRAINS);
     until("steps", || (job.host.status()["steps"]["min"].as_u64()? >= 3).then_some(()));
     // A longer capture is not reported as a changed job.
@@ -160,7 +160,7 @@ fn two_times_are_compared_by_the_second_and_not_with_steps() {
 }
 
 #[test]
-fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
+fn a_shortened_period_has_its_true_length_in_the_file() {
     let job = Job::new(SERVES);
     let capturing = job.begin("c.bin");
     until("something to be recorded", || {
@@ -191,7 +191,7 @@ fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
 
 /// The stopped rank does not answer, like a rank with an older hook that does not know captures by time.
 #[test]
-fn a_rank_that_does_not_answer_is_not_waited_for_when_the_time_is_over() {
+fn a_silent_rank_is_not_awaited_after_the_period() {
     let job = Job::new(SERVES);
     job.ranks[1].signal("STOP");
     let asked = Instant::now();
@@ -209,7 +209,7 @@ fn a_rank_that_does_not_answer_is_not_waited_for_when_the_time_is_over() {
 }
 
 #[test]
-fn a_time_is_either_that_or_steps() {
+fn a_period_and_steps_exclude_each_other() {
     let job = Job::new(SERVES);
     for line in ["--for 0ms", "--for 11m", "--for 1s --steps 3", "--for 1s --before 3", "--for soon", ""] {
         let done = job.capture("c.bin", line);

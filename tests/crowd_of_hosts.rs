@@ -14,7 +14,7 @@ fn main() {
     let mut simulation = Simulation::new(7, hosts, ranks);
     simulation.slow = slow.iter().map(|&rank| (Rank(rank), 1.25)).collect();
     let crowd = Crowd::of(simulation);
-    crowd.speak(0..hosts);
+    crowd.start(0..hosts);
     println!("{} {}", crowd.list(), BASE.0);
     let _ = std::io::stdout().flush();
     let _ = std::io::stdin().read(&mut [0]);

@@ -142,7 +142,7 @@ fn an_impossible_switch_is_refused_with_advice() {
 }
 
 #[test]
-fn a_rank_that_lacks_the_cpu_says_so() {
+fn a_rank_that_lacks_cpu_time_is_reported() {
     let host = Host::new();
     let _rank = host.rank_of(
         0,

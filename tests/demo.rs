@@ -226,7 +226,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     assert_eq!(sliced.into_iter().collect::<Vec<_>>(), ["gemm", "step"]);
     let named = |rank: u64, what: &str| {
         let event = events.iter().find(|event| event["name"] == what && event["pid"] == rank);
-        event.expect("it is told of each rank")["args"].clone()
+        event.expect("it is reported for each rank")["args"].clone()
     };
     assert!(
         named(5, "process_name")["name"]
@@ -260,7 +260,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
 /// At its end a recording shows what a live viewer saw, GEMMs included: the same kind, class, ranks and
 /// confidence.
 #[test]
-fn a_capture_finds_what_is_found_live() {
+fn a_capture_has_the_findings_of_the_live_job() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --slow 5:1.5");
     let file = demo.place.path("c.bin");
     let done = demo.ask(&format!("capture --steps 3 -o {} --wait 60", file.display()));
@@ -279,14 +279,14 @@ fn a_capture_finds_what_is_found_live() {
 }
 
 #[test]
-fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
+fn a_capture_of_a_hung_job_ends_early_and_names_the_hang() {
     let demo = Demo::start("--ranks 8 --nodes 2 --hang 20:6 --stay");
     until("the hang to be named", || (!findings(&demo.status()?).is_empty()).then_some(()));
     let file = demo.place.path("c.bin");
     let done = demo.ask(&format!("capture --steps 3 --before 5 -o {} --wait 600", file.display()));
     assert_eq!(done.status.code(), Some(1), "all gave what they had, and no step of those: {done:?}");
     assert!(done.stderr.contains("the job hangs: rank 6 "), "{done:?}");
-    assert!(done.stdout.contains("8 of 8 ranks ended no step after "), "{done:?}");
+    assert!(done.stdout.contains("8 of 8 ranks completed no step after "), "{done:?}");
     let report = demo.report(&file);
     assert!(report["hang"].as_str().is_some_and(|why| why.starts_with("rank 6 ")), "{report:#}");
     let ranks = report["ranks"].as_array().expect("ranks");
@@ -328,7 +328,7 @@ fn a_slow_gpu_is_named() {
 
 /// The job has two ranks. Each status is that of a viewer that has not watched before.
 #[test]
-fn a_late_viewer_has_the_findings_and_their_begin_at_once_also_after_a_restart() {
+fn a_late_viewer_has_all_findings_with_their_begin_even_after_a_restart() {
     let demo = Demo::start("--ranks 2 --nodes 2 --steps 100000 --slow-host 1:40ms");
     let reported = |least: f64| {
         let status = demo.glance()?;
@@ -341,7 +341,7 @@ fn a_late_viewer_has_the_findings_and_their_begin_at_once_also_after_a_restart()
     let before = finding["since_s"].as_f64().expect("a time");
     let collectors = demo.restart_collectors();
     assert_eq!(collectors.len(), 2);
-    let (again, status) = until("the same to be told again", || reported(before));
+    let (again, status) = until("the same finding again", || reported(before));
     assert_eq!(findings(&status), [("slow_rank", "host", vec![1])], "{status:#}");
     assert!((cost(&again) / cost(&finding) - 1.0).abs() < 0.5, "{finding:#} {again:#}");
 }
@@ -406,7 +406,7 @@ fn a_slow_host_is_named() {
 
 /// The viewer has not watched the job before.
 #[test]
-fn of_sixteen_a_slow_host_is_named() {
+fn a_slow_host_among_sixteen_ranks_is_named() {
     let demo = Demo::start("--ranks 16 --nodes 2 --steps 100000 --slow-host 13:80ms");
     until("steps", || (demo.glance()?["steps"]["min"].as_u64()? >= 30).then_some(()));
     until("the slow host to be named", || {
@@ -415,7 +415,7 @@ fn of_sixteen_a_slow_host_is_named() {
 }
 
 #[test]
-fn a_hang_is_named_with_the_stacks_of_all() {
+fn a_hang_is_named_with_the_stacks_of_all_ranks() {
     let place = Place::new();
     let svg = place.path("stacks.svg");
     let line = format!("--ranks 8 --nodes 2 --hang 20:6 --svg {}", svg.display());
@@ -438,7 +438,7 @@ fn a_hang_is_named_with_the_stacks_of_all() {
 }
 
 #[test]
-fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
+fn stopped_and_killed_ranks_are_named() {
     let demo = Demo::start("--ranks 4 --nodes 2 --steps 100000");
     demo.signal(2, "STOP");
     let (code, document) = demo.end();
@@ -456,7 +456,7 @@ fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
 
 /// The user has seen the hang, and ends the capture to get the data so far.
 #[test]
-fn a_job_that_was_left_standing_is_reported_when_it_is_ended() {
+fn a_demo_left_in_a_hang_reports_it_at_its_end() {
     let place = Place::new();
     let svg = place.path("stacks.svg");
     let demo =

@@ -52,7 +52,7 @@ fn flags(line: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn every_flag_that_is_shown_is_there() {
+fn every_documented_flag_exists() {
     let tui: String =
         SUBCOMMANDS.iter().map(|one| help("xpu-top", &[one])).chain([help("xpu-top", &[])]).collect();
     let collector = help("xpu-collector", &[]);
@@ -69,7 +69,7 @@ fn every_flag_that_is_shown_is_there() {
 }
 
 #[test]
-fn systemd_takes_the_unit() {
+fn systemd_accepts_the_unit() {
     let unit = built::source("../deploy/systemd/xpu-collector.service");
     // The unit names the path of an installed package, which does not exist here.
     let dir = tempfile::tempdir().unwrap();

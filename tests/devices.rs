@@ -42,7 +42,7 @@ fn devices(host: &Host, what: &str, so: impl Fn(&[Value; 2]) -> bool) -> [Value;
 }
 
 #[test]
-fn each_rank_has_the_health_of_its_own_gpu_whatever_it_numbers_it() {
+fn each_rank_has_the_health_of_its_own_gpu_despite_renumbering() {
     let (host, ranks) = trains("5,3", "1320");
     let busy = |device: &Value| device["gpu_pct"].as_u64() > Some(50);
     let [fast, slow] = devices(&host, "both GPUs to be busy", |both| both.iter().all(busy));
@@ -183,7 +183,7 @@ fn traffic_and_load_of_gpus_and_processes_are_measured() {
 }
 
 #[test]
-fn an_error_of_a_gpu_is_heard_and_counted() {
+fn an_error_of_a_gpu_is_counted() {
     let (host, ranks) = trains("0,1", "1980");
     devices(&host, "errors to be listened to", |both| both.iter().all(|device| device["xids"] == 0));
     for seen in 1..=2 {
@@ -197,7 +197,7 @@ fn an_error_of_a_gpu_is_heard_and_counted() {
 }
 
 #[test]
-fn a_gpu_that_does_not_answer_holds_nobody_up_and_its_reading_grows_old() {
+fn a_gpu_that_does_not_answer_blocks_nothing_and_its_reading_ages() {
     let (host, ranks) = trains("0,1", "1980");
     devices(&host, "both GPUs to be read", |_| true);
     let sick = host.place.path("machine/sick-0");
@@ -216,12 +216,12 @@ fn a_gpu_that_does_not_answer_holds_nobody_up_and_its_reading_grows_old() {
 }
 
 #[test]
-fn without_a_driver_to_ask_the_health_is_unknown_and_all_else_as_before() {
+fn without_a_driver_the_health_is_unknown_and_the_rest_is_unchanged() {
     unknown(&Host::new());
 }
 
 #[test]
-fn without_the_library_the_health_is_unknown_and_all_else_as_before() {
+fn without_nvml_the_health_is_unknown_and_the_rest_is_unchanged() {
     let host = Host::with_visible_gpus();
     fs::remove_file(host.place.path("lib/libnvidia-ml.so.1")).unwrap();
     unknown(&host);

@@ -33,7 +33,7 @@ fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn all_is_well_with_the_stand_ins() {
+fn doctor_finds_no_problem_with_the_stand_ins() {
     let place = Place::new();
     let said = doctor(&place, free_base(), &["--json"]);
     assert_eq!(said.status.code(), Some(0), "{said:?}");

@@ -79,7 +79,7 @@ while True:
 }
 
 #[test]
-fn of_two_who_loads_its_data_slowly_is_named() {
+fn slow_loader_of_two_ranks_is_named() {
     let job = Job::start(2, "time.sleep(0.06)");
     let found = job.runs_for(2 * FROM).named(|found| {
         found["cost_ms_per_step"].as_f64().is_some_and(|cost| (50.0..75.0).contains(&cost))
@@ -96,7 +96,7 @@ fn of_two_who_loads_its_data_slowly_is_named() {
 }
 
 #[test]
-fn of_two_whose_other_thread_holds_the_gil_is_named() {
+fn gil_holder_of_two_ranks_is_named() {
     let job = Job::start(
         2,
         "
@@ -116,7 +116,7 @@ fn of_two_whose_other_thread_holds_the_gil_is_named() {
 
 /// Nearly every second has a pause.
 #[test]
-fn of_two_who_saves_checkpoints_is_named() {
+fn checkpoint_writer_of_two_ranks_is_named() {
     let job = Job::start(2, "if number % 20 == 0: time.sleep(1.4)");
     job.runs_for(4 * FROM);
     job.named(|found| found["cost_ms_per_step"].as_f64().is_some_and(|cost| (55.0..85.0).contains(&cost)));
@@ -128,7 +128,7 @@ fn of_two_who_saves_checkpoints_is_named() {
 
 /// A copy of 2 GiB takes 86 ms.
 #[test]
-fn of_two_who_copies_much_is_named() {
+fn heavy_copier_of_two_ranks_is_named() {
     let job = Job::start(2, "ok(process.cudaMemcpy(memory, memory, c_size_t(2 << 30), 1))");
     // While the machine is busy with the start of other tests, the rank may lack CPU time too.
     let found = job.runs_for(2 * FROM).named(|found| {
@@ -140,7 +140,7 @@ fn of_two_who_copies_much_is_named() {
 }
 
 #[test]
-fn of_two_who_collects_garbage_is_named() {
+fn garbage_collector_of_two_ranks_is_named() {
     let job = Job::start(
         2,
         "
@@ -155,7 +155,7 @@ fn of_two_who_collects_garbage_is_named() {
 
 /// The rank is compared with its own past.
 #[test]
-fn of_one_that_loads_its_data_slowly_the_longer_steps_are_reported() {
+fn longer_steps_of_a_single_rank_with_a_slow_loader_are_reported() {
     // Enough steps for a baseline.
     let from = 1200;
     let job = Job::start_with(1, from, "time.sleep(0.06)");
@@ -170,14 +170,14 @@ fn of_one_that_loads_its_data_slowly_the_longer_steps_are_reported() {
 }
 
 #[test]
-fn of_sixteen_who_loads_its_data_slowly_is_named() {
+fn slow_loader_of_sixteen_ranks_is_named() {
     let job = Job::start(16, "time.sleep(0.2)");
     let found = job.runs_for(FROM + 30).named(|found| found["cost_ms_per_step"].is_number());
     assert_eq!(found["class"], "host", "{found:#}");
 }
 
 #[test]
-fn of_three_who_multiplies_more_is_named() {
+fn larger_gemms_of_one_of_three_ranks_are_named() {
     let job = Job::start(3, "for _ in range(60): ok(gemm_ex(4096, 4096, 4096))");
     let found = job.runs_for(2 * FROM).named(|_| true);
     assert_eq!(found["class"], "compute", "{found:#}");
@@ -185,7 +185,7 @@ fn of_three_who_multiplies_more_is_named() {
 
 /// CPU throttling stops and continues a process in the same way.
 #[test]
-fn of_two_who_is_stopped_and_continued_is_named() {
+fn paused_rank_of_two_is_named() {
     let job = Job::start(2, "pass");
     job.runs_for(FROM);
     let stop = Arc::new(AtomicBool::new(false));

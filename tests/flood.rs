@@ -68,7 +68,7 @@ impl Flood {
 }
 
 #[test]
-fn a_flood_costs_a_program_no_memory_and_ends_it_no_other_way() {
+fn a_flood_of_calls_takes_no_memory_and_does_not_change_the_exit() {
     let flood = Flood::new();
     let plain = run(flood.place.command(&flood.program).arg("1000"));
     for hook in built::hooks() {
@@ -91,7 +91,7 @@ fn a_flood_costs_a_program_no_memory_and_ends_it_no_other_way() {
 /// machine. The CPU time of the other threads is meaningful on any machine.
 #[test]
 #[ignore = "a measurement: it takes two minutes"]
-fn ten_seconds_of_flood_leave_the_step_as_it_is() {
+fn ten_seconds_of_flood_do_not_change_the_step_time() {
     let flood = Flood::new();
     let mut more = Vec::new();
     println!("collector   step ms   99 %     KiB    other threads, % of a core");

@@ -141,7 +141,7 @@ fn agrees(job: &Job, capture: &Capture) {
 }
 
 #[test]
-fn functions_that_python_ran_are_in_the_file_and_nothing_is_left_behind() {
+fn called_python_functions_are_in_the_capture_and_all_is_detached_after_it() {
     for python in pythons() {
         // A profile function sees only threads that exist when it is set. `sys.monitoring`, from 3.12 on,
         // sees all threads.
@@ -163,7 +163,7 @@ fn functions_that_python_ran_are_in_the_file_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn collections_and_batches_are_counted_all_the_time_if_asked() {
+fn collections_and_batches_are_counted_outside_captures_if_requested() {
     let totals = |job: &Job| {
         let done = job.host.ask("status --json --job train --rank 0 --now");
         let status: Value = serde_json::from_str(&done.stdout).expect("JSON");
@@ -229,7 +229,7 @@ fn calls_are_on_the_track_of_their_thread_and_within_each_other() {
 }
 
 #[test]
-fn a_program_that_already_profiles_is_left_alone() {
+fn a_program_with_its_own_profiler_is_not_disturbed() {
     let before = "
 calls = 0
 def profile(frame, event, argument):
@@ -269,7 +269,7 @@ fn missing_functions_are_reported() {
 }
 
 #[test]
-fn a_wrong_name_costs_no_other_and_bare_ones_are_the_scripts() {
+fn a_wrong_name_does_not_affect_others_and_bare_names_are_the_scripts() {
     let python = &pythons()[0];
     let named = |capture: &Capture| -> Vec<String> {
         let mut names: Vec<_> = recorded(capture).into_values().flat_map(Counts::into_keys).collect();
@@ -291,7 +291,7 @@ fn a_wrong_name_costs_no_other_and_bare_ones_are_the_scripts() {
 }
 
 #[test]
-fn a_signals_exceptions_reach_the_program() {
+fn exceptions_of_signal_handlers_reach_the_program() {
     // Exceptions are raised every few milliseconds, wherever the main thread is. The hook looks up many
     // functions, so some exceptions arrive while the hook's code runs.
     let before = "
@@ -338,7 +338,7 @@ print(rung, caught, file=sys.stderr, flush=True)
 }
 
 #[test]
-fn a_child_that_is_forked_meanwhile_is_left_alone() {
+fn a_child_forked_during_a_capture_is_not_traced() {
     let between = "
 child = os.fork()
 if child == 0:

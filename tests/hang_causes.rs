@@ -26,17 +26,17 @@ fn right(name: &str, worlds: &[usize]) {
 }
 
 #[test]
-fn a_lock_taken_twice() {
+fn a_lock_taken_twice_is_named() {
     right("a lock taken twice", &[2, 8]);
 }
 
 #[test]
-fn a_loader_that_is_stuck() {
+fn a_stuck_loader_is_named() {
     right("a loader that is stuck", &[2, 8]);
 }
 
 #[test]
-fn an_exception_swallowed_on_one_rank() {
+fn an_exception_swallowed_on_one_rank_is_named() {
     right("an exception swallowed", &[2, 8]);
 }
 
@@ -48,7 +48,7 @@ fn an_asynchronous_call_left_out() {
 /// `cargo run --release -p xpu-tests --example hang_table` has the other causes: all of them with 64 processes
 /// take minutes.
 #[test]
-fn sixty_four_ranks() {
+fn causes_among_sixty_four_ranks_are_named() {
     right("one call too many", &[64]);
     right("a kernel without end", &[64]);
 }
@@ -122,7 +122,7 @@ for at in range(1, 100000):
 ";
 
 #[test]
-fn compiling_evaluating_and_saving_are_no_hang() {
+fn compiling_evaluating_and_saving_are_not_reported_as_a_hang() {
     let host = Host::new();
     let _ranks: Vec<_> = (0..2).map(|rank| host.rank(rank, HEALTHY)).collect();
     let (begun, mut last) = (Instant::now(), 0);

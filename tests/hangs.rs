@@ -120,7 +120,7 @@ fn follow(place: &Place, said: &Outcome) -> Outcome {
 }
 
 #[test]
-fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
+fn a_hang_is_kept_after_the_job_and_its_collector_have_ended() {
     let mut host = Host::new();
     let line = notes(&host.place);
     let set = [("XPU_TOP_ON_HANG", line.as_str())];
@@ -192,7 +192,7 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
 /// The environment is as `xpu-top run --gpu-core-on-hang` sets it. The folder shows the hang, and not the
 /// exits that reading the kernels caused.
 #[test]
-fn the_kernels_of_a_hang_are_named_unasked_where_the_job_says_so() {
+fn the_kernels_of_a_hang_are_named_automatically_if_the_job_requests_it() {
     let host = Host::new();
     let (pipe, file, line) =
         (host.place.path("gpu-pipe.%p"), host.place.path("gpu-core.%p"), notes(&host.place));
@@ -280,7 +280,7 @@ fn a_rank_that_ends_badly_is_kept_and_reported_once() {
 
 /// `scancel`, a launcher or Ctrl-C ends the job: no notification.
 #[test]
-fn a_job_that_somebody_ends_leaves_nothing() {
+fn a_cancelled_job_leaves_no_incident() {
     let host = Host::new();
     let line = notes(&host.place);
     let set = [("XPU_TOP_ON_HANG", line.as_str())];
@@ -322,7 +322,7 @@ fn a_job_that_somebody_ends_leaves_nothing() {
 }
 
 #[test]
-fn where_nothing_can_be_written_one_line_says_so_and_all_else_goes_on() {
+fn an_unwritable_folder_is_logged_once_and_the_rest_continues() {
     let host = Host::new();
     fs::write(host.place.path("state"), "a file in its place").unwrap();
     let line = notes(&host.place);
@@ -340,7 +340,7 @@ fn where_nothing_can_be_written_one_line_says_so_and_all_else_goes_on() {
 /// One rank per host, with a common home folder. Both hosts save their data, one sends the notification, and
 /// both folders are replayed together.
 #[test]
-fn of_two_hosts_one_tells_and_both_are_played() {
+fn one_of_two_hosts_notifies_and_both_are_replayed() {
     let host = Host::new();
     let line = notes(&host.place);
     let base = BasePort::new(port::free_base()).unwrap();
@@ -377,7 +377,7 @@ fn of_two_hosts_one_tells_and_both_are_played() {
 }
 
 #[test]
-fn run_hands_the_line_on_to_the_job() {
+fn run_passes_the_on_hang_command_to_the_job() {
     let place = Place::new();
     let mut command = xpu_top(&place, "run --no-collector --on-hang");
     command.args(["curl -d @- 'http://a'", "--", "sh", "-c", "echo $XPU_TOP_ON_HANG"]);

@@ -111,8 +111,8 @@ fn files_open_whichever_process_is_killed() {
         }
     }
     // A capture without data leaves no file.
-    assert!(captured > kills / 4, "{captured} of {kills} captures told something, {whole} had all");
-    println!("{captured} of {kills} captures told something, {whole} had all");
+    assert!(captured > kills / 4, "{captured} of {kills} captures had data, {whole} were complete");
+    println!("{captured} of {kills} captures had data, {whole} were complete");
     recorder.signal("INT");
     let outcome = recorder.end();
     assert!(outcome.status.success(), "{outcome:?}");

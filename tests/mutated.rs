@@ -236,7 +236,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
 }
 
 #[test]
-fn files_that_were_cut_or_flipped_are_read_as_far_as_they_go_or_refused() {
+fn truncated_or_corrupted_files_are_read_as_far_as_possible_or_refused() {
     let place = Place::new();
     let (of_steps, of_time, mut refused) = (file(|_| {}), file_of_time(), 0);
     for seed in 1..=150 {
@@ -262,7 +262,7 @@ fn files_that_were_cut_or_flipped_are_read_as_far_as_they_go_or_refused() {
 }
 
 #[test]
-fn frames_of_a_stranger_lead_nobody_astray() {
+fn foreign_frames_are_ignored() {
     let place = Place::new();
     for seed in 1..=150 {
         let mut chance = Chance(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
@@ -286,7 +286,7 @@ fn a_file_that_is_no_capture_is_refused_by_all_commands() {
 }
 
 #[test]
-fn names_are_nothing_but_names() {
+fn names_are_never_interpreted() {
     let place = Place::new();
     for said in all_read(&place.path("run"), &file(|_| {})) {
         said.expect("the file is whole");

@@ -95,7 +95,7 @@ fn share(row: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn where_a_rank_was_while_its_gpu_did_nothing_is_in_the_capture() {
+fn samples_show_where_a_rank_was_while_its_gpu_was_idle() {
     let job = Job::new();
     job.capture("c.bin", "--steps 12 --python=200");
     let report = job.report("c.bin");
@@ -154,7 +154,7 @@ fn where_a_rank_was_while_its_gpu_did_nothing_is_in_the_capture() {
 }
 
 #[test]
-fn native_frames_lie_between_and_what_that_costs_is_said() {
+fn native_frames_are_merged_and_their_cost_is_reported() {
     let job = Job::new();
     job.capture("c.bin", "--for 600ms --python=50 --native");
     let report = job.report("c.bin");
@@ -175,7 +175,7 @@ fn native_frames_lie_between_and_what_that_costs_is_said() {
 }
 
 #[test]
-fn a_rank_that_dies_meanwhile_gives_the_samples_it_had_and_others_theirs() {
+fn a_rank_that_dies_during_sampling_keeps_its_samples_and_those_of_others() {
     let job = Job::new();
     let line = format!(
         "capture --no-watch --steps 900 --python=100 -o {} --wait 60 --job train --hosts {}:{}",
@@ -195,7 +195,7 @@ fn a_rank_that_dies_meanwhile_gives_the_samples_it_had_and_others_theirs() {
 }
 
 #[test]
-fn rates_that_cannot_be_are_refused() {
+fn impossible_sampling_rates_are_refused() {
     let mut command = Command::new(built::artifact("xpu-top"));
     command.args(["capture", "--steps", "1", "-o", "/nonexistent/c", "--python=2000"]);
     let done = run(&mut command);

@@ -149,7 +149,7 @@ while True:
 ";
 
 #[test]
-fn beside_a_job_it_runs_only_when_asked_to() {
+fn qualify_runs_beside_a_job_only_with_the_option() {
     let machine = Machine::new();
     let base = free_base().to_string();
     let rank = Program::start(&mut machine.0.script(&format!("from gpu import *\n{COMPUTES}")));
@@ -162,7 +162,7 @@ fn beside_a_job_it_runs_only_when_asked_to() {
     assert!(refused.stdout.contains(&format!("process {}; end the job first", rank.pid())), "{refused:?}");
     let beside = document(&machine.qualify("1", "--quick --beside-job --json"), 0);
     assert_eq!(beside["hosts"][0]["beside_job"], true);
-    assert!(!machine.0.path("state/xpu-top/qualify").exists(), "what a job leaves over is no past");
+    assert!(!machine.0.path("state/xpu-top/qualify").exists(), "a measurement beside a job is not kept");
     rank.signal("KILL");
     rank.end();
 
@@ -183,7 +183,7 @@ fn beside_a_job_it_runs_only_when_asked_to() {
 }
 
 #[test]
-fn where_nothing_can_be_measured_the_code_is_2() {
+fn the_exit_code_is_2_if_nothing_can_be_measured() {
     let machine = Machine::new();
     for (name, value, said) in
         [("LD_LIBRARY_PATH", "/nowhere", "no NVIDIA driver"), ("SIMGPU_DEVICES", "0", "CUDA finds no GPU")]
@@ -204,7 +204,7 @@ exec sh -c "$3"
 "#;
 
 #[test]
-fn hosts_are_asked_through_ssh_and_measured_with_each_other() {
+fn hosts_are_measured_through_ssh_and_against_each_other() {
     let machine = Machine::new();
     let ssh = machine.0.path("ssh");
     fs::write(&ssh, SSH).expect("a small file");

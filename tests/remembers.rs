@@ -367,7 +367,7 @@ fn a_collector_that_crashes_starts_again() {
 }
 
 #[test]
-fn a_run_is_kept_and_the_next_one_held_against_it() {
+fn a_run_is_kept_and_the_next_is_compared_with_it() {
     let host = Host::new();
     let ranks = trains(&host, "0.02");
     // A run of less than a minute is not kept; these steps take at least 84 s.

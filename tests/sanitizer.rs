@@ -49,7 +49,7 @@ fn under_run(place: &Place, base: u16, program: &Path, preload: Option<&str>) ->
 const QUIET: [(&str, &str); 2] = [("ASAN_OPTIONS", "detect_leaks=0"), ("TSAN_OPTIONS", "report_bugs=0")];
 
 #[test]
-fn a_program_whose_sanitizer_is_a_library_is_asked_to_load_it_first() {
+fn a_shared_sanitizer_must_be_preloaded_first() {
     let place = Place::new();
     let Some(program) = compiled(&place, &["-fsanitize=address"], "libasan.so") else { return };
     let plain = run(place.command(&program).envs(QUIET));
@@ -68,7 +68,7 @@ fn a_program_whose_sanitizer_is_a_library_is_asked_to_load_it_first() {
         "one line, not {}",
         advised.stderr
     );
-    assert!(listener.heard().is_empty());
+    assert!(listener.received().is_empty());
     for hook in built::hooks() {
         let preload = format!("{runtime}:{}", hook.display());
         let watched = run(place.watched_by(Path::new(&preload), &program).envs(QUIET));
@@ -76,12 +76,12 @@ fn a_program_whose_sanitizer_is_a_library_is_asked_to_load_it_first() {
     }
     let watched = under_run(&place, base, &program, Some(&runtime));
     assert_eq!(watched, plain);
-    let gemms: Vec<_> = listener.heard().iter().map(|speaker| speaker.launches().gemms).collect();
+    let gemms: Vec<_> = listener.received().iter().map(|sender| sender.launches().gemms).collect();
     assert_eq!(gemms, [500]);
 }
 
 #[test]
-fn a_program_that_has_its_sanitizer_in_itself_is_watched_as_it_is() {
+fn a_statically_linked_sanitizer_needs_no_change() {
     let place = Place::new();
     let flags = ["-fsanitize=address", "-static-libasan"];
     let Some(program) = compiled(&place, &flags, "libasan.a") else { return };
@@ -89,13 +89,13 @@ fn a_program_that_has_its_sanitizer_in_itself_is_watched_as_it_is() {
     let base = free_base();
     let listener = Listener::at(&place.path("run").join(format!("collector-{base}.sock")));
     assert_eq!(under_run(&place, base, &program, None), plain);
-    let gemms: Vec<_> = listener.heard().iter().map(|speaker| speaker.launches().gemms).collect();
+    let gemms: Vec<_> = listener.received().iter().map(|sender| sender.launches().gemms).collect();
     assert_eq!(gemms, [500]);
 }
 
 /// The sanitizer's runtime calls `dlsym` before it is initialized.
 #[test]
-fn a_program_with_thread_sanitizer_is_watched_as_it_is() {
+fn a_program_with_thread_sanitizer_needs_no_change() {
     let place = Place::new();
     let Some(program) = compiled(&place, &["-fsanitize=thread"], "libtsan.so") else { return };
     let plain = run(place.command(&program).envs(QUIET));
@@ -106,6 +106,6 @@ fn a_program_with_thread_sanitizer_is_watched_as_it_is() {
     let base = free_base();
     let listener = Listener::at(&place.path("run").join(format!("collector-{base}.sock")));
     assert_eq!(under_run(&place, base, &program, None), plain);
-    let gemms: Vec<_> = listener.heard().iter().map(|speaker| speaker.launches().gemms).collect();
+    let gemms: Vec<_> = listener.received().iter().map(|sender| sender.launches().gemms).collect();
     assert_eq!(gemms, [500]);
 }

@@ -55,7 +55,7 @@ fn a_strict_list_of_system_calls_suffices() {
 }
 
 #[test]
-fn hooks_of_exceptions_are_pythons_and_the_programs() {
+fn exception_hooks_behave_as_without_the_hook() {
     let named = std::env::var("XPU_TEST_PYTHONS").unwrap_or_else(|_| "python3".to_owned());
     for python in named.split(':') {
         let place = Place::new();

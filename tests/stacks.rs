@@ -58,7 +58,7 @@ impl Job {
 }
 
 #[test]
-fn the_rank_that_is_held_stands_apart_from_those_that_wait_for_it() {
+fn a_blocked_rank_is_separate_from_those_that_wait_for_it() {
     let job = Job::held();
     let outcome = job.host.ask("stacks");
     assert_eq!((outcome.status.code(), outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
@@ -94,7 +94,7 @@ fn the_rank_that_is_held_stands_apart_from_those_that_wait_for_it() {
 
 /// Nobody watches during the hang. A later viewer still sees where the ranks were.
 #[test]
-fn a_job_that_hangs_is_read_unasked_and_can_be_seen_after_its_end() {
+fn stacks_of_a_hung_job_are_read_automatically_and_kept_after_its_end() {
     let mut job = Job::unseen();
     until("the collector to read all ranks", || {
         (job.host.collector_log().matches("the stacks of rank").count() >= WORLD).then_some(())
@@ -129,7 +129,7 @@ fn files_are_written_in_both_forms() {
 }
 
 #[test]
-fn a_stopped_rank_is_shown_and_a_dead_one_is_said() {
+fn stopped_and_dead_ranks_are_reported() {
     let job = Job::held();
     job.ranks[0].signal("STOP");
     until("it to stop", || (job.ranks[0].state() == Some('T')).then_some(()));
@@ -171,7 +171,7 @@ fn an_unreachable_rank_is_reported_and_the_others_are_shown() {
 }
 
 #[test]
-fn nothing_to_show_and_wrong_usage_have_codes_of_their_own() {
+fn empty_results_and_usage_errors_have_their_own_exit_codes() {
     let host = Host::new();
     let nobody = host.ask("stacks --job gone");
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");

@@ -117,7 +117,7 @@ fn gemms_alone_are_compared_with_those_of_each_rank() {
 type Refused = (&'static str, &'static [(&'static str, &'static str)], i32, &'static str);
 
 #[test]
-fn where_it_cannot_be_done_it_says_what_to_do() {
+fn an_impossible_replay_is_refused_with_advice() {
     let job = Job::captured();
     let cases: [Refused; 5] = [
         ("", &[("LD_LIBRARY_PATH", "/nowhere")], 1, "no NVIDIA driver"),

@@ -13,7 +13,7 @@ mod ring;
 mod screen;
 mod shapes;
 #[path = "../../hook/src/observe/sync.rs"]
-#[allow(unreachable_pub, unused_imports, reason = "as above")]
+#[allow(unreachable_pub, unused_imports, reason = "the hook's own; only a part of it is used here")]
 mod sync;
 mod table;
 

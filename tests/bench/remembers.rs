@@ -31,7 +31,7 @@ const DAY: u64 = 86_400;
 /// MiB in memory and on disk, and seconds until a viewer has all of it.
 const MEMORY: f64 = 96.0;
 const DISK: f64 = 96.0;
-const TELLS: f64 = 2.0;
+const SENT: f64 = 2.0;
 
 pub(crate) fn cost(table: &mut Table) {
     let (place, base) = (Place::bare(), free_ports());
@@ -75,7 +75,7 @@ pub(crate) fn cost(table: &mut Table) {
     let note = format!("{frames} digests of the host, {:.0} MiB as they are sent", mib(bytes));
     table.row(Row::new("a day of 64 ranks: collector's memory", mib(resident), "MiB").at_most(MEMORY));
     table.row(Row::new("a day of 64 ranks: on disk", mib(disk), "MiB").at_most(DISK));
-    table.row(Row::new("a day of 64 ranks: told to a viewer", took, "s").at_most(TELLS).note(note));
+    table.row(Row::new("a day of 64 ranks: sent to a viewer", took, "s").at_most(SENT).note(note));
 }
 
 fn encoded(body: Body) -> Vec<u8> {

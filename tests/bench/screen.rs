@@ -121,7 +121,7 @@ fn arrive(app: &mut App, frame: Frame) {
 
 /// Runs in its own process, so that only its memory is counted.
 fn remembered(ranks: u32) -> f64 {
-    let itself = env::current_exe().expect("Linux tells a program its path");
+    let itself = env::current_exe().expect("Linux provides the program's path");
     let reported =
         Command::new(itself).args([MEMORY, &ranks.to_string()]).output().expect("it ran a moment ago");
     String::from_utf8_lossy(&reported.stdout).trim().parse().expect("a number")

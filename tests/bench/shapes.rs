@@ -50,7 +50,7 @@ pub(crate) fn cost(table: &mut Table) {
             .at_most(MEMORY_MIB)
             .note(format!("/metrics every {EVERY} s: {:.1} MiB", page as f64 / f64::from(1 << 20))),
     );
-    let itself = env::current_exe().expect("Linux tells a program its path");
+    let itself = env::current_exe().expect("Linux provides the program's path");
     let reported = Command::new(itself).arg(SCREEN).output().expect("it ran a moment ago");
     let reported = String::from_utf8_lossy(&reported.stdout).trim().parse().expect("a number");
     table.row(Row::new(what("screen, page 3"), reported, "MiB").at_most(MEMORY_MIB));

@@ -25,16 +25,16 @@ const VIEWS: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn hosts_come_and_go_and_the_screen_says_so() {
+fn the_screen_shows_hosts_that_come_and_go() {
     let (place, crowd) = (Place::new(), Crowd::new(HOSTS, RANKS_PER_HOST));
-    crowd.speak(0..10);
+    crowd.start(0..10);
     let mut command = place.command(built::artifact("xpu-top"));
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME");
     command.args(["--hosts", &crowd.list(), "--base-port", &BASE.0.to_string()]);
     let mut terminal = Terminal::start(command, 132, 40);
     // Two hosts start late.
     terminal.shows("80 of 96").shows("PARTIAL");
-    crowd.speak(10..HOSTS);
+    crowd.start(10..HOSTS);
     terminal.shows("LIVE").shows("96 of 96").hides("hosts down");
     assert_eq!((lost(&terminal.text()), crowd.tally().refused.load(Relaxed)), (Some(0), 0));
     // Every view is one key away.
@@ -49,12 +49,12 @@ fn hosts_come_and_go_and_the_screen_says_so() {
     });
     terminal.keys("\x1b");
     // All hosts stop, and all start again at once.
-    crowd.fall_silent(0..HOSTS);
+    crowd.stop(0..HOSTS);
     terminal.shows("STALE").shows("12 hosts down");
-    crowd.speak(0..HOSTS);
+    crowd.start(0..HOSTS);
     terminal.hides("hosts down").shows("LIVE").shows("96 of 96");
     // Three hosts stay away.
-    crowd.fall_silent(4..7);
+    crowd.stop(4..7);
     terminal.shows("3 hosts down").shows("PARTIAL").keys("q");
     assert!(terminal.end().success());
 }
@@ -62,9 +62,9 @@ fn hosts_come_and_go_and_the_screen_says_so() {
 /// Traces of 64 ranks from PyTorch's profiler. Only a few parts are in memory at a time, and a host dies
 /// during the transfer.
 #[test]
-fn a_host_that_dies_takes_no_others_traces_with_it() {
+fn traces_of_other_hosts_survive_a_dead_host() {
     let (place, crowd) = (Place::new(), Crowd::new(8, 8));
-    crowd.speak(0..8);
+    crowd.start(0..8);
     let folder = place.path("traces");
     let mut command = place.command(built::artifact("xpu-top"));
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME");
@@ -78,7 +78,7 @@ fn a_host_that_dies_takes_no_others_traces_with_it() {
     until("all ranks to be asked", || tracing.said().contains("64 of 64 ranks will trace").then_some(()));
     // One thread sends 256 MiB while other tests run.
     until("the first traces", || whole(3));
-    crowd.fall_silent(5..6);
+    crowd.stop(5..6);
     until("the traces of the last host", || (56..64).all(|rank| whole(rank).is_some()).then_some(()));
     let most = tracing.peak_kib().expect("it still waits for the host that died");
     assert!(most < 100 << 10, "{most} KiB for {} MiB of traces", 64 * TRACE_PARTS);

@@ -40,7 +40,7 @@ fn main() {
     let ranks = hosts * RANKS_PER_HOST;
     println!("{hosts} hosts, {ranks} ranks; load {}", load());
     let (place, crowd) = (Place::new(), Crowd::new(hosts, RANKS_PER_HOST));
-    crowd.speak(0..hosts);
+    crowd.start(0..hosts);
     let mut command = place.command(built::artifact("xpu-top"));
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME");
     command.args(["--hosts", &crowd.list(), "--base-port", &BASE.0.to_string()]);

@@ -38,7 +38,7 @@ fn main() {
     let whole = u64::from(parts) * KinetoPart::BYTES as u64;
     let place = Place::new();
     let crowd = Crowd::tracing(Simulation::new(7, hosts, RANKS_PER_HOST), parts);
-    crowd.speak(0..hosts);
+    crowd.start(0..hosts);
     let folder = place.path("traces");
     let mut command = place.command(built::artifact("xpu-top"));
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME");
@@ -64,7 +64,7 @@ fn main() {
             began.get_or_insert(at);
         }
         if died.is_none() && seen >= u64::from(ranks) * whole / 2 {
-            crowd.fall_silent(dies..dies + 1);
+            crowd.stop(dies..dies + 1);
             died = Some(seen);
         }
         assert!(

@@ -13,7 +13,7 @@ use xpu_tests::{
 
 /// A C program has the same output and the same exit status, whatever the hook records.
 #[test]
-fn every_way_to_die_is_the_programs_own() {
+fn every_fatal_signal_ends_the_program_as_without_the_hook() {
     let place = Place::new();
     let program = place.hazard("dies");
     let endings = [
@@ -35,7 +35,7 @@ fn every_way_to_die_is_the_programs_own() {
 /// The program's own handler repairs a thousand faults or jumps out of them. Then the program exits with a
 /// code.
 #[test]
-fn a_signal_that_is_survived_is_not_why_it_ended() {
+fn a_survived_signal_is_not_the_reported_cause() {
     let host = Host::new();
     let program = host.place.hazard("recovers_from_faults");
     let mut command = host.place.watched(program);
@@ -52,7 +52,7 @@ fn a_signal_that_is_survived_is_not_why_it_ended() {
 /// The program's own handler does not repair its fault. The report has the position of the fault, however the
 /// handler ends the process.
 #[test]
-fn a_handler_that_ends_the_process_does_not_hide_why() {
+fn a_handler_that_ends_the_process_does_not_hide_the_cause() {
     let host = Host::new();
     let program = host.place.hazard("sig_ends");
     let endings = ["_exit", "exit", "abort", "raise", "raise at once", "again"];
@@ -61,7 +61,7 @@ fn a_handler_that_ends_the_process_does_not_hide_why() {
         rank.write_line("go");
         let outcome = rank.end();
         assert_eq!(outcome.stdout, "the program's own handler\n", "{way}: {outcome:?}");
-        let exit = until("the end to be told", || {
+        let exit = until("the report of the end", || {
             let exit = host.status()["ranks"][0]["exit"].clone();
             exit["class"].is_string().then_some(exit)
         });
@@ -74,7 +74,7 @@ fn a_handler_that_ends_the_process_does_not_hide_why() {
 
 /// A child's exit code is not reported as its parent's.
 #[test]
-fn a_message_of_a_child_in_the_same_memory_is_not_the_end() {
+fn the_end_of_a_child_in_the_same_memory_is_not_the_ranks() {
     let host = Host::new();
     let program = host.place.hazard("sig_ends");
     let mut rank = c_rank(&host, &program, "vfork");
@@ -82,7 +82,7 @@ fn a_message_of_a_child_in_the_same_memory_is_not_the_end() {
     until("the child to be gone", || (rank.wrote() == "the child is gone\n").then_some(()));
     rank.signal("KILL");
     rank.end();
-    let exit = until("the end to be told", || {
+    let exit = until("the report of the end", || {
         let exit = host.status()["ranks"][0]["exit"].clone();
         exit["class"].is_string().then_some(exit)
     });

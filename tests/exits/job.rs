@@ -82,7 +82,7 @@ impl Ended {
         until("the plugin to be done", || host.collector_log().contains(log).then_some(()));
         until("its last word", || host.collector_log().contains("plugin.py: done").then_some(()));
         // The first report of an end may lack details.
-        let status = until("the end to be told of", || {
+        let status = until("the report of the end", || {
             let status = host.status();
             let reported =
                 status["findings"][0]["kind"].is_string() && status["ranks"][0]["exit"].is_object();

@@ -23,7 +23,7 @@ fn a_rank_that_is_killed_silently_is_reported_as_killed() {
 
 /// xpu-timer handles this signal; the hook leaves it alone.
 #[test]
-fn a_rank_that_a_broken_pipe_ends_is_reported_with_that_signal() {
+fn a_rank_ended_by_sigpipe_is_reported_with_that_signal() {
     let script = "import os, signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGPIPE)";
     let mut job = Job::new(&[], script);
     job.rank.write_line("go");
@@ -67,7 +67,7 @@ impl Drop for MemoryGroup {
 }
 
 #[test]
-fn a_rank_that_is_killed_for_want_of_memory_is_said_to_be() {
+fn an_oom_killed_rank_is_reported() {
     let Some(group) = MemoryGroup::new(192 << 20) else {
         skipped_beyond_ci(Beyond::MemoryGroups, "root and a writable /sys/fs/cgroup are needed");
         return;

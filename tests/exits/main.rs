@@ -76,7 +76,7 @@ fn a_segfault_is_reported_with_native_frames() {
 }
 
 #[test]
-fn an_abort_with_faulthandler_on_is_reported_and_its_own_words_are_there() {
+fn an_abort_is_reported_and_faulthandler_still_prints() {
     let script = "
 import faulthandler
 faulthandler.enable()
@@ -97,7 +97,7 @@ outer(os.abort)";
 }
 
 #[test]
-fn a_code_is_reported_however_the_program_exits() {
+fn an_exit_code_is_reported_however_the_program_exits() {
     for script in [
         "sys.exit(3)",
         "os._exit(3)",
@@ -116,7 +116,7 @@ fn a_code_is_reported_however_the_program_exits() {
 }
 
 #[test]
-fn an_orderly_end_is_nobodys_business() {
+fn an_orderly_end_is_not_reported() {
     let host = Host::new();
     for script in ["", "os._exit(0)"] {
         let plugin = host.place.path("plugin.py");
@@ -148,7 +148,7 @@ fn an_error_of_cuda_is_reported_with_the_function() {
 
 /// Like PyTorch's allocator, the script requests memory, frees its cache, requests again, and raises.
 #[test]
-fn memory_that_a_gpu_had_no_more_is_reported_with_sizes() {
+fn gpu_out_of_memory_is_reported_with_sizes() {
     let script = "
 def allocate(gib):
     to = ctypes.c_void_p()
@@ -161,7 +161,7 @@ outer(grow)";
     let (ended, _host) = Job::new(&[], script).ends();
     assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
     // Until the first steps are done, the site that holds the most memory is named.
-    let reported = "cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 500.00 GiB; the process held 4.00 GiB, of it 3.00 GiB allocated at ";
+    let reported = "cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 500.00 GiB; the process held 4.00 GiB, including 3.00 GiB allocated at ";
     assert!(ended.evidence().contains(reported), "{}", ended.evidence());
     let memory = &ended.exit["gpu_memory"];
     assert_eq!(memory["requested_bytes"], 500_u64 << 30, "{memory}");
@@ -180,7 +180,7 @@ outer(grow)";
 
 /// A program that allocates 20 of an H200's 140 GiB in each step and keeps them.
 #[test]
-fn memory_that_leaked_is_reported_with_the_place_that_kept_it() {
+fn leaked_memory_is_reported_with_its_call_site() {
     let script = "
 for _ in range(12): step()
 next_line()
@@ -195,7 +195,7 @@ outer(train)";
     job.rank.write_line("go");
     until("its first steps", || (job.host.status()["ranks"][0]["step"].as_u64()? >= 13).then_some(()));
     let (ended, _host) = job.ends();
-    let reported = "requested 20.00 GiB; the process held 121.00 GiB, 120.00 GiB more than at step 13, of it 120.00 GiB allocated at ";
+    let reported = "requested 20.00 GiB; the process held 121.00 GiB, 120.00 GiB more than at step 13, including 120.00 GiB allocated at ";
     assert!(ended.evidence().contains(reported), "{}", ended.evidence());
     assert!(ended.evidence().contains(" keep (6 times, last after step 18); 18.90 "), "{}", ended.evidence());
     let site = &ended.exit["gpu_memory"]["sites"][0];
@@ -237,7 +237,7 @@ outer(os.abort)"
 
 /// Rank 1 raises. Its launcher ends rank 0 with SIGTERM, as torchrun does.
 #[test]
-fn the_first_to_end_is_named_and_the_others_followed() {
+fn the_first_rank_to_end_is_named_with_those_that_followed() {
     let host = Host::new();
     let mut ranks = [("", ""), ("raise ", "KeyError('data')")].map(|(raise, what)| {
         let number = usize::from(!raise.is_empty());
@@ -265,7 +265,7 @@ fn the_first_to_end_is_named_and_the_others_followed() {
 }
 
 #[test]
-fn a_rank_that_is_started_again_hides_nothing() {
+fn a_restarted_rank_does_not_hide_its_failure() {
     let host = Host::new();
     let start = || {
         let rank = host.alone_under("python3", &[], &format!("{BEGIN}sys.exit(3)"));
@@ -277,7 +277,9 @@ fn a_rank_that_is_started_again_hides_nothing() {
     first.write_line("go");
     assert_eq!(first.end().status.code(), Some(3));
     let again = start();
-    until("its end to be told", || host.collector_log().contains("rank 0 exited with code 3").then_some(()));
+    until("the report of its end", || {
+        host.collector_log().contains("rank 0 exited with code 3").then_some(())
+    });
     let status = host.status();
     assert_eq!(
         (&status["ranks"][0]["state"], &status["findings"]),
@@ -288,7 +290,7 @@ fn a_rank_that_is_started_again_hides_nothing() {
 }
 
 #[test]
-fn a_plugin_that_fails_or_is_nobodys_own_touches_nothing() {
+fn a_failing_or_foreign_plugin_is_ignored() {
     let host = Host::new();
     let [broken, shared, good] = ["broken.py", "shared.py", "plugin.py"].map(|name| host.place.path(name));
     fs::write(&broken, "raise SystemExit('on purpose')").unwrap();

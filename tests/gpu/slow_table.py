@@ -67,7 +67,7 @@ def watch(given, number, fault):
     said = subprocess.run(list(map(str, ask)), env=environment, capture_output=True, text=True, check=False)
     now = time.time()
     (given.out / f"{number}-{fault}.json").write_text(said.stdout)
-    told = [
+    reported = [
         f"{finding['kind']} {finding['class']} {finding['ranks']} "
         f"cost {finding.get('cost_ms_per_step')} ms: {finding['evidence']}"
         for finding in json.loads(said.stdout or "{}").get("findings", [])
@@ -78,14 +78,14 @@ def watch(given, number, fault):
     job.kill()
     subprocess.run(["pkill", "-KILL", "-f", str(own)], check=False)
     own_cost = f"{before:.1f} to {after:.1f} ms: {after - before:+.1f}" if before and after else "?"
-    return f"| {fault} | {own_cost} | {said.returncode} | {'; '.join(told) or 'nothing'} |"
+    return f"| {fault} | {own_cost} | {said.returncode} | {'; '.join(reported) or 'nothing'} |"
 
 
 def main():
     given = arguments.parse_intermixed_args()
     given.programs, given.out = given.programs.resolve(), given.out.resolve()
     given.out.mkdir(parents=True, exist_ok=True)
-    print("| fault | own step before and with it | exit code | told |\n| --- | --- | --- | --- |", flush=True)
+    print("| fault | own step before and with it | exit code | reported |\n| --- | --- | --- | --- |", flush=True)
     with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
         faults = given.faults or FAULTS
         for row in pool.map(lambda pair: watch(given, *pair), enumerate(faults)):

@@ -30,7 +30,7 @@ pub(crate) fn each_build(check: impl Fn(&Path)) {
 }
 
 #[test]
-fn the_c_library_is_all_that_is_needed() {
+fn the_hook_needs_only_the_c_library() {
     each_build(|hook| {
         for line in said("readelf", &["-dW"], hook).lines().filter(|line| line.contains("(NEEDED)")) {
             let needed = line.split(['[', ']']).nth(1).unwrap();
@@ -40,7 +40,7 @@ fn the_c_library_is_all_that_is_needed() {
 }
 
 #[test]
-fn no_allocator_unwinder_or_cxx_comes_with_it() {
+fn the_hook_contains_no_allocator_unwinder_or_cxx_runtime() {
     each_build(|hook| {
         let names = said("nm", &["-D", "--defined-only", "-j"], hook);
         for expected in ["cudaLaunchKernel", "dlsym", "cuGetProcAddress_v2", "cuGraphLaunch_ptsz"] {

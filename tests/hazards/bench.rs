@@ -11,7 +11,7 @@ const LAUNCH_NS: i64 = 100;
 
 harmless! {
     #[ignore = "times: make bench"]
-    a_fault_that_is_mended_takes_no_longer: Hazard::linked("mends_faults.c", 0)
+    a_handled_fault_takes_no_longer: Hazard::linked("mends_faults.c", 0)
         .with("20")
         .with("200")
         .allows("ns a fault", FAULT_NS)

@@ -13,7 +13,7 @@ use std::{
 };
 
 use xpu_tests::{
-    listener::{AtFirstWord, Listener, Speaker},
+    listener::{AtFirstWord, Listener, Sender},
     place::Place,
     program::{Program, until},
 };
@@ -36,7 +36,7 @@ pub(crate) enum Collector {
 
 /// Runs the command with this collector. Returns what a listening collector received.
 #[track_caller]
-pub(crate) fn under(collector: Collector, place: &Place, command: &mut Command) -> (End, Vec<Speaker>) {
+pub(crate) fn under(collector: Collector, place: &Place, command: &mut Command) -> (End, Vec<Sender>) {
     let socket = place.socket();
     match collector {
         Collector::Absent => (End::of(command, false), Vec::new()),
@@ -44,15 +44,15 @@ pub(crate) fn under(collector: Collector, place: &Place, command: &mut Command) 
             let listener = Listener::at(&socket);
             let end = End::of(command, true);
             // The last message may still be on its way.
-            let all_said = || listener.heard().iter().all(|speaker| speaker.goodbye).then_some(());
+            let all_said = || listener.received().iter().all(|sender| sender.goodbye).then_some(());
             let has_exited = end.outcome.as_ref().is_some_and(|outcome| outcome.status.code().is_some());
-            if has_exited && !listener.heard().is_empty() {
+            if has_exited && !listener.received().is_empty() {
                 let patience = Instant::now() + Duration::from_secs(2);
                 until("a goodbye, or that there is none", || {
                     all_said().or_else(|| (Instant::now() > patience).then_some(()))
                 });
             }
-            (end, listener.heard())
+            (end, listener.received())
         }
         Collector::Dies => {
             let _listener = Listener::that(AtFirstWord::Dies, &socket);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_is_a_difference() {
+    fn an_additional_core_dump_is_a_difference() {
         allow_cores();
         let place = Place::bare();
         let end = |limit: &str| {

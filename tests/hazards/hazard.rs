@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, process::Command};
 
 use xpu_tests::{
     built::{self, Build},
-    listener::Speaker,
+    listener::Sender,
     place::Place,
     program::until,
     skip::skipped,
@@ -173,20 +173,20 @@ impl Hazard {
     /// Runs the program alone and in every case, and checks that nothing differs. Returns what the listening
     /// collector received with the default build.
     #[track_caller]
-    pub(crate) fn is_harmless(&self) -> Vec<Speaker> {
+    pub(crate) fn is_harmless(&self) -> Vec<Sender> {
         if let Some(missing) = &self.missing {
             skipped(missing);
             return Vec::new();
         }
         let alone = self.alone();
-        let (mut heard, mut differences) = (Vec::new(), Vec::new());
+        let (mut received, mut differences) = (Vec::new(), Vec::new());
         for case in self.cases() {
             let Some((end, said)) = self.watched(case) else {
                 skipped(&format!("{case}: that build of the hook is not there (make packaged-hook)"));
                 continue;
             };
             if case == Case::Watched(Build::Default, Collector::Listens) {
-                heard = said;
+                received = said;
             }
             let never_ended = end.outcome.is_none();
             differences.extend(self.differences(case, &alone, &end));
@@ -196,20 +196,20 @@ impl Hazard {
             }
         }
         assert!(differences.is_empty(), "alone: {alone}\n{}", differences.join("\n"));
-        heard
+        received
     }
 
     /// As [`Self::is_harmless`], and returns every message. At its end a program waits at most 250 ms for the
     /// hook's last message. On a busy machine that may be too short, and the program is run again.
     #[track_caller]
-    pub(crate) fn is_harmless_and_heard(&self) -> Vec<Speaker> {
-        let mut heard = self.is_harmless();
-        until("a run of which everything is heard", || {
-            if heard.is_empty() || !heard.iter().all(|speaker| speaker.goodbye) {
-                heard = self.watched(Case::Watched(Build::Default, Collector::Listens))?.1;
+    pub(crate) fn is_harmless_and_observed(&self) -> Vec<Sender> {
+        let mut received = self.is_harmless();
+        until("a run of which everything is received", || {
+            if received.is_empty() || !received.iter().all(|sender| sender.goodbye) {
+                received = self.watched(Case::Watched(Build::Default, Collector::Listens))?.1;
                 return None;
             }
-            Some(std::mem::take(&mut heard))
+            Some(std::mem::take(&mut received))
         })
     }
 
@@ -243,7 +243,7 @@ impl Hazard {
 
     /// `None` if this build of the hook does not exist.
     #[track_caller]
-    pub(crate) fn watched(&self, case: Case) -> Option<(End, Vec<Speaker>)> {
+    pub(crate) fn watched(&self, case: Case) -> Option<(End, Vec<Sender>)> {
         let (Case::Watched(build, _) | Case::Disabled(build)) = case;
         let preloads = [self.others.0.clone(), Some(built::hook_of(build)?), self.others.1.clone()];
         let preloads: Vec<_> = preloads.iter().flatten().map(|path| path.display().to_string()).collect();
@@ -263,8 +263,8 @@ impl Hazard {
     fn end_of(
         &self,
         command: &mut Command,
-        run: impl FnOnce(&mut Command) -> (End, Vec<Speaker>),
-    ) -> (End, Vec<Speaker>) {
+        run: impl FnOnce(&mut Command) -> (End, Vec<Sender>),
+    ) -> (End, Vec<Sender>) {
         let figures = self.place.path("figures");
         let _ = std::fs::remove_file(&figures);
         allow_cores();

@@ -1,7 +1,7 @@
 /* A preload that is not the hook. It interposes some of the same calls, as a profiler or an accounting tool
  * does.
  *
- * TELLS: it prints its counts at exit. */
+ * PRINTS: it prints its counts at exit. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *comm
     return real(s, r, n, type, op, comm, stream);
 }
 
-#ifdef TELLS
+#ifdef PRINTS
 __attribute__((destructor)) static void told(void) {
     printf("the other one counted %d GEMMs, %d kernels, %d collectives\n", counted[0], counted[1], counted[2]);
 }

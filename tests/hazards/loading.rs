@@ -58,7 +58,7 @@ harmless! {
     a_program_with_functions_called_as_those_of_posix: Hazard::linked_with("own_names.c", &["-rdynamic"], 0);
     a_program_that_keeps_the_list_of_objects_itself: Hazard::linked_with("own_list.c", &["-rdynamic"], 0);
     errno_is_the_programs: Hazard::linked("keeps_errno.c", 0);
-    a_static_program_is_left_alone: static_program();
-    a_program_with_no_environment_is_left_alone: without_environment();
+    a_static_program_is_not_affected: static_program();
+    a_program_with_no_environment_is_not_affected: without_environment();
     an_environment_may_be_cleared: Hazard::linked("empty_environment.c", 0);
 }

@@ -12,7 +12,7 @@ use crate::{
 /// needs threads and address space, so the programs that run short of them are not here.
 #[test]
 #[ignore = "needs valgrind, and a minute: make memcheck"]
-fn memory_is_not_misused() {
+fn memcheck_finds_no_error() {
     let programs = [
         ("plain_gemm", 7),
         ("fork_child_uses_gpu_not", 0),

@@ -18,11 +18,11 @@ fn with_allocator(library: &str) -> Hazard {
 }
 
 harmless! {
-    an_operator_new_of_the_programs_own_is_its_own: Hazard::linked("own_new.cpp", 0);
-    jemalloc_stays_whole: with_allocator("libjemalloc.so.2");
-    tcmalloc_stays_whole: with_allocator("libtcmalloc.so.4");
-    a_malloc_of_one_thread_is_called_by_one: Hazard::linked("own_malloc.c", 0);
+    the_programs_operator_new_is_not_used_by_the_hook: Hazard::linked("own_new.cpp", 0);
+    jemalloc_is_not_affected: with_allocator("libjemalloc.so.2");
+    tcmalloc_is_not_affected: with_allocator("libtcmalloc.so.4");
+    a_single_threaded_malloc_is_called_by_one_thread: Hazard::linked("own_malloc.c", 0);
     locked_memory_grows_little: Hazard::linked("locked_memory.c", 0).allows("locked KiB", 8 << 10);
     little_address_space_is_taken: Hazard::linked("little_address_space.c", 0).allows("KiB taken", 16 << 10);
-    without_memory_training_goes_on: Hazard::new("few_memory", 0);
+    training_continues_without_memory: Hazard::new("few_memory", 0);
 }

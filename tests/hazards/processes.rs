@@ -29,13 +29,13 @@ fn constructed(source: &str) -> Hazard {
 
 harmless! {
     fork_then_exec_is_another_program: Hazard::new("fork_then_exec", 5);
-    without_threads_training_goes_on: Hazard::new("few_threads", 0);
-    threads_are_the_programs_but_for_one: Hazard::linked("counts_threads.c", 0)
+    training_continues_without_threads: Hazard::new("few_threads", 0);
+    the_hook_adds_only_one_thread: Hazard::linked("counts_threads.c", 0)
         .allows("at first", 0)
         .allows("after a call", 1)
         .allows("later", 1);
-    disabled_means_nothing_is_found: Hazard::linked("looks_at_itself.c", 0).only_disabled();
-    disabled_means_nothing_is_found_after_a_constructor: constructed("looks_at_itself.c").only_disabled();
+    a_disabled_hook_leaves_no_trace: Hazard::linked("looks_at_itself.c", 0).only_disabled();
+    a_disabled_hook_leaves_no_trace_after_a_constructor: constructed("looks_at_itself.c").only_disabled();
     a_constructor_before_the_hooks_makes_the_first_call: constructed("counts_threads.c")
         .allows("at first", 1)
         .allows("after a call", 1)
@@ -55,8 +55,8 @@ fn without_cuda_there_is_no_thread_descriptor_or_file() {
 
 #[test]
 fn a_thread_keeps_its_small_stack() {
-    let heard = Hazard::new("small_stacks", 0).is_harmless();
-    assert!(heard.is_empty(), "a program that uses no GPU has nothing to say");
+    let received = Hazard::new("small_stacks", 0).is_harmless();
+    assert!(received.is_empty(), "a program that uses no GPU has nothing to say");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn handlers_are_installed_after_a_constructor() {
 }
 
 #[test]
-fn disabled_means_nothing_is_made() {
+fn a_disabled_hook_creates_nothing() {
     let hazard = Hazard::new("plain_gemm", 7);
     let alone = run(&mut hazard.place.command(&hazard.program));
     let listener = Listener::at(&hazard.place.socket());
@@ -99,12 +99,12 @@ fn disabled_means_nothing_is_made() {
         (!program.is_running()).then_some(())
     });
     assert_eq!(program.end(), alone);
-    assert_eq!(listener.heard().len(), 0);
+    assert_eq!(listener.received().len(), 0);
 }
 
 /// Programs without CUDA that preloaded libraries have broken before.
 #[test]
-fn shells_and_interpreters_are_untouched() {
+fn shells_and_interpreters_behave_as_without_the_hook() {
     let place = Place::new();
     let loop_of_execs = "for i in $(seq 50); do bash -c 'exec true' || exit 1; done; echo done";
     let commands: [&[&str]; 5] = [
@@ -125,5 +125,5 @@ fn shells_and_interpreters_are_untouched() {
         assert_eq!(watched, alone, "{command:?}");
         assert_eq!(place.leftovers(), NOTHING, "{command:?}");
     }
-    assert_eq!(listener.heard().len(), 0);
+    assert_eq!(listener.received().len(), 0);
 }

@@ -95,7 +95,7 @@ fn linked(twelve: StandIn<'_>, thirteen: StandIn<'_>) -> Hazard {
 
 /// Another preload, behind the hook or before it. Its functions have no symbol versions.
 fn with_another_preload(mut hazard: Hazard, is_first: bool) -> Hazard {
-    let counter = hazard.compile("libcounter.c", "libcounter.so", &["-shared", "-fPIC", "-DTELLS"]);
+    let counter = hazard.compile("libcounter.c", "libcounter.so", &["-shared", "-fPIC", "-DPRINTS"]);
     hazard.others = if is_first { (Some(counter), None) } else { (None, Some(counter)) };
     hazard
 }
@@ -120,7 +120,7 @@ harmless! {
         "3",
         &[User::of("l", twelve()).with(&["-DBY_POINTER"]), User::of("l", thirteen()).with(&["-DBY_POINTER"])],
     );
-    two_runtimes_asked_for_by_their_handles: opens(
+    two_runtimes_looked_up_by_their_handles: opens(
         "3",
         &[User::of("l", twelve()).with(&["-DBY_HANDLE"]), User::of("l", thirteen()).with(&["-DBY_HANDLE"])],
     );
@@ -132,7 +132,7 @@ harmless! {
         opens("3", &[User::of("n", twelve()).with(&["-DBY_HANDLE"]), User::of("l", thirteen()).with(&["-DBY_HANDLE"])]);
     a_runtime_asked_for_by_its_handle_is_opened_again_elsewhere:
         opens("4", &[User::of("lcm", twelve()).with(&["-DBY_HANDLE"])]);
-    another_runtime_is_asked_for_where_a_closed_one_was: opens(
+    another_runtime_is_looked_up_at_the_address_of_a_closed_one: opens(
         "4",
         &[User::of("lc", twelve()).with(&["-DBY_HANDLE"]), User::of("lct", thirteen()).with(&["-DBY_HANDLE"])],
     );
@@ -152,7 +152,7 @@ harmless! {
     a_global_library_is_closed_and_opened_again: opens("4", &[User::of("gc", twelve())]);
     a_global_library_is_opened_again_elsewhere: opens("4", &[User::of("gcm", twelve())]);
     a_local_library_is_opened_again_elsewhere: opens("4", &[User::of("lcm", twelve())]);
-    a_library_that_is_closed_is_unloaded: opens("3", &[User::of("gc", twelve().telling())]);
+    a_library_that_is_closed_is_unloaded: opens("3", &[User::of("gc", twelve().printing())]);
     another_library_comes_in_the_place_of_a_closed_one:
         opens("4", &[User::of("lc", twelve()), User::of("lct", thirteen())]);
     another_global_library_comes_in_the_place_of_a_closed_one:
@@ -172,8 +172,8 @@ fn a_second_copy_is_named_as_not_watched() {
         linked(twelve().versioned(), thirteen().versioned()),
         opens("3", &[User::of("l", twelve()), User::of("l", thirteen())]),
     ] {
-        let heard = hazard.is_harmless_and_heard();
-        let blind = &heard[0].summaries.last().unwrap().hook.blind;
+        let received = hazard.is_harmless_and_observed();
+        let blind = &received[0].summaries.last().unwrap().hook.blind;
         let copies = "calls not watched: the process has several copies of the CUDA runtime";
         assert!(blind.iter().any(|said| said.contains(copies)), "{blind:?}");
     }
@@ -181,12 +181,12 @@ fn a_second_copy_is_named_as_not_watched() {
 
 /// A library that looks up all its functions has no references by which its runtime could be known.
 #[test]
-fn a_copy_that_is_not_known_is_named_as_not_watched() {
+fn an_unknown_copy_is_named_as_not_watched() {
     let pointers = &["-DBY_POINTER"];
     let hazard =
         opens("3", &[User::of("l", twelve()).with(pointers), User::of("l", thirteen()).with(pointers)]);
-    let heard = hazard.is_harmless_and_heard();
-    let blind = &heard[0].summaries.last().unwrap().hook.blind;
+    let received = hazard.is_harmless_and_observed();
+    let blind = &received[0].summaries.last().unwrap().hook.blind;
     let unsure = "the process has several copies of the CUDA runtime, and for some callers it is unknown which copy they use";
     assert!(blind.iter().any(|said| said.contains(unsure)), "{blind:?}");
 }

@@ -20,7 +20,7 @@ harmless! {
         .allows("first of the process", BYTES)
         .allows("first of a thread", BYTES)
         .allows("later", BYTES);
-    a_fibre_goes_on_in_another_thread: Hazard::linked("fibre_moves.c", 0);
+    a_fibre_may_continue_in_another_thread: Hazard::linked("fibre_moves.c", 0);
     calls_in_a_signal_handler_fit: Hazard::linked("calls_in_handler.c", 0).allows("first call", BYTES);
     an_alternate_stack_that_sufficed_suffices:
         Hazard::linked("small_alternate_stack.c", 0).by(SEGMENTATION_FAULT).allows("alternate stack", HANDLER_BYTES);

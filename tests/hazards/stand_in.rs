@@ -19,12 +19,12 @@ pub(crate) struct StandIn<'a> {
     /// The version of its symbols is the soname with this number, as for NVIDIA's libraries.
     pub(crate) version: Option<u32>,
     /// Whether it prints when it is loaded and unloaded.
-    pub(crate) tells: bool,
+    pub(crate) prints: bool,
 }
 
 impl<'a> StandIn<'a> {
     pub(crate) fn cudart(soname: &'a str, copy: u32) -> Self {
-        Self { library: "cudart", soname, copy, version: None, tells: false }
+        Self { library: "cudart", soname, copy, version: None, prints: false }
     }
 
     pub(crate) fn versioned(self) -> Self {
@@ -36,8 +36,8 @@ impl<'a> StandIn<'a> {
         Self { version: Some(number), ..self }
     }
 
-    pub(crate) fn telling(self) -> Self {
-        Self { tells: true, ..self }
+    pub(crate) fn printing(self) -> Self {
+        Self { prints: true, ..self }
     }
 
     /// Compiles the library into this folder, under its soname.
@@ -54,8 +54,8 @@ impl<'a> StandIn<'a> {
             fs::write(&script, text).expect("a file in a fresh folder");
             flags.push(&versions);
         }
-        if self.tells {
-            flags.push("-DTELLS");
+        if self.prints {
+            flags.push("-DPRINTS");
         }
         built::compile(&format!("hazards/standins/{}.c", self.library), &to, &flags);
     }

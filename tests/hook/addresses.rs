@@ -91,7 +91,7 @@ assert cuda.cuGetProcAddress_v2(b'cuNoSuch', byref(at), 12000, c_uint64(0), None
 }
 
 #[test]
-fn a_graph_of_the_drivers_holds_what_was_captured() {
+fn a_graph_of_the_driver_has_the_captured_work() {
     let script = "
 comm = made(nccl.ncclCommInitRank, 1, new_id(), 0)
 graph, executable, event = c_void_p(), c_void_p(), c_void_p()
@@ -116,7 +116,7 @@ ok(cuda.cuEventDestroy_v2(event))";
 }
 
 #[test]
-fn a_rank_that_no_launcher_numbers_is_what_its_communicator_says() {
+fn a_rank_without_a_launcher_has_the_number_of_its_communicator() {
     let script = "
 comm = made(nccl.ncclCommInitRank, 2, share('by_handle', new_id), RANK)
 for _ in range(10):
@@ -133,7 +133,7 @@ time.sleep(3)";
 }
 
 #[test]
-fn asked_not_to_follow_it_does_not() {
+fn xpu_top_dlsym_0_disables_following() {
     let job = job(1, &[("XPU_TOP_DLSYM", "0")], "drive(cuda.cuLaunchKernel, 40)");
     let said = job.after_step(0, 1);
     assert_eq!(said.launches().kernels, 0);

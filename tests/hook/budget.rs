@@ -25,7 +25,7 @@ impl Job {
     #[track_caller]
     fn says(&self, what: &str, from: usize, check: impl Fn(&Summary) -> bool) -> Vec<Summary> {
         until(what, || {
-            let said = self.listener.speaker(self.ranks[0].pid())?.summaries;
+            let said = self.listener.sender(self.ranks[0].pid())?.summaries;
             let at = from + said.get(from..)?.iter().position(&check)?;
             Some(said[..=at].to_vec())
         })
@@ -69,7 +69,7 @@ fn the_timed_share_follows_the_budget() {
 }
 
 #[test]
-fn a_budget_that_cannot_be_read_is_complained_of() {
+fn an_invalid_budget_is_reported() {
     let script = "
 ok(gemm_ex(512, 512, 512))
 sync()

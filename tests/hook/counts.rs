@@ -64,7 +64,7 @@ hold()",
 }
 
 #[test]
-fn shapes_types_and_transposition_are_the_callers() {
+fn shapes_types_and_transposition_are_in_the_callers_terms() {
     let job = Job::alone(
         "gemm=1",
         "
@@ -112,7 +112,7 @@ hold()",
 
 /// One message holds 128 shapes.
 #[test]
-fn shapes_in_great_number_are_all_said() {
+fn many_shapes_are_all_reported() {
     let job = Job::alone(
         "gemm=1",
         "

@@ -17,18 +17,18 @@ fn device(set: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn the_device_bears_the_name_that_cuda_gives_it() {
+fn the_device_has_cudas_name() {
     assert_eq!(device(&[]), "NVIDIA H200");
     assert_eq!(device(&[("SIMGPU_DEVICE_NAME", "Something \"new\"")]), "Something \"new\"");
 }
 
 #[test]
-fn without_a_timing_nobody_asks_for_it() {
+fn without_timing_the_name_is_not_queried() {
     assert_eq!(device(&[("XPU_TOP_BUDGET", "0"), ("XPU_TOP_SAMPLE", "")]), "");
 }
 
 #[test]
-fn without_a_driver_it_is_unknown() {
+fn without_a_driver_the_device_is_unknown() {
     let script = format!(
         "
 assert 'libsimgpu_driver' not in open('/proc/self/maps').read()

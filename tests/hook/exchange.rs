@@ -15,7 +15,7 @@ fn totals(job: &Job, rank: usize) -> BTreeMap<(Operation, u64), (u64, u64)> {
 }
 
 #[test]
-fn every_operation_is_counted_and_timed_as_what_it_is() {
+fn every_nccl_operation_is_counted_and_timed_by_its_name() {
     let script = "
 comm = communicator()
 ok(all_to_all(comm, 100))
@@ -54,7 +54,7 @@ hold()";
 /// The collectives that take a configuration since NCCL 2.31. If NCCL refuses one, its error reaches the
 /// program.
 #[test]
-fn configured_collectives_are_counted_and_timed_as_those_without_one() {
+fn collectives_with_a_configuration_are_counted_and_timed_like_others() {
     let script = "
 comm = communicator()
 watched = ctypes.CDLL(None, use_errno=True)
@@ -98,7 +98,7 @@ hold()";
 }
 
 #[test]
-fn sends_and_receives_of_a_group_are_one() {
+fn sends_and_receives_of_a_group_are_one_operation() {
     let script = "
 comm = communicator()
 others = [peer for peer in range(WORLD) if peer != RANK]
@@ -221,7 +221,7 @@ hold()";
 
 /// Stage 0 sends activations and receives gradients; forward and backward passes alternate.
 #[test]
-fn both_ends_of_a_message_time_the_same_ones() {
+fn both_ends_time_the_same_messages() {
     let script = "
 comm = communicator()
 other = 1 - RANK

@@ -1,6 +1,6 @@
 //! How long communication held up GEMMs, in scripts for which this time is known.
 
-use xpu_tests::listener::Speaker;
+use xpu_tests::listener::Sender;
 use xpu_wire::{sampling::Rate, unit::Nanoseconds};
 
 use crate::Job;
@@ -49,7 +49,7 @@ assert counter('panics') == 0
 step(1)
 hold()";
 
-fn exposed(said: &Speaker) -> Option<Nanoseconds> {
+fn exposed(said: &Sender) -> Option<Nanoseconds> {
     said.summaries.last().and_then(|summary| summary.exposed_for)
 }
 
@@ -87,12 +87,12 @@ for _ in range(40):
 ";
 
 #[test]
-fn beside_gemms_only_the_rest_of_a_collective_is_exposed() {
+fn a_collective_beside_gemms_is_exposed_only_after_them() {
     is_about(both_say(EVERY, STEPS), 40.0 * (REDUCTION - 2.0 * GEMM));
 }
 
 #[test]
-fn a_timed_wait_stands_for_those_that_are_not() {
+fn a_timed_wait_represents_untimed_ones() {
     let timed: Vec<u64> = (0..80).filter(|&number| Rate(2).times(number)).collect();
     let long = timed.iter().filter(|&&number| number % 2 == 0).count();
     assert!((5..20).contains(&long) && long < timed.len(), "{timed:?}");
@@ -101,7 +101,7 @@ fn a_timed_wait_stands_for_those_that_are_not() {
 }
 
 #[test]
-fn on_the_stream_of_the_gemms_all_of_a_collective_is_exposed() {
+fn a_collective_on_the_stream_of_the_gemms_is_fully_exposed() {
     let script = "
 for _ in range(20):
     gemm()
@@ -116,7 +116,7 @@ with Group():
 }
 
 #[test]
-fn a_wait_for_a_copy_is_none_for_communication() {
+fn a_wait_for_a_copy_is_not_exposed_communication() {
     let script = "
 gemm()
 begin()
@@ -143,7 +143,7 @@ assert counter('waits') == 1, counter('waits')
 }
 
 #[test]
-fn a_stream_that_waits_for_communication_passes_it_on() {
+fn a_wait_for_communication_counts_through_intermediate_streams() {
     let script = "
 for _ in range(10):
     gemm()
@@ -158,7 +158,7 @@ for _ in range(10):
 }
 
 #[test]
-fn nothing_is_timed_within_a_capture() {
+fn nothing_is_timed_within_a_graph_capture() {
     let script = "
 gemm()
 begin()
@@ -187,7 +187,7 @@ assert counter('waits') == waits == 1, counter('waits')
 }
 
 #[test]
-fn where_graphs_hold_communication_it_is_not_known() {
+fn exposed_time_is_unknown_if_graphs_contain_communication() {
     let script = "
 gemm()
 reduce(stream)
@@ -198,7 +198,7 @@ ok(graph())
 }
 
 #[test]
-fn no_figures_are_invented_for_the_time_while_it_was_off() {
+fn exposed_time_while_off_is_not_estimated() {
     let script = "
 gemm()
 begin()

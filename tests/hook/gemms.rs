@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xpu_tests::{
     built,
-    listener::{Listener, Speaker},
+    listener::{Listener, Sender},
     place::Place,
     program::{run, until},
 };
@@ -44,12 +44,12 @@ fn called(output: &str) -> BTreeMap<String, GemmShape> {
 
 /// Waits for the goodbye of the only process, and returns everything it sent.
 #[track_caller]
-fn last_speaker(listener: &Listener) -> Speaker {
-    until("a goodbye", || listener.heard().into_iter().find(|speaker| speaker.goodbye))
+fn last_sender(listener: &Listener) -> Sender {
+    until("a goodbye", || listener.received().into_iter().find(|sender| sender.goodbye))
 }
 
 #[test]
-fn every_entry_of_cublas_is_counted_as_what_it_is() {
+fn every_cublas_function_is_counted_with_its_operation() {
     let place = Place::new();
     let program = place.path("GEMMs");
     built::compile("hook/gemms.c", &program, &[]);
@@ -59,7 +59,7 @@ fn every_entry_of_cublas_is_counted_as_what_it_is() {
     assert_eq!(watched, alone);
     let called = called(&alone.stdout);
     assert_eq!(called.len(), 56, "{}", alone.stdout);
-    let said = last_speaker(&listener);
+    let said = last_sender(&listener);
     let gemms = said.gemms();
     for (name, shape) in &called {
         let totals = gemms.get(shape).unwrap_or_else(|| panic!("{name} was not counted as {shape:?}"));
@@ -75,7 +75,7 @@ fn every_entry_of_cublas_is_counted_as_what_it_is() {
 }
 
 #[test]
-fn single_precision_is_tf32_where_the_handle_says_so() {
+fn single_precision_is_tf32_if_the_handle_allows_it() {
     let job = Job::alone(
         "gemm=1",
         "
@@ -110,7 +110,7 @@ hold()",
 
 /// Layouts are destroyed after each GEMM, so later layouts reuse their addresses.
 #[test]
-fn descriptors_say_what_a_gemm_is() {
+fn cublaslt_gemms_have_the_shape_of_their_descriptors() {
     let job = Job::alone(
         "gemm=1",
         "
@@ -166,7 +166,7 @@ hold()",
 
 /// A rank whose NCCL calls cannot be interposed looks like a rank without shared communicators.
 #[test]
-fn a_rank_of_many_that_meets_nobody_is_said_to_be_a_blind_spot() {
+fn a_rank_without_communicators_is_a_blind_spot() {
     let script = "
 for _ in range(2000): ok(gemm_ex(64, 64, 64))
 sync()

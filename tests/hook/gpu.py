@@ -134,17 +134,17 @@ def config(name=None, blocking=True):
 
 def share(name, make):
     """Returns on all ranks what `make` returns on rank 0."""
-    meeting = Path(os.environ.get("RENDEZVOUS", "/nowhere")) / name
+    file = Path(os.environ.get("RENDEZVOUS", "/nowhere")) / name
     if RANK == 0:
         what = make()
-        unfinished = meeting.with_suffix(".new")
+        unfinished = file.with_suffix(".new")
         if WORLD > 1:
             unfinished.write_bytes(bytes(what))
-            unfinished.rename(meeting)
+            unfinished.rename(file)
         return what
-    while not meeting.exists():
+    while not file.exists():
         time.sleep(0.005)
-    return UniqueId.from_buffer_copy(meeting.read_bytes())
+    return UniqueId.from_buffer_copy(file.read_bytes())
 
 
 def rounds():

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xpu_tests::listener::Speaker;
+use xpu_tests::listener::Sender;
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
@@ -12,7 +12,7 @@ use xpu_wire::{
 use crate::{Job, shape};
 
 /// The last totals of each graph.
-fn graphs(said: &Speaker) -> BTreeMap<u32, GraphTotals> {
+fn graphs(said: &Sender) -> BTreeMap<u32, GraphTotals> {
     said.summaries
         .iter()
         .flat_map(|summary| &summary.graphs)
@@ -84,7 +84,7 @@ hold()";
 }
 
 #[test]
-fn a_rank_that_is_off_numbers_its_graphs_too() {
+fn graphs_are_numbered_also_while_observing_is_off() {
     let script = "
 comm = communicator()
 if RANK == 0: switch(0)
@@ -108,7 +108,7 @@ hold()";
 }
 
 #[test]
-fn graphs_are_followed_wherever_they_go() {
+fn graphs_are_followed_through_clones_children_and_updates() {
     let job = Job::of(
         1,
         &EVERY,
@@ -202,7 +202,7 @@ hold()",
 }
 
 #[test]
-fn graphs_made_anew_at_every_step_leave_nothing_behind() {
+fn graphs_recreated_every_step_leak_nothing() {
     let mut job = Job::of(
         1,
         &EVERY,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xpu_tests::{built, listener::Speaker, place::Place};
+use xpu_tests::{built, listener::Sender, place::Place};
 use xpu_wire::frame::{BlockingCall, KernelTotals};
 
 use crate::Job;
@@ -53,16 +53,16 @@ fn job(set: &[(&str, &str)], script: &str) -> Job {
 }
 
 /// The last totals of each pattern.
-fn kernels(said: &Speaker) -> BTreeMap<String, KernelTotals> {
+fn kernels(said: &Sender) -> BTreeMap<String, KernelTotals> {
     let all = said.summaries.iter().flat_map(|summary| &summary.kernels);
     all.map(|kernel| (kernel.pattern.clone(), kernel.clone())).collect()
 }
 
-fn counts(said: &Speaker) -> Vec<(String, u64, u64)> {
+fn counts(said: &Sender) -> Vec<(String, u64, u64)> {
     kernels(said).into_values().map(|kernel| (kernel.pattern, kernel.count, kernel.timed)).collect()
 }
 
-fn blind(said: &Speaker) -> Vec<String> {
+fn blind(said: &Sender) -> Vec<String> {
     said.summaries.last().map(|summary| summary.hook.blind.clone()).unwrap_or_default()
 }
 
@@ -85,7 +85,7 @@ sync()
 step(3)
 hold()";
     let mut job = Job::of(1, &[], &format!("{LAUNCHES}{script}"));
-    let held = |said: &Speaker| {
+    let held = |said: &Sender| {
         let last = said.summaries.last().unwrap();
         let launches = last.blocked.iter().find(|blocked| blocked.call == BlockingCall::Launch);
         launches.map_or(0.0, |blocked| blocked.waited.milliseconds())
@@ -101,7 +101,7 @@ hold()";
 }
 
 #[test]
-fn launches_through_the_driver_count_like_the_runtimes() {
+fn launches_by_the_driver_count_like_those_of_the_runtime() {
     let job = job(
         &[],
         "
@@ -129,7 +129,7 @@ assert process.cuGraphLaunch(c_void_p(77), stream) == 1",
 }
 
 #[test]
-fn a_launch_that_the_runtime_hands_on_is_one() {
+fn a_launch_that_the_runtime_passes_to_the_driver_counts_once() {
     let place = Place::new();
     let through = place.path("libthrough.so");
     built::compile("hook/through.c", &through, &["-shared", "-fPIC"]);
@@ -153,7 +153,7 @@ for _ in range(3): ok(process.cudaGraphLaunch(executable, stream))
 }
 
 #[test]
-fn kernels_are_counted_and_timed_by_the_name_asked_for() {
+fn kernels_are_counted_and_timed_by_the_requested_name() {
     let job = job(
         &[("SIMGPU_KERNEL_US", "300")],
         "
@@ -208,7 +208,7 @@ launch(flash, 4)",
 }
 
 #[test]
-fn names_that_cannot_be_asked_for_are_said_and_leave_no_error() {
+fn unavailable_kernel_names_are_reported_and_leave_no_cuda_error() {
     let job = job(
         &[],
         "
@@ -231,7 +231,7 @@ launch(flash, 3)",
 }
 
 #[test]
-fn a_function_where_another_was_is_asked_for_its_own_name() {
+fn a_reused_function_handle_gets_its_own_name() {
     let job = job(
         &[],
         "
@@ -253,7 +253,7 @@ assert once(b'layer_norm_grad', 2) == first",
 /// cuDNN launches through handles that the hook does not see. A user who asks for cuDNN's attention kernels
 /// must not get a plain zero.
 #[test]
-fn a_pattern_that_nothing_matches_is_said() {
+fn a_pattern_without_matches_is_reported() {
     let job = job(&[], "launch(registered(b'flash_fwd_kernel'), 2_000)");
     let said = job.after_step(0, 1);
     let blind = blind(&said);
@@ -262,7 +262,7 @@ fn a_pattern_that_nothing_matches_is_said() {
 }
 
 #[test]
-fn a_list_that_cannot_be_read_is_said() {
+fn an_invalid_list_of_patterns_is_reported() {
     let long = format!("flash_fwd:{}", "x".repeat(65));
     let job = job(&[("XPU_TOP_KERNELS", &long)], "launch(registered(b'flash_fwd'), 3)");
     let said = job.after_step(0, 1);

@@ -13,7 +13,7 @@ use crate::{Job, reads};
 
 /// Rank 1 makes only five collectives. Rank 0 continues until NCCL blocks it.
 #[test]
-fn the_ledger_reports_a_rank_that_hangs_is_stopped_or_is_dead() {
+fn the_ledger_shows_hung_stopped_and_dead_ranks() {
     let script = "
 comm = communicator()
 for _ in range(5): ok(all_reduce(comm, 1 << 20))
@@ -58,12 +58,12 @@ hold()";
     job.ranks[0].signal("KILL");
     until("rank 0 to be dead", || matches!(job.ranks[0].state(), None | Some('Z' | 'X')).then_some(()));
     assert_eq!(ledger.ledger().read(), stopped, "a mapping outlives the process");
-    assert!(!job.listener.speaker(job.ranks[0].pid()).unwrap().goodbye);
+    assert!(!job.listener.sender(job.ranks[0].pid()).unwrap().goodbye);
 }
 
 /// The first hang of many jobs is in communicator creation, when a rank is missing.
 #[test]
-fn ranks_that_wait_for_others_to_meet_are_seen() {
+fn ranks_that_wait_to_create_a_communicator_are_visible() {
     let script = "
 if RANK == 1: hold()
 communicator()";
@@ -71,7 +71,7 @@ communicator()";
     let reading = reads(&job.ledger(0), "rank 0 waiting for rank 1", |reading| !reading.threads.is_empty());
     assert_eq!(reading.threads[0].call, Call::CommunicatorInit);
     assert_eq!(reading.communicators.len(), 0);
-    assert_eq!(job.listener.heard().len(), 1, "rank 1 has done nothing yet");
+    assert_eq!(job.listener.received().len(), 1, "rank 1 has done nothing yet");
 }
 
 /// A thread that only asks whether the GPU is done waits for it. A launch begins a new wait, and a thread that stops
@@ -125,7 +125,7 @@ hold()";
 
 /// No collective is timed, but the ledger still shows which work is done.
 #[test]
-fn completion_is_known_when_nothing_is_timed() {
+fn completion_is_known_without_timing() {
     let script = "
 comm = communicator()
 for round in range(100 if RANK == 1 else 100000):
@@ -155,7 +155,7 @@ hold()";
     };
     let line = &reads(&ledgers[0], "rank 0 held by NCCL", is_hung).communicators[0];
     assert!(line.enqueued > 150 && line.completed >= seen && line.completed <= 150, "{line:?}");
-    assert!(job.listener.speaker(job.ranks[0].pid()).unwrap().samples().is_empty());
+    assert!(job.listener.sender(job.ranks[0].pid()).unwrap().samples().is_empty());
 }
 
 /// PyTorch runs a collective with `async_op=False` on the current stream, which is the default stream in most
@@ -177,7 +177,7 @@ hold()";
 
 /// A rank that is killed cannot report anything. Its ledger page stays as it was.
 #[test]
-fn a_rank_killed_inside_a_group_shows_what_it_was_in() {
+fn a_rank_killed_inside_a_group_shows_its_last_call() {
     let script = "
 comm = communicator()
 for _ in range(7): ok(all_reduce(comm, 1000))
@@ -205,7 +205,7 @@ hold()";
 
 /// A rank that is stopped between its calls, as by a debugger, is in no call.
 #[test]
-fn a_rank_stopped_while_it_computes_is_inside_of_no_call() {
+fn a_rank_stopped_in_its_own_code_is_inside_no_call() {
     let script = "
 comm = communicator()
 for _ in range(11): ok(all_reduce(comm, 1000))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xpu_tests::{
-    listener::{Listener, Speaker},
+    listener::{Listener, Sender},
     place::Place,
     program::{Program, until},
 };
@@ -16,7 +16,7 @@ use xpu_wire::{
 use crate::{Job, command};
 
 #[test]
-fn a_forked_child_speaks_for_itself() {
+fn a_forked_child_has_its_own_connection() {
     let job = Job::alone(
         "gemm=1",
         "
@@ -36,9 +36,9 @@ assert os.waitpid(child, 0)[1] == 0",
     );
     let parent = job.after_step(0, 6);
     let child = until("a second process to say hello and step", || {
-        let heard = job.listener.heard();
-        let other = |speaker: &&Speaker| speaker.hellos.iter().any(|hello| hello.pid.0 != job.ranks[0].pid());
-        heard.iter().find(other).filter(|speaker| speaker.steps() == Some(7)).cloned()
+        let received = job.listener.received();
+        let other = |sender: &&Sender| sender.hellos.iter().any(|hello| hello.pid.0 != job.ranks[0].pid());
+        received.iter().find(other).filter(|sender| sender.steps() == Some(7)).cloned()
     });
     assert_eq!(parent.launches().gemms, 30);
     assert_eq!(child.launches(), Launches::default(), "it launched nothing");
@@ -70,11 +70,11 @@ while next_line() == 'again':
 hold()",
     );
     assert_eq!(job.after_step(0, 1).launches().gemms, 23);
-    let enabled = |speaker: &Speaker| speaker.summaries.last().unwrap().hook.enabled;
+    let enabled = |sender: &Sender| sender.summaries.last().unwrap().hook.enabled;
     let pid = job.ranks[0].pid();
     for on in [false, true] {
         job.listener.say(frame::Command::Enable(on));
-        until("the hook to obey", || job.listener.speaker(pid).filter(|speaker| enabled(speaker) == on));
+        until("the hook to obey", || job.listener.sender(pid).filter(|sender| enabled(sender) == on));
         job.ranks[0].write_line("again");
     }
     // The process may read the first line only after the hook is on again. Then both GEMMs count, otherwise one.
@@ -86,7 +86,7 @@ hold()",
 
 /// Ranks are switched one after another, and must still agree on numbers.
 #[test]
-fn numbers_agree_after_one_rank_was_off() {
+fn ranks_agree_on_numbers_after_one_was_off() {
     let script = "
 comm = communicator()
 def some(first):
@@ -107,8 +107,8 @@ step(1)
 hold()";
     let job = Job::of(2, &[("XPU_TOP_SAMPLE", "collective=1")], script);
     let [first, second] = [0, 1].map(|rank| job.after_step(rank, 1));
-    let by_number = |speaker: &Speaker| -> BTreeMap<u64, u64> {
-        speaker.samples().iter().map(|sample| (sample.sequence.0, sample.bus_bytes)).collect()
+    let by_number = |sender: &Sender| -> BTreeMap<u64, u64> {
+        sender.samples().iter().map(|sample| (sample.sequence.0, sample.bus_bytes)).collect()
     };
     let (first, second) = ((by_number(&first), first), (by_number(&second), second));
     assert_eq!(second.0.len(), 63, "20 and a group, three times");
@@ -128,7 +128,7 @@ hold()";
 }
 
 #[test]
-fn a_collector_that_comes_late_or_again_hears_everything() {
+fn a_late_or_restarted_collector_receives_all_totals() {
     let place = Place::new();
     let script = "
 for _ in range(123): ok(gemm_ex(512, 512, 512))
@@ -152,7 +152,7 @@ hold()";
 }
 
 #[test]
-fn a_process_that_ends_says_so_and_a_killed_one_does_not() {
+fn an_ending_process_sends_goodbye_and_a_killed_one_does_not() {
     let job = Job::alone("gemm=1", "ok(gemm_ex(512, 512, 512)); sync(); step(1); hold()");
     job.after_step(0, 1);
     let pid = job.ranks[0].pid();
@@ -160,12 +160,12 @@ fn a_process_that_ends_says_so_and_a_killed_one_does_not() {
     for rank in ranks {
         assert!(rank.end().status.success());
     }
-    until("a goodbye", || listener.speaker(pid).filter(|speaker| speaker.goodbye));
+    until("a goodbye", || listener.sender(pid).filter(|sender| sender.goodbye));
     let killed =
         Program::start(&mut command(&place, 1, 0, &[], "ok(gemm_ex(512, 512, 512)); step(1); hold()"));
     listener.after_step(killed.pid(), 1);
     killed.signal("KILL");
     let pid = killed.pid();
     assert!(!killed.end().status.success());
-    assert!(!listener.speaker(pid).unwrap().goodbye);
+    assert!(!listener.sender(pid).unwrap().goodbye);
 }

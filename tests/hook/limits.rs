@@ -31,7 +31,7 @@ fn a_quarter_million_operations_a_second_are_all_recorded() {
 /// One rank exchanges more messages than the other, as in an uneven all-to-all. Both make the same
 /// collectives.
 #[test]
-fn a_group_without_end_is_counted_and_numbered() {
+fn calls_beyond_the_group_limit_are_counted_and_numbered() {
     let script = "
 comm = communicator()
 pairs = 3000 if RANK == 0 else 5
@@ -99,7 +99,7 @@ hold()";
 
 /// `cudaStreamEndCapture` on a stream without a capture ends no capture.
 #[test]
-fn a_capture_ended_on_the_wrong_stream_goes_on() {
+fn a_graph_capture_ended_on_the_wrong_stream_continues() {
     let job = Job::alone(
         "gemm=1",
         "

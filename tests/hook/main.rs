@@ -24,7 +24,7 @@ mod unmarked;
 use std::process::Command;
 
 use xpu_tests::{
-    listener::{Listener, Speaker},
+    listener::{Listener, Sender},
     place::Place,
     program::{Program, until},
 };
@@ -71,7 +71,7 @@ impl Job {
 
     /// Everything that a rank has sent, once it reports that this step is complete.
     #[track_caller]
-    fn after_step(&self, rank: usize, step: u64) -> Speaker {
+    fn after_step(&self, rank: usize, step: u64) -> Sender {
         self.listener.after_step(self.ranks[rank].pid(), step)
     }
 
@@ -79,8 +79,8 @@ impl Job {
     #[track_caller]
     fn ledger(&self, rank: usize) -> LedgerPage {
         let pid = self.ranks[rank].pid();
-        let speaker = until("a rank to say where its ledger is", || self.listener.speaker(pid));
-        let descriptor = speaker.hellos[0].ledger.expect("it has one");
+        let sender = until("a rank to say where its ledger is", || self.listener.sender(pid));
+        let descriptor = sender.hellos[0].ledger.expect("it has one");
         LedgerPage::open(Pid(pid), descriptor).expect("it can be mapped")
     }
 

@@ -110,7 +110,7 @@ hold()",
 }
 
 #[test]
-fn time_in_calls_that_wait_is_known() {
+fn time_in_waiting_calls_is_measured() {
     let job = Job::alone(
         "gemm=1",
         "
@@ -145,7 +145,7 @@ hold()",
 
 /// No collective is timed: the return of a waiting call shows that they are complete.
 #[test]
-fn a_call_that_waited_proves_what_is_done() {
+fn a_returned_wait_proves_completion() {
     let script = "
 comm = communicator()
 for _ in range(5): ok(all_reduce(comm, 1000))
@@ -182,7 +182,7 @@ hold()";
 /// Rank 1 never enters the collective. Rank 0 waits in the stream's synchronization, and the ledger shows
 /// this.
 #[test]
-fn the_ledger_says_that_a_thread_waits_for_the_gpu() {
+fn the_ledger_shows_a_thread_that_waits_for_the_gpu() {
     let script = "
 comm = communicator()
 if RANK == 0:

@@ -105,7 +105,7 @@ fn calls_that_no_interposed_function_sees_are_counted_and_timed() {
 
 /// Version 4 of the interface has no streams, and versions 1 to 3 have no ranks.
 #[test]
-fn an_older_interface_counts() {
+fn calls_through_an_older_interface_are_counted() {
     let job = watched("22703", &[], UNSEEN);
     for rank in [0, 1] {
         let totals = totals(&job, rank);
@@ -121,7 +121,7 @@ fn an_older_interface_counts() {
 }
 
 #[test]
-fn calls_that_both_see_are_counted_once() {
+fn calls_seen_by_plugin_and_interposer_are_counted_once() {
     for version in ["22304", "22403", "22602", "22703", "22809", "22902", "23102"] {
         let job = watched(version, &[], SEEN);
         for rank in [0, 1] {
@@ -139,7 +139,7 @@ fn calls_that_both_see_are_counted_once() {
 }
 
 #[test]
-fn asked_not_to_use_it_the_hook_leaves_it_alone() {
+fn xpu_top_plugin_0_disables_the_plugin() {
     let job = watched("22809", &[("XPU_TOP_PLUGIN", "0")], SEEN);
     let totals = totals(&job, 0);
     assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, None));
@@ -148,7 +148,7 @@ fn asked_not_to_use_it_the_hook_leaves_it_alone() {
 
 /// Runs the program with its own plugin of this version. Returns what the plugin received on all ranks,
 /// without the hook and with it.
-fn heard(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &str) -> [Vec<String>; 2] {
+fn received(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &str) -> [Vec<String>; 2] {
     [false, true].map(|with_hook| {
         let place = Place::new();
         let plugin = place.path("libuser.so");
@@ -176,15 +176,15 @@ fn heard(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &s
             let outcome = rank.end();
             assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
         }
-        let heard =
+        let received =
             [0, 1].map(|rank| fs::read_to_string(place.path(&format!("log.{rank}"))).expect("it wrote"));
-        heard.concat().lines().map(str::to_owned).collect()
+        received.concat().lines().map(str::to_owned).collect()
     })
 }
 
 /// The result does not depend on the plugin's version, or on the events that it requests.
 #[test]
-fn the_programs_own_plugin_hears_what_it_heard_without_the_hook() {
+fn the_programs_own_plugin_gets_the_same_callbacks_as_without_the_hook() {
     for script in [UNSEEN, SEEN] {
         for (nccl, version, mask) in [
             ("22809", 5, "1798"),
@@ -195,7 +195,7 @@ fn the_programs_own_plugin_hears_what_it_heard_without_the_hook() {
             ("22809", 4, "6"),
             ("23102", 4, "2"),
         ] {
-            let [alone, watched] = heard(nccl, version, mask, &[], script);
+            let [alone, watched] = received(nccl, version, mask, &[], script);
             assert!(alone.len() > 2, "{nccl} {version} {mask}: {alone:?}");
             let starts = alone.iter().filter(|line| line.starts_with("start")).count();
             assert_eq!(starts > 0, mask != "0");

@@ -19,7 +19,7 @@ fn made(page: &LedgerPage, count: u64) -> Vec<CallReading> {
 }
 
 #[test]
-fn calls_are_recorded_in_order_over_all_communicators_with_what_became_of_them() {
+fn calls_of_all_communicators_are_recorded_in_order_with_their_states() {
     let script = "
 comm = communicator()
 other = c_void_p()
@@ -59,7 +59,11 @@ hold()";
         "the number of a refused call is given again"
     );
     assert!(calls[7..10].iter().all(|call| call.captured && call.number.is_none()), "{calls:?}");
-    assert_eq!((calls[10].replays, calls[10].number), (3, Some(2)), "a graph counts as so many");
+    assert_eq!(
+        (calls[10].replays, calls[10].number),
+        (3, Some(2)),
+        "a replayed graph counts once per launch"
+    );
     assert_eq!(reported(&calls[11]), (AllReduce, Some(5), 2, None));
     let enqueued: Vec<_> = calls.iter().filter(|call| !call.enqueued).map(|call| call.ticket).collect();
     assert_eq!(enqueued, [5, 7, 8, 9, 10]);
@@ -80,7 +84,7 @@ hold()";
 
 /// Runs under every installed Python, with calls that go through other functions.
 #[test]
-fn the_place_in_python_is_known_under_every_version_that_is_there() {
+fn the_python_call_site_is_known_under_every_installed_version() {
     let script = "
 comm = communicator()
 def reduce(count):
@@ -134,7 +138,7 @@ hold()";
         assert!(calls[200..203].iter().all(|call| call.site == calls[200].site), "one place, one site");
         assert!(calls[203].site == calls[204].site && calls[203].site != calls[200].site);
         assert!(site(&calls[203])[1].contains("log_metrics <string>"), "{python}");
-        assert_eq!(site(&calls[205])[1], "<module> ? 42", "{python}: letters beyond ASCII are not told");
+        assert_eq!(site(&calls[205])[1], "<module> ? 42", "{python}: non-ASCII letters are not reported");
         job.end();
         tried += 1;
     }

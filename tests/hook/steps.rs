@@ -14,7 +14,7 @@ use xpu_wire::{
 use crate::Job;
 
 #[test]
-fn a_step_carries_what_was_worked_through_in_it() {
+fn a_step_has_its_amount_of_work() {
     let job = Job::alone(
         "gemm=1",
         "
@@ -60,8 +60,8 @@ fn unmarked(world: usize, steps: u64) -> Vec<Reported> {
         let pid = rank.pid();
         let outcome = rank.end();
         assert!(outcome.status.success(), "{outcome:?}");
-        let speaker = until("its last word", || listener.speaker(pid).filter(|speaker| speaker.goodbye));
-        let said: Vec<_> = speaker.summaries.iter().filter_map(|summary| summary.steps.as_ref()).collect();
+        let sender = until("its last word", || listener.sender(pid).filter(|sender| sender.goodbye));
+        let said: Vec<_> = sender.summaries.iter().filter_map(|summary| summary.steps.as_ref()).collect();
         assert!(said.iter().all(|steps| steps.source == StepSource::Detected));
         let mut durations = Histogram::new();
         for steps in &said {
@@ -76,7 +76,7 @@ fn unmarked(world: usize, steps: u64) -> Vec<Reported> {
 }
 
 #[test]
-fn steps_nobody_marks_are_found_by_all_ranks_alike() {
+fn unmarked_steps_are_detected_equally_by_all_ranks() {
     let reported = unmarked(2, 200);
     for rank in &reported {
         assert!((rank.median / rank.truth - 1.0).abs() < 0.05, "{reported:?}");
@@ -86,7 +86,7 @@ fn steps_nobody_marks_are_found_by_all_ranks_alike() {
 }
 
 #[test]
-fn launches_of_graphs_show_the_steps() {
+fn steps_are_detected_from_graph_launches() {
     let job = Job::alone(
         "graph=16",
         "
@@ -101,8 +101,8 @@ hold()",
     );
     let pid = job.ranks[0].pid();
     let steps = until("steps to be detected", || {
-        let speaker = job.listener.speaker(pid)?;
-        let steps = speaker.summaries.last()?.steps.clone()?;
+        let sender = job.listener.sender(pid)?;
+        let steps = sender.summaries.last()?.steps.clone()?;
         (steps.durations.count() > 20).then_some(steps)
     });
     assert_eq!(steps.source, StepSource::Detected);
@@ -112,7 +112,7 @@ hold()",
 }
 
 #[test]
-fn without_collectives_the_gemms_show_the_steps() {
+fn steps_are_detected_from_gemms_without_collectives() {
     let job = Job::alone(
         "gemm=16",
         "
@@ -127,8 +127,8 @@ hold()",
     );
     let pid = job.ranks[0].pid();
     let steps = until("steps to be detected", || {
-        let speaker = job.listener.speaker(pid)?;
-        let steps = speaker.summaries.last()?.steps.clone()?;
+        let sender = job.listener.sender(pid)?;
+        let steps = sender.summaries.last()?.steps.clone()?;
         (steps.durations.count() > 20).then_some(steps)
     });
     assert_eq!(steps.source, StepSource::Detected);
@@ -157,7 +157,7 @@ fn steps_at(job: &Job, completed: u64) -> Steps {
 }
 
 #[test]
-fn steps_of_pytorchs_optimizers_are_the_programs() {
+fn steps_of_pytorchs_optimizers_are_counted() {
     let script = format!(
         "{ATTACH}
 judge, generator = SGD([object()]), Adam([object()])
@@ -178,7 +178,7 @@ hold()"
 
 /// In training on CPUs, Python's lookup of PyTorch's module is the only call that the hook intercepts.
 #[test]
-fn a_program_without_cuda_calls_is_seen_by_the_steps_of_its_optimizer() {
+fn optimizer_steps_are_counted_without_cuda_calls() {
     let place = Place::new();
     let listener = Listener::at(&place.socket());
     let rank = Program::start(&mut place.script(
@@ -204,10 +204,10 @@ optimizer = SGD([object()])
 for _ in range(20): optimizer.step()
 sys.stdin.read()",
     ));
-    let speaker = listener.after_step(rank.pid(), 20);
-    let hello = &speaker.hellos[0];
+    let sender = listener.after_step(rank.pid(), 20);
+    let hello = &sender.hellos[0];
     assert_eq!((hello.rank.0, hello.world_size), (3, 4));
-    let steps = speaker.summaries.into_iter().rev().find_map(|summary| summary.steps).expect("steps");
+    let steps = sender.summaries.into_iter().rev().find_map(|summary| summary.steps).expect("steps");
     assert_eq!((steps.source, &*steps.optimizer), (StepSource::Optimizer, "SGD"));
     let outcome = rank.end();
     assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
@@ -241,7 +241,7 @@ hold()",
     );
     let pid = job.ranks[0].pid();
     until("turns of the hook while PyTorch is imported", || {
-        (job.listener.speaker(pid)?.summaries.len() > 2).then_some(())
+        (job.listener.sender(pid)?.summaries.len() > 2).then_some(())
     });
     std::fs::write(job.place.path("torch/imported"), "").unwrap();
     job.end();
@@ -270,7 +270,7 @@ hold()"
 }
 
 #[test]
-fn an_optimizer_called_for_group_after_group_steps_once() {
+fn an_optimizer_called_once_per_parameter_group_steps_once() {
     let script = format!(
         "{ATTACH}
 groups = [[object()], [object()], [object()]]
@@ -291,7 +291,7 @@ hold()"
 }
 
 #[test]
-fn a_trainer_that_is_forked_has_its_steps() {
+fn steps_of_a_forked_trainer_are_counted() {
     let place = Place::new();
     let listener = Listener::at(&place.socket());
     let script = format!(
@@ -311,7 +311,7 @@ hold()"
     );
     let program = Program::start(&mut place.script(&script));
     let steps = until("the child's steps", || {
-        let said = listener.heard().into_iter().flat_map(|speaker| speaker.summaries);
+        let said = listener.received().into_iter().flat_map(|sender| sender.summaries);
         said.filter_map(|summary| summary.steps).find(|steps| steps.completed.0 == 30)
     });
     assert_eq!((steps.source, &*steps.optimizer), (StepSource::Optimizer, "Adam"));
@@ -346,7 +346,7 @@ import_torch()";
 }
 
 #[test]
-fn a_rank_that_no_launcher_sets_is_that_of_torch_distributed() {
+fn a_rank_without_a_launcher_has_the_number_of_torch_distributed() {
     const DISTRIBUTED: &str = "
 import sys, types
 distributed = types.ModuleType('torch.distributed')
@@ -357,15 +357,15 @@ sys.modules['torch.distributed'] = distributed";
     let job = Job::of(1, &[("UNNUMBERED", "1")], &script);
     let pid = job.ranks[0].pid();
     let rank = until("a job of four ranks", || {
-        let speaker = job.listener.speaker(pid)?;
-        speaker.hellos.last().filter(|hello| hello.world_size == 4).map(|hello| hello.rank.0)
+        let sender = job.listener.sender(pid)?;
+        sender.hellos.last().filter(|hello| hello.world_size == 4).map(|hello| hello.rank.0)
     });
     assert_eq!(rank, 2);
     job.end();
 }
 
 #[test]
-fn a_source_of_steps_that_is_none_is_complained_of() {
+fn an_unknown_source_of_steps_is_reported() {
     let job = Job::of(1, &[("XPU_TOP_STEPS", "guess")], "ok(gemm_ex(512, 512, 512)); step()\nhold()");
     let said = job.after_step(0, 1).summaries.pop().unwrap().hook.blind;
     assert!(said.iter().any(|text| text.contains("XPU_TOP_STEPS: 'guess'")), "{said:?}");
@@ -373,7 +373,7 @@ fn a_source_of_steps_that_is_none_is_complained_of() {
 }
 
 #[test]
-fn steps_launched_in_a_burst_have_the_time_that_the_gpu_takes_for_each() {
+fn steps_launched_in_a_burst_have_their_gpu_time() {
     // Steps are marked, or counted by the optimizer. The program launches eight steps at once, then waits for
     // all of them.
     for mark in ["step()", "optimizer.step()"] {
@@ -392,8 +392,8 @@ print((time.monotonic() - began) / 400 * 1e3, flush=True)
 hold()"
         );
         let job = Job::of(1, &[], &script);
-        let speaker = job.after_step(0, 416);
-        let said: Vec<_> = speaker.summaries.iter().filter_map(|summary| summary.steps.as_ref()).collect();
+        let sender = job.after_step(0, 416);
+        let said: Vec<_> = sender.summaries.iter().filter_map(|summary| summary.steps.as_ref()).collect();
         let mut durations = Histogram::new();
         for steps in said.iter().filter(|steps| steps.timed_by == TimedBy::Gpu) {
             durations.merge(&steps.durations);

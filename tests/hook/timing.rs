@@ -12,7 +12,7 @@ use xpu_wire::{
 use crate::{Job, shape};
 
 #[test]
-fn the_rate_of_gemms_is_the_machines() {
+fn the_measured_gemm_rate_is_that_of_the_simulated_gpu() {
     let set = [("XPU_TOP_SAMPLE", "gemm=1"), ("SIMGPU_TFLOPS", "123")];
     let script = "
 # The first keeps the GPU busy while the others are launched behind it.
@@ -103,7 +103,7 @@ hold()";
 }
 
 #[test]
-fn steps_are_as_long_as_they_were() {
+fn timing_does_not_lengthen_steps() {
     let job = Job::alone(
         "gemm=1",
         "

@@ -19,8 +19,8 @@ type Own = Vec<(f64, u64)>;
 fn watch(world: usize, program: &str, seen: impl Fn(&[Steps]) -> bool) -> Vec<(Vec<Steps>, Own)> {
     let job = Job::of(world, &[], &format!("from programs import *\ntrain({program})"));
     let said = |rank: usize| -> Option<Vec<Steps>> {
-        let speaker = job.listener.speaker(job.ranks[rank].pid())?;
-        Some(speaker.summaries.into_iter().filter_map(|summary| summary.steps).collect())
+        let sender = job.listener.sender(job.ranks[rank].pid())?;
+        Some(sender.summaries.into_iter().filter_map(|summary| summary.steps).collect())
     };
     let all = until("enough of all ranks", || {
         let all: Vec<_> = (0..world).map(said).collect::<Option<_>>()?;
@@ -83,58 +83,58 @@ fn is_right_but(lapses: usize, world: usize, program: &str) {
 }
 
 #[test]
-fn equal_blocks_and_equal_buckets() {
+fn steps_with_equal_blocks_and_equal_buckets_are_detected() {
     is_right(2, "equal_blocks");
 }
 
 #[test]
-fn micro_batches_that_reduce_evaluations_and_log_entries() {
+fn micro_batches_evaluations_and_log_entries_are_no_steps() {
     is_right(2, "accumulates");
 }
 
 #[test]
-fn a_program_that_waits_every_eight_steps() {
+fn steps_are_detected_if_the_program_waits_every_eight_steps() {
     is_right(1, "waits_every_8");
 }
 
 #[test]
-fn one_rank_without_nccl() {
+fn steps_of_one_rank_without_nccl_are_detected() {
     is_right(1, "alone");
 }
 
 #[test]
-fn the_stages_of_a_pipeline() {
+fn all_pipeline_stages_detect_the_same_steps() {
     is_right(2, "pipeline");
 }
 
 #[test]
-fn two_networks_in_turn() {
+fn alternating_updates_of_two_networks_are_one_step() {
     is_right(1, "two_phases");
 }
 
 #[test]
-fn lengths_that_differ_from_step_to_step() {
+fn steps_of_varying_sequence_length_are_detected() {
     is_right(1, "other_lengths");
 }
 
 #[test]
-fn figures_that_log_entries_reduce_too() {
+fn collectives_of_log_entries_are_no_steps() {
     is_right(2, "norms");
 }
 
 #[test]
-fn evaluations_with_the_operations_of_tensor_parallel_steps() {
+fn evaluations_with_tensor_parallel_operations_are_no_steps() {
     // Until the first evaluation is over, the hook takes the number of all-reduces for the number of steps.
     is_right_but(1, 2, "tensor_parallel");
 }
 
 #[test]
-fn parameters_that_evaluations_gather_too() {
+fn parameter_gathers_of_evaluations_are_no_steps() {
     is_right(2, "fully_sharded");
 }
 
 #[test]
-fn where_the_first_steps_were_launched_otherwise_the_number_is_a_lower_bound() {
+fn the_step_number_is_a_lower_bound_if_the_first_steps_differed() {
     let lasts = |steps: &[Steps]| steps.iter().map(|steps| steps.durations.count()).sum::<u64>() > 100;
     let (said, own) = watch(1, "launches_a_graph_after_five", lasts).remove(0);
     for steps in &said {
@@ -154,21 +154,21 @@ fn where_the_first_steps_were_launched_otherwise_the_number_is_a_lower_bound() {
 fn an_interval_that_may_be_a_step_or_an_eighth_of_one_is_not_reported() {
     let job = Job::of(2, &[], "from programs import *\ntrain(alternates)");
     let last = until("two looks", || {
-        let mut speaker = job.listener.speaker(job.ranks[0].pid())?;
-        speaker.summaries.pop().filter(|summary| summary.launches.gemms > 8_000).map(|summary| summary.steps)
+        let mut sender = job.listener.sender(job.ranks[0].pid())?;
+        sender.summaries.pop().filter(|summary| summary.launches.gemms > 8_000).map(|summary| summary.steps)
     });
     assert_eq!(last, None);
     std::fs::write(job.place.path("enough"), "").unwrap();
 }
 
 #[test]
-fn the_repeated_work_of_an_inference_server_is_no_step() {
+fn repeated_requests_of_an_inference_server_are_no_steps() {
     let job = Job::of(1, &[], "from programs import *\ntrain(answers)");
     let is_named = |summary: &Summary| {
         summary.hook.blind.iter().any(|line| line.contains("only a forward pass repeats"))
     };
     let summaries = until("the forward pass to be found, and more of it", || {
-        let summaries = job.listener.speaker(job.ranks[0].pid())?.summaries;
+        let summaries = job.listener.sender(job.ranks[0].pid())?.summaries;
         let named = summaries.iter().position(is_named)?;
         (summaries.len() > named + 10).then_some(summaries)
     });
@@ -188,7 +188,7 @@ from programs import *
 train(alone)",
     );
     let last = until("steps to be detected", || {
-        job.listener.speaker(job.ranks[0].pid())?.summaries.pop().filter(|summary| summary.steps.is_some())
+        job.listener.sender(job.ranks[0].pid())?.summaries.pop().filter(|summary| summary.steps.is_some())
     });
     let lines: Vec<_> = last.hook.blind.iter().filter(|line| line.contains("PyTorch has no hook")).collect();
     assert_eq!(lines.len(), 1, "{:?}", last.hook.blind);

@@ -11,7 +11,7 @@ use xpu_tests::{
 use crate::{client::Client, job::Demo};
 
 #[test]
-fn a_job_is_looked_at_and_asked_over_http() {
+fn a_job_is_read_and_queried_over_http() {
     let demo = Demo::start("--ranks 2 --nodes 1", &[]);
     let client = demo.client(1);
     every_path_of_the_document_is_there(&client);

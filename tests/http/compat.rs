@@ -160,7 +160,7 @@ fn control(demo: &Demo, client: &Client) {
 
 /// Rank 3 does not enter a collective. The other host cannot see this, and all its ranks wait.
 #[test]
-fn every_host_of_a_job_that_hangs_says_so() {
+fn every_host_reports_a_hung_job() {
     let demo = Demo::start("--ranks 4 --nodes 2 --hang 60:3 --stay", &[("XPU_TOP_COMPAT", "xpu-timer")]);
     let pages = || [1, 2].map(|node| demo.client(node).page());
     let hangs = |page: &String| {

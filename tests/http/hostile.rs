@@ -21,7 +21,7 @@ fn step(host: &Host) -> Option<u64> {
 }
 
 #[test]
-fn strangers_learn_nothing_and_the_job_goes_on() {
+fn strangers_get_no_data_and_the_job_continues() {
     let host = Host::new();
     let client = client_of(&host);
     let rank = host.rank_of(0, 1, TRAINS);
@@ -73,17 +73,20 @@ fn strangers_learn_nothing_and_the_job_goes_on() {
     let mut refused = (0..1000).map(|_| stranger.once("GET", "/metrics", None).status);
     assert_eq!(refused.find(|&status| status != 401), Some(429), "a thousand in a row are too many");
     let mine = client.once("GET", "/metrics", None);
-    assert_eq!(mine.status, 200, "strangers take nothing from who may ask");
+    assert_eq!(mine.status, 200, "strangers take nothing from authorised clients");
 
     many_connections(&client);
-    until("who may ask to be answered again, and told of a refusal", || {
+    until("authorised clients to be answered again, and others refused", || {
         let answer = client.get("/metrics");
         let refusals =
             |line: &str| line.strip_prefix("xpu_top_http_connections_refused_total ").map(str::to_owned);
         let reported = answer.body.lines().find_map(refusals).filter(|count| count != "0" && count != "0.0");
         reported.filter(|_| answer.status == 200)
     });
-    assert!(matches!(slow.read(&mut [0; 1]), Ok(0) | Err(_)), "who does not end its head is not waited for");
+    assert!(
+        matches!(slow.read(&mut [0; 1]), Ok(0) | Err(_)),
+        "a client that does not end its head is not awaited"
+    );
     let before = step(&host).expect("it trains");
     until("the job to go on", || step(&host).filter(|&step| step > before));
     assert!(!host.collector_log().contains("panicked"), "{}", host.collector_log());
@@ -92,7 +95,7 @@ fn strangers_learn_nothing_and_the_job_goes_on() {
 
 /// As many connections as one user can open, repeatedly.
 #[test]
-fn those_who_say_nothing_keep_nobody_out() {
+fn silent_connections_do_not_block_others() {
     let host = Host::new();
     let client = client_of(&host);
     let rank = host.rank_of(0, 1, TRAINS);

@@ -18,13 +18,13 @@ const RANKS: usize = 4;
 const MOST: f64 = 160e6;
 
 #[test]
-fn ranks_with_thousands_of_shapes_take_no_more_than_what_they_said() {
+fn thousands_of_shapes_take_bounded_memory() {
     let host = Host::new();
     let client = client_of(&host);
     let ranks: Vec<_> = (0..RANKS).map(|rank| host.rank_of(rank, RANKS, MANY_SHAPES)).collect();
     let mut reported = 0.0;
     for _ in 0..10 {
-        let page = until("more GEMMs of every rank to be told of", || {
+        let page = until("more GEMMs of every rank on the page", || {
             let page = parse(&client.page());
             let of = |rank: usize| value(&page, "xpu_top_gemms_total", &[("rank", &rank.to_string())]);
             let least = (0..RANKS).map(|rank| of(rank).unwrap_or(0.0)).fold(f64::INFINITY, f64::min);

@@ -35,7 +35,7 @@ pub(crate) fn value(page: &Page, name: &str, labels: &[(&str, &str)]) -> Option<
 }
 
 #[test]
-fn the_page_says_what_status_says() {
+fn metrics_and_status_agree() {
     let demo = Demo::start("--ranks 4 --nodes 1", &[]);
     let client = demo.client(1);
     let first = parse(&client.page());

@@ -277,7 +277,7 @@ fn serve_shows_a_recording_as_it_was() {
 }
 
 #[test]
-fn a_collector_without_a_job_streams_that_and_listeners_are_bounded() {
+fn a_collector_without_a_job_streams_an_empty_state_to_a_bounded_number_of_listeners() {
     let host = Host::new();
     let client = client_of(&host);
     let mut first = Listening::to(&client, false);

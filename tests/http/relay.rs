@@ -11,7 +11,7 @@ use xpu_tests::{
 use crate::{client::Client, job::client_of};
 
 #[test]
-fn the_pages_of_a_relay_tell_of_the_hosts_behind_it_to_who_has_the_key() {
+fn relay_pages_show_the_hosts_behind_it_to_clients_with_the_key() {
     let host = Host::new();
     let _ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
     let base = BASE.parse().expect("a port");

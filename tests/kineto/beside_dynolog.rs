@@ -65,7 +65,7 @@ fn served(host: &Host) -> usize {
 }
 
 #[test]
-fn a_dynolog_that_was_first_keeps_the_ranks_until_it_ends() {
+fn an_earlier_dynolog_keeps_the_ranks_until_it_ends() {
     let host = Host::new();
     let mut dynolog = Dynolog::start(&host);
     let ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
@@ -85,7 +85,7 @@ fn a_dynolog_that_was_first_keeps_the_ranks_until_it_ends() {
 }
 
 #[test]
-fn a_dynolog_that_comes_later_gets_the_ranks_and_keeps_its_file() {
+fn a_later_dynolog_gets_the_ranks_and_keeps_its_file() {
     let host = Host::new();
     let ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     is_traced(&host, "before");

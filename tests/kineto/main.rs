@@ -199,7 +199,7 @@ fn both_ranks_trace_the_same_steps_and_their_traces_are_fetched() {
 }
 
 #[test]
-fn a_time_is_the_same_for_both_and_ranks_can_be_chosen() {
+fn both_ranks_trace_the_same_period_and_ranks_can_be_chosen() {
     let host = Host::new();
     let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     let done = host.kineto("--duration 200ms --ranks 1");
@@ -231,7 +231,7 @@ while True:
 
 /// If the number of calls per step varies, equal numbers of calls are different steps.
 #[test]
-fn where_calls_per_step_vary_a_time_is_traced() {
+fn a_period_is_traced_if_calls_per_step_vary() {
     let host = Host::new();
     let script = "kineto = Kineto()
 other, number = SGD([object()]), 0
@@ -264,7 +264,7 @@ fn without_a_step_time_half_a_second_is_traced() {
 }
 
 #[test]
-fn a_rank_that_gives_none_is_named_with_what_to_do() {
+fn a_rank_without_a_trace_is_named_with_advice() {
     let host = Host::new();
     let first = host.run(0, &[], "kineto = Kineto()\ntrain()");
     let second = host.run(1, &["--no-kineto"], "kineto = Kineto()\ntrain()");
@@ -285,7 +285,7 @@ fn a_rank_that_gives_none_is_named_with_what_to_do() {
 /// Kineto aborts its process if the sender's name is not spelled as in its own environment, so the collector
 /// sends this rank no answer.
 #[test]
-fn a_rank_that_spells_the_folder_of_sockets_differently_is_named_with_both_spellings() {
+fn differing_spellings_of_the_socket_folder_are_reported() {
     let host = Host::new();
     let other = "import os\nos.environ['KINETO_IPC_SOCKET_DIR'] += '/.'\nkineto = Kineto()\ntrain()";
     let ranks = host.job(["kineto = Kineto()\ntrain()", other]);
@@ -301,7 +301,7 @@ fn a_rank_that_spells_the_folder_of_sockets_differently_is_named_with_both_spell
 }
 
 #[test]
-fn a_rank_that_ends_meanwhile_is_reported() {
+fn a_rank_that_ends_during_tracing_is_reported() {
     let host = Host::new();
     let ranks = host.job(["kineto = Kineto(every=1)\ntrain()"; 2]);
     let line = format!("kineto --steps 2 --start-in 20s -o {}", host.out().display());
@@ -317,7 +317,7 @@ fn a_rank_that_ends_meanwhile_is_reported() {
 }
 
 #[test]
-fn files_in_the_folder_stay() {
+fn existing_files_of_the_folder_stay() {
     let host = Host::new();
     let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     fs::create_dir(host.out()).unwrap();
@@ -334,7 +334,7 @@ fn files_in_the_folder_stay() {
 
 /// PyTorch's profiler takes longer to start than a capture, but both begin with the same step.
 #[test]
-fn a_capture_has_the_traces_of_its_steps_beside_it() {
+fn a_capture_and_kineto_traces_cover_the_same_steps() {
     let host = Host::new();
     let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     let file = host.place.path("c.bin");
@@ -376,7 +376,7 @@ fn a_capture_has_the_traces_of_its_steps_beside_it() {
 }
 
 #[test]
-fn ranks_can_be_chosen_by_their_processes_and_by_what_they_do() {
+fn ranks_can_be_chosen_by_process_and_by_filter() {
     let host = Host::new();
     let ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     let done = host.kineto(&format!("--steps 2 --pids {}", ranks[1].pid()));
@@ -397,7 +397,7 @@ fn ranks_can_be_chosen_by_their_processes_and_by_what_they_do() {
 
 /// Over HTTP: request, wait, fetch.
 #[test]
-fn traces_can_be_had_over_http() {
+fn traces_are_served_over_http() {
     let host = Host::new();
     let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     let token =

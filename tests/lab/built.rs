@@ -95,7 +95,7 @@ fn fresh(path: PathBuf, remedy: &str) -> PathBuf {
 
 /// `target/<profile>`. This program runs in `deps` or `examples` below it.
 fn directory() -> PathBuf {
-    let here = env::current_exe().expect("Linux tells a program its path");
+    let here = env::current_exe().expect("Linux provides the program's path");
     here.parent().and_then(Path::parent).expect("cargo runs tests two folders deep").to_owned()
 }
 

@@ -68,7 +68,7 @@ pub struct Tally {
 #[derive(Debug)]
 enum Order {
     /// Makes these hosts send, or stop. `done` gets a message once their ports are bound, or closed.
-    Speak { hosts: std::ops::Range<u32>, on: bool, done: mpsc::Sender<()> },
+    Switch { hosts: std::ops::Range<u32>, on: bool, done: mpsc::Sender<()> },
 }
 
 impl Crowd {
@@ -89,13 +89,13 @@ impl Crowd {
         let (tally, stop) = (Arc::new(Tally::default()), Arc::new(AtomicBool::new(false)));
         let thread = thread::spawn({
             let (tally, stop) = (Arc::clone(&tally), Arc::clone(&stop));
-            let mut cast = Cast::new(simulation, trace_parts, tally);
+            let mut hosts = Hosts::new(simulation, trace_parts, tally);
             move || {
                 while !stop.load(Relaxed) {
                     for order in ordered.try_iter() {
-                        cast.obey(order);
+                        hosts.run(order);
                     }
-                    cast.play();
+                    hosts.play();
                 }
             }
         });
@@ -112,17 +112,17 @@ impl Crowd {
     }
 
     /// Starts these hosts. Returns once they answer connections.
-    pub fn speak(&self, hosts: std::ops::Range<u32>) {
+    pub fn start(&self, hosts: std::ops::Range<u32>) {
         self.order(hosts, true);
     }
 
-    pub fn fall_silent(&self, hosts: std::ops::Range<u32>) {
+    pub fn stop(&self, hosts: std::ops::Range<u32>) {
         self.order(hosts, false);
     }
 
     fn order(&self, hosts: std::ops::Range<u32>, on: bool) {
         let (done, is_done) = mpsc::channel();
-        let _ = self.orders.send(Order::Speak { hosts, on, done });
+        let _ = self.orders.send(Order::Switch { hosts, on, done });
         let _ = is_done.recv();
     }
 
@@ -148,17 +148,17 @@ fn address(host: u32) -> Ipv4Addr {
 }
 
 /// A host that sends.
-struct Voice {
+struct SendingHost {
     data: Socket,
     control: Socket,
     /// Ranks that a viewer looks at.
     watched: BTreeSet<Rank>,
 }
 
-struct Cast {
+struct Hosts {
     simulation: Simulation,
     contexts: Vec<Context>,
-    voices: Vec<Option<Voice>>,
+    sending: Vec<Option<SendingHost>>,
     tally: Arc<Tally>,
     began: Instant,
     second: u64,
@@ -169,15 +169,15 @@ struct Cast {
     profiler: Profiler,
 }
 
-impl Cast {
+impl Hosts {
     fn new(simulation: Simulation, trace_parts: u32, tally: Arc<Tally>) -> Self {
-        let voices = (0..simulation.hosts).map(|_| None).collect::<Vec<_>>();
-        let contexts = (0..voices.len().div_ceil(TOGETHER)).map(|_| Context::new()).collect();
+        let sending = (0..simulation.hosts).map(|_| None).collect::<Vec<_>>();
+        let contexts = (0..sending.len().div_ceil(TOGETHER)).map(|_| Context::new()).collect();
         Self {
             profiler: Profiler::new(simulation.job.clone(), trace_parts),
             simulation,
             contexts,
-            voices,
+            sending,
             tally,
             began: Instant::now(),
             second: 0,
@@ -186,11 +186,11 @@ impl Cast {
         }
     }
 
-    fn obey(&mut self, order: Order) {
-        let Order::Speak { hosts, on, done } = order;
+    fn run(&mut self, order: Order) {
+        let Order::Switch { hosts, on, done } = order;
         for host in hosts {
             let context = &self.contexts[host as usize / TOGETHER];
-            self.voices[host as usize] = on.then(|| Voice::new(context, address(host)));
+            self.sending[host as usize] = on.then(|| SendingHost::new(context, address(host)));
         }
         let _ = done.send(());
     }
@@ -216,36 +216,36 @@ impl Cast {
                 self.publish(host, frame);
             }
         }
-        for host in 0..self.voices.len() {
+        for host in 0..self.sending.len() {
             self.answer(host);
         }
         thread::sleep(LOOK);
     }
 
     fn publish(&mut self, host: u32, digest: Frame) {
-        let Some(voice) = &mut self.voices[host as usize] else { return };
-        voice.learn();
+        let Some(sender) = &mut self.sending[host as usize] else { return };
+        sender.learn();
         let details: Vec<_> = match &digest.body {
             Body::Digest(digest) => digest
                 .ranks
                 .iter()
                 .map(|rank| rank.rank)
-                .filter(|rank| voice.watched.contains(rank))
+                .filter(|rank| sender.watched.contains(rank))
                 .collect(),
             _ => Vec::new(),
         };
         let job = self.simulation.job.clone();
-        voice.publish(&topic::overview(&job), &digest, &self.tally.digests, &self.tally.refused);
+        sender.publish(&topic::overview(&job), &digest, &self.tally.digests, &self.tally.refused);
         for rank in details {
             let detail = RankDetail { job: job.clone(), rank, summary: Summary::default() };
             let frame = Frame { body: Body::Detail(detail), ..digest.clone() };
-            voice.publish(&topic::detail(&job, rank), &frame, &self.tally.details, &self.tally.refused);
+            sender.publish(&topic::detail(&job, rank), &frame, &self.tally.details, &self.tally.refused);
         }
     }
 
     fn answer(&mut self, host: usize) {
-        let Some(voice) = &self.voices[host] else { return };
-        while let Ok(parts) = voice.control.recv_multipart(DONTWAIT) {
+        let Some(sender) = &self.sending[host] else { return };
+        while let Ok(parts) = sender.control.recv_multipart(DONTWAIT) {
             let Some((payload, back)) = parts.split_last() else { continue };
             let Ok(Frame { body: Body::Request(request), .. }) = codec::decode(payload) else { continue };
             if let Request::Kineto { ranks, wish, .. } = &request {
@@ -257,7 +257,7 @@ impl Cast {
                     let name = self.simulation.host(host as u32);
                     let frame = Frame { host: name, number: 0, now: Moment::now(), lost: 0, body };
                     let answer = codec::encode(&frame);
-                    let sent = voice.control.send_multipart(back.iter().chain([&answer]), DONTWAIT);
+                    let sent = sender.control.send_multipart(back.iter().chain([&answer]), DONTWAIT);
                     self.tally.refused.fetch_add(u64::from(sent.is_err()), Relaxed);
                 }
                 continue;
@@ -271,7 +271,7 @@ impl Cast {
             let answer = &self.known.1[host];
             let answer = codec::encode(answer);
             let parts = back.iter().chain([&answer]);
-            let sent = voice.control.send_multipart(parts, DONTWAIT);
+            let sent = sender.control.send_multipart(parts, DONTWAIT);
             let counted = if sent.is_ok() { &self.tally.snapshots } else { &self.tally.refused };
             counted.fetch_add(1, Relaxed);
         }
@@ -335,7 +335,7 @@ impl Profiler {
     }
 }
 
-impl Voice {
+impl SendingHost {
     fn new(context: &Context, address: Ipv4Addr) -> Self {
         let data = socket::publisher(context, None).expect("a ZeroMQ socket");
         let control = socket::control_server(context, None).expect("a ZeroMQ socket");

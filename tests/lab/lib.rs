@@ -349,7 +349,7 @@ impl Lab {
         let area = Rect::new(0, 0, width, height);
         let hits = view::draw(&self.app, area, &mut Buffer::empty(area));
         let event = MouseEvent { kind, column: x, row: y, modifiers: KeyModifiers::NONE };
-        for action in hits.meant(event, &self.app) {
+        for action in hits.actions(event, &self.app) {
             self.effects.extend(update(&mut self.app, action));
         }
         self

@@ -28,7 +28,7 @@ const LOOK_MS: i64 = 5;
 
 /// What one process has sent.
 #[derive(Clone, Debug, Default)]
-pub struct Speaker {
+pub struct Sender {
     pub hellos: Vec<RankInfo>,
     pub summaries: Vec<Summary>,
     /// The last report.
@@ -48,11 +48,11 @@ pub struct Sample {
 }
 
 /// Keyed by ZeroMQ's name for the connection.
-type Speakers = BTreeMap<Vec<u8>, Speaker>;
+type Senders = BTreeMap<Vec<u8>, Sender>;
 
 #[derive(Debug)]
 pub struct Listener {
-    heard: Arc<Mutex<Speakers>>,
+    received: Arc<Mutex<Senders>>,
     say: Arc<Mutex<Vec<Command>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -79,13 +79,13 @@ impl Listener {
         let context = zmq::Context::new();
         let socket = socket::workers(&context).expect("a ZeroMQ socket");
         socket.bind(&format!("ipc://{}", path.display())).expect("nobody else is there");
-        let heard = Arc::new(Mutex::new(Speakers::new()));
+        let received = Arc::new(Mutex::new(Senders::new()));
         let (say, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let thread = thread::spawn({
-            let (heard, say, stop) = (Arc::clone(&heard), Arc::clone(&say), Arc::clone(&stop));
-            move || listen(&socket, does, &heard, &say, &stop)
+            let (received, say, stop) = (Arc::clone(&received), Arc::clone(&say), Arc::clone(&stop));
+            move || listen(&socket, does, &received, &say, &stop)
         });
-        Self { heard, say, stop, thread: Some(thread), path: path.to_owned() }
+        Self { received, say, stop, thread: Some(thread), path: path.to_owned() }
     }
 
     /// Sends a command to every connected hook.
@@ -93,20 +93,20 @@ impl Listener {
         self.say.lock().expect("the listening thread does not panic").push(command);
     }
 
-    pub fn heard(&self) -> Vec<Speaker> {
-        self.heard.lock().expect("the listening thread does not panic").values().cloned().collect()
+    pub fn received(&self) -> Vec<Sender> {
+        self.received.lock().expect("the listening thread does not panic").values().cloned().collect()
     }
 
     /// What process `pid` has sent.
-    pub fn speaker(&self, pid: u32) -> Option<Speaker> {
-        self.heard().into_iter().find(|speaker| speaker.hellos.iter().any(|hello| hello.pid == Pid(pid)))
+    pub fn sender(&self, pid: u32) -> Option<Sender> {
+        self.received().into_iter().find(|sender| sender.hellos.iter().any(|hello| hello.pid == Pid(pid)))
     }
 
     /// Waits until process `pid` has completed this number of steps, and returns everything it has sent.
     #[track_caller]
-    pub fn after_step(&self, pid: u32, step: u64) -> Speaker {
+    pub fn after_step(&self, pid: u32, step: u64) -> Sender {
         until(&format!("process {pid} to say that step {step} is completed"), || {
-            self.speaker(pid).filter(|speaker| speaker.steps() >= Some(step))
+            self.sender(pid).filter(|sender| sender.steps() >= Some(step))
         })
     }
 }
@@ -124,7 +124,7 @@ impl Drop for Listener {
 fn listen(
     socket: &zmq::Socket,
     does: AtFirstWord,
-    heard: &Mutex<Speakers>,
+    received: &Mutex<Senders>,
     say: &Mutex<Vec<Command>>,
     stop: &AtomicBool,
 ) {
@@ -138,7 +138,7 @@ fn listen(
     };
     while !stop.load(Relaxed) {
         for command in say.lock().expect("nobody panics with it").drain(..) {
-            for who in heard.lock().expect("nobody panics with it").keys() {
+            for who in received.lock().expect("nobody panics with it").keys() {
                 send(who, command.clone());
             }
         }
@@ -149,9 +149,9 @@ fn listen(
         let [who, bytes] = &parts[..] else { panic!("a message of {} parts", parts.len()) };
         let frame = codec::decode(bytes).expect("a hook says what can be decoded");
         let is_new = {
-            let mut heard = heard.lock().expect("nobody panics with it");
-            let is_new = !heard.contains_key(who);
-            heard.entry(who.clone()).or_default().take_in(frame);
+            let mut received = received.lock().expect("nobody panics with it");
+            let is_new = !received.contains_key(who);
+            received.entry(who.clone()).or_default().take_in(frame);
             is_new
         };
         match does {
@@ -162,7 +162,7 @@ fn listen(
     }
 }
 
-impl Speaker {
+impl Sender {
     fn take_in(&mut self, frame: Frame) {
         match frame.body {
             Body::Hello(info) => self.hellos.push(info),

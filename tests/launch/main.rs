@@ -73,7 +73,7 @@ const LAUNCHERS: [(&str, &[(&str, &str)]); 8] = [
 ];
 
 #[test]
-fn every_launcher_says_which_rank_it_is() {
+fn the_rank_is_read_from_every_launcher() {
     let host = Host::new();
     for (number, (launcher, set)) in LAUNCHERS.into_iter().enumerate() {
         let job = format!("job{number}");
@@ -92,7 +92,7 @@ fn every_launcher_says_which_rank_it_is() {
 
 /// Two jobs on a host at the same time stay separate.
 #[test]
-fn jobs_of_one_host_are_apart() {
+fn two_jobs_of_one_host_are_separate() {
     let host = Host::new();
     let start = |job: &str| {
         let mut command = host.place.script(&format!("from gpu import *\n{TRAINS}"));
@@ -189,7 +189,7 @@ fn all_addresses_of_a_services_name_are_watched() {
 }
 
 #[test]
-fn core_dumps_of_gpus_are_prepared_unless_somebody_else_did() {
+fn core_dumps_of_gpus_are_prepared_unless_already_configured() {
     let host = Host::new();
     let shown_with = |option: &str, set: &[(&str, &str)]| {
         let mut command = host.xpu_top(&format!("run --no-collector {option} -- sh -c"));

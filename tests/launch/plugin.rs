@@ -55,14 +55,14 @@ fn reduces(own: Option<&str>) -> (Host, String, Value) {
 }
 
 #[test]
-fn run_gives_nccl_the_hook_where_nobody_has_set_a_plugin() {
+fn run_sets_the_hook_as_nccls_plugin_if_none_is_set() {
     let (_host, plugin, calls) = reduces(None);
     assert!(plugin.ends_with("libxpu_hook.so"), "{plugin}");
     assert_eq!((&calls["counted"], &calls["uncounted"]), (&40.into(), &0.into()), "{calls}");
 }
 
 #[test]
-fn a_users_plugin_stays_and_hears_of_what_is_counted_once() {
+fn a_users_plugin_stays_active_and_calls_are_counted_once() {
     let (host, plugin, calls) = reduces(Some("libuser.so"));
     assert_eq!(plugin, host.place.path("libuser.so").to_str().expect("text"));
     assert_eq!((&calls["counted"], &calls["uncounted"]), (&40.into(), &0.into()), "{calls}");

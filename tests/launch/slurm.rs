@@ -162,7 +162,7 @@ fn a_job_of_slurm_is_watched_by_its_number() {
     assert_eq!(unknown.status.code(), Some(64));
     // scancel ends all ranks by SIGTERM, which is reported.
     assert!(run(slurm.command("scancel").arg(&id)).status.success());
-    let ended = until("the end to be told", || {
+    let ended = until("the report of the end", || {
         let said = ask(&format!("status --json --now --hosts {}", slurm.host));
         let status: Value = serde_json::from_str(&said.stdout).ok()?;
         status["ranks"][0]["exit"]["signal"].is_string().then_some(status)

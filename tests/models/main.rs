@@ -3,14 +3,11 @@
 //! The models include the sources of the hook and of the ledger unchanged, with loom's atomics and cells in
 //! place of the real ones. They run once on the sources as written, and once for each ordering or check that
 //! could be missing. Such a mutant must fail, because a model that it passes proves nothing.
-#![allow(dead_code, unused_imports, unreachable_pub, reason = "of each source a model needs a part")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each model uses only a part of the sources")]
 #![allow(missing_debug_implementations, reason = "loom's types have none")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![allow(clippy::duplicate_mod, reason = "each variant takes the sources in anew")]
-#![allow(
-    clippy::should_panic_without_expect,
-    reason = "a mutant fails as it likes: loom finds it, or an assertion"
-)]
+#![allow(clippy::duplicate_mod, reason = "each variant includes the sources again")]
+#![allow(clippy::should_panic_without_expect, reason = "a mutant may fail in loom or in an assertion")]
 
 use xpu_wire::{collective, id, ledger, unit};
 
@@ -154,7 +151,7 @@ macro_rules! promises {
     ($($promise:ident: $($mutant:ident),*;)*) => {$(
         mod $promise {
             #[test]
-            fn is_kept() {
+            fn holds() {
                 crate::as_written::promises::$promise();
             }
             $(

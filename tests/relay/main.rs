@@ -30,7 +30,7 @@ fn watched(place: &Place, hosts: &str) -> std::process::Command {
 #[test]
 fn many_hosts_are_watched_through_one_address() {
     let (place, crowd) = (Place::new(), Crowd::new(12, 8));
-    crowd.speak(0..12);
+    crowd.start(0..12);
     let near = address(0);
     let _relay = relay::start(&place, &near, &crowd.list(), crowd::BASE.0, None);
     // A relay in front of a relay.
@@ -43,9 +43,9 @@ fn many_hosts_are_watched_through_one_address() {
     terminal.keys("jjj\r");
     until("the rank's details to be sent", || (crowd.tally().details.load(Relaxed) > 0).then_some(()));
     terminal.keys("\x1b");
-    crowd.fall_silent(4..7);
+    crowd.stop(4..7);
     terminal.shows("3 hosts down").shows("PARTIAL");
-    crowd.speak(4..7);
+    crowd.start(4..7);
     terminal.hides("hosts down").shows("LIVE").shows("96 of 96").keys("q");
     assert!(terminal.end().success());
 }
@@ -104,7 +104,7 @@ fn requests_through_a_relay_are_answered_by_the_ranks() {
 }
 
 #[test]
-fn a_relay_with_a_key_says_nothing_without() {
+fn a_relay_with_a_key_sends_nothing_to_clients_without_it() {
     let behind = Behind::new();
     let mut command = behind.host.xpu_top("status --json --now");
     let refused = run(command.args(["--hosts", &behind.at]));
@@ -116,7 +116,7 @@ fn a_relay_with_a_key_says_nothing_without() {
 }
 
 #[test]
-fn a_relay_needs_the_hosts_it_stands_before() {
+fn a_relay_requires_a_list_of_hosts() {
     let place = Place::new();
     for (line, wanted) in [
         ("--relay", "--job-hosts"),

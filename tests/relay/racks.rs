@@ -211,7 +211,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_rack_cut_off_slow_or_restarted_costs_the_others_nothing() {
+fn an_unreachable_slow_or_restarted_rack_does_not_affect_the_others() {
     let Some(net) = Net::new() else {
         skipped_beyond_ci(Beyond::NetworkNamespaces, "root and iproute2 are needed (`ip netns add`)");
         return;

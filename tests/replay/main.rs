@@ -144,7 +144,7 @@ fn same(shown: &[String], live: &[String], what: &str) {
 }
 
 #[test]
-fn a_replay_shows_what_was_live_forwards_and_after_any_jump() {
+fn a_replay_shows_the_live_state_forwards_and_after_any_jump() {
     let (screens, bytes) = story();
     let mut shown = Shown::of(&bytes);
     for (at, live) in &screens {
@@ -205,7 +205,7 @@ fn findings_are_marked_and_jumped_to() {
 }
 
 #[test]
-fn keys_of_time_do_what_they_say() {
+fn replay_keys_have_their_documented_effect() {
     let (_, bytes) = story();
     let mut shown = Shown::of(&bytes);
     let Span { first, last } = shown.app.playback().expect("a replay").span;
@@ -233,7 +233,7 @@ fn keys_of_time_do_what_they_say() {
 }
 
 #[test]
-fn time_passes_at_its_speed_ends_and_loops() {
+fn a_replay_runs_at_its_speed_ends_and_loops() {
     let (_, bytes) = story();
     let mut shown = Shown::of(&bytes);
     let Span { first, last } = shown.app.playback().expect("a replay").span;
@@ -264,7 +264,7 @@ fn time_passes_at_its_speed_ends_and_loops() {
 
 /// A capture has the last minute of the job, and ends when its steps have arrived.
 #[test]
-fn a_capture_shows_at_its_end_what_was_live() {
+fn a_replayed_capture_ends_in_the_live_state() {
     let begun = || Lab::recorded(Simulation::new(7, 2, 8));
     ends_alike(begun().run(100), "no outliers");
     // The recorded minute begins before the rank became slow.
@@ -302,7 +302,7 @@ fn ends_alike(mut lab: Lab, finds: &str) {
 /// The past of a live job is shown while the viewer continues to follow the job. After the return, the screen
 /// shows the current state.
 #[test]
-fn a_live_job_can_be_looked_back_at() {
+fn the_past_of_a_live_job_can_be_shown() {
     let mut lab = Lab::recorded(Simulation::new(7, 2, 8)).run(30);
     let cursor = FrameCursor::new(Recording::open(Media::memory(lab.recording())).expect("a recording"));
     let past = Moment(lab.now().0 - 10_000_000_000);

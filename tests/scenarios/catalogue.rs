@@ -4,7 +4,7 @@ use xpu_model::finding::{Class, Kind};
 
 use crate::{
     chance::Chance,
-    fault::{Stall, Trouble},
+    fault::{Fault, Stall},
     program::Layout,
     scenario::{Expected, Named, Noise, Scenario, Setting},
 };
@@ -130,7 +130,7 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
         burst: 1,
         host_bound: false,
         warm_up: false,
-        trouble: Trouble::None,
+        fault: Fault::None,
         from,
         to: f64::INFINITY,
         until: from + 34.0,
@@ -148,7 +148,7 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
     if !is_played {
         return None;
     }
-    if matches!(setting.trouble, Trouble::Stall { .. }) {
+    if matches!(setting.fault, Fault::Stall { .. }) {
         setting.until = from + 30.0;
     }
     let may_be_left = MAY_BE_LEFT.contains(&name);
@@ -172,7 +172,7 @@ fn many_buckets(setting: &mut Setting) -> Result<(), NotPlayed> {
 }
 
 /// Sets the scenario's fault, and returns the expected finding.
-#[expect(clippy::too_many_lines, reason = "a catalogue")]
+#[expect(clippy::too_many_lines, reason = "one arm per scenario")]
 fn fill(
     name: &'static str,
     setting: &mut Setting,
@@ -182,7 +182,7 @@ fn fill(
     let ranks = setting.ranks;
     let slow = |class| Some(one(Kind::SlowRank, class, rank));
     let stall = |setting: &mut Setting, how| {
-        setting.trouble = Trouble::Stall { rank, how };
+        setting.fault = Fault::Stall { rank, how };
         match how {
             // A swapped order shows only where two ranks have two communicators in common.
             Stall::Order => {
@@ -205,8 +205,8 @@ fn fill(
     };
     let hang = |class| Some(one(Kind::Hang, class, rank));
     // The rank is compared only with its own past.
-    let alone = |setting: &mut Setting, trouble, class| {
-        (setting.layout, setting.trouble) = (Layout::Alone, trouble);
+    let alone = |setting: &mut Setting, fault, class| {
+        (setting.layout, setting.fault) = (Layout::Alone, fault);
         Some(Expected { kind: Kind::Regression, classes: vec![class], ranks: Named::Anyone })
     };
     let healthy = |setting: &mut Setting, layout| {
@@ -220,7 +220,7 @@ fn fill(
         "healthy: pipeline" => healthy(setting, Layout::Pipeline),
         "healthy: experts, unevenly loaded" => healthy(setting, Layout::Experts),
         "healthy: checkpoints" => {
-            setting.trouble = Trouble::Checkpoint {
+            setting.fault = Fault::Checkpoint {
                 seconds: chance.between(10, 4.0, 22.0),
                 every: chance.between(11, 30.0, 45.0),
             };
@@ -240,7 +240,7 @@ fn fill(
             None
         }
         "healthy: a rank comes late" => {
-            setting.trouble = Trouble::LateStart { rank, seconds: chance.between(10, 10.0, 50.0) };
+            setting.fault = Fault::LateStart { rank, seconds: chance.between(10, 10.0, 50.0) };
             setting.until = 75.0;
             None
         }
@@ -255,18 +255,18 @@ fn fill(
             healthy(setting, chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]))
         }
         "healthy: longer sequences, longer steps" => {
-            setting.trouble = Trouble::MoreWork { factor: chance.between(10, 1.15, 1.4) };
+            setting.fault = Fault::MoreWork { factor: chance.between(10, 1.15, 1.4) };
             None
         }
         "healthy: evaluations" => {
-            setting.trouble = Trouble::Evaluations {
+            setting.fault = Fault::Evaluations {
                 seconds: chance.between(10, 1.0, 4.0),
                 every: (chance.between(11, 6.0, 12.0) / setting.step) as u64,
             };
             healthy(setting, chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]))
         }
         "healthy: sequences that grow" => {
-            setting.trouble = Trouble::Growing { share: chance.between(10, 0.004, 0.02) };
+            setting.fault = Fault::Growing { share: chance.between(10, 0.004, 0.02) };
             healthy(setting, chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]))
         }
         "healthy: accumulated gradients" => {
@@ -276,23 +276,23 @@ fn fill(
         "healthy: one rank" => healthy(setting, Layout::Alone),
         "one rank: slow compute" => {
             let factor = chance.between(10, 1.2, 2.0);
-            alone(setting, Trouble::Compute { ranks: vec![rank], factor }, Class::Compute)
+            alone(setting, Fault::Compute { ranks: vec![rank], factor }, Class::Compute)
         }
         "one rank: throttled clocks" => {
-            alone(setting, Trouble::Clocks { rank, factor: chance.between(10, 1.2, 2.0) }, Class::Clocks)
+            alone(setting, Fault::Clocks { rank, factor: chance.between(10, 1.2, 2.0) }, Class::Clocks)
         }
         "one rank: slow data loader" => {
-            alone(setting, Trouble::Host { rank, share: chance.between(10, 0.2, 0.6) }, Class::Step)
+            alone(setting, Fault::Host { rank, share: chance.between(10, 0.2, 0.6) }, Class::Step)
         }
         "one rank: copies" => {
-            alone(setting, Trouble::Copies { rank, share: chance.between(10, 0.2, 0.8) }, Class::Step)
+            alone(setting, Fault::Copies { rank, share: chance.between(10, 0.2, 0.8) }, Class::Step)
         }
         "a slightly slower GPU" => {
-            setting.trouble = Trouble::Compute { ranks: vec![rank], factor: 1.04 };
+            setting.fault = Fault::Compute { ranks: vec![rank], factor: 1.04 };
             Some(one(Kind::SlowRank, Class::Compute, rank))
         }
         "healthy: short pauses" => {
-            setting.trouble = Trouble::PausesOfAll {
+            setting.fault = Fault::PausesOfAll {
                 seconds: 0.05,
                 every: chance.between(10, 20.0, 40.0) * f64::from(ranks) / 8.0,
             };
@@ -304,31 +304,31 @@ fn fill(
         }
         "an expert with more to do" => {
             setting.layout = chance.one_of(20, &[Layout::Experts, Layout::TensorData]);
-            setting.trouble = Trouble::Busier { rank, factor: chance.between(10, 1.15, 1.4) };
+            setting.fault = Fault::Busier { rank, factor: chance.between(10, 1.15, 1.4) };
             // The load is uneven from the start, because the expert itself has more to do.
             setting.from = 0.0;
             Some(one(Kind::SlowRank, Class::Compute, rank))
         }
         "slow data loader, many buckets" => {
             many_buckets(setting)?;
-            setting.trouble = Trouble::Host { rank, share: chance.between(10, 0.3, 1.0) };
+            setting.fault = Fault::Host { rank, share: chance.between(10, 0.3, 1.0) };
             slow(Class::Host)
         }
         "more work than the others" => {
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp, Layout::Buckets]);
-            setting.trouble = Trouble::Busier { rank, factor: chance.between(10, 1.25, 1.6) };
+            setting.fault = Fault::Busier { rank, factor: chance.between(10, 1.25, 1.6) };
             if setting.layout == Layout::Buckets {
                 many_buckets(setting)?;
             }
             slow(Class::Compute)
         }
         "slow compute" => {
-            setting.trouble = Trouble::Compute { ranks: vec![rank], factor: chance.between(10, 1.2, 2.0) };
+            setting.fault = Fault::Compute { ranks: vec![rank], factor: chance.between(10, 1.2, 2.0) };
             slow(Class::Compute)
         }
         "slow compute, half of the ranks" => {
             let half: Vec<_> = (0..ranks).filter(|rank| rank % 8 < 4).collect();
-            setting.trouble = Trouble::Compute { ranks: half.clone(), factor: chance.between(10, 1.2, 1.6) };
+            setting.fault = Fault::Compute { ranks: half.clone(), factor: chance.between(10, 1.2, 1.6) };
             Some(Expected {
                 kind: Kind::SlowRank,
                 classes: vec![Class::Compute],
@@ -336,11 +336,11 @@ fn fill(
             })
         }
         "throttled clocks" => {
-            setting.trouble = Trouble::Clocks { rank, factor: chance.between(10, 1.2, 2.0) };
+            setting.fault = Fault::Clocks { rank, factor: chance.between(10, 1.2, 2.0) };
             slow(Class::Clocks)
         }
         "slow data loader" => {
-            setting.trouble = Trouble::Host { rank, share: chance.between(10, 0.2, 0.6) };
+            setting.fault = Fault::Host { rank, share: chance.between(10, 0.2, 0.6) };
             // Waiting for a neighbour stage is not observed. All ranks of a chain are late, so with two ranks
             // in a stage none can be named.
             match setting.layout {
@@ -353,34 +353,34 @@ fn fill(
             }
         }
         "a neighbour on its GPU" => {
-            setting.trouble = Trouble::Neighbour { rank, factor: chance.between(10, 1.3, 2.2) };
+            setting.fault = Fault::Neighbour { rank, factor: chance.between(10, 1.3, 2.2) };
             slow(Class::Compute)
         }
         "copies" => {
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
-            setting.trouble = Trouble::Copies { rank, share: chance.between(10, 0.2, 0.8) };
+            setting.fault = Fault::Copies { rank, share: chance.between(10, 0.2, 0.8) };
             slow(Class::Host)
         }
         "a thread that holds the GIL" => {
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
             setting.ahead = true;
-            setting.trouble = Trouble::Host { rank, share: chance.between(10, 2.0, 8.0) };
+            setting.fault = Fault::Host { rank, share: chance.between(10, 2.0, 8.0) };
             slow(Class::Host)
         }
         "stopped and continued" => {
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
-            setting.trouble = Trouble::Stopped { rank, share: chance.between(10, 0.3, 0.5) };
+            setting.fault = Fault::Stopped { rank, share: chance.between(10, 0.3, 0.5) };
             slow(Class::Host)
         }
         "checkpoints of one rank" => {
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
             let (seconds, every) = (chance.between(10, 1.0, 1.6), chance.between(11, 4.5, 5.5));
-            setting.trouble = Trouble::Pauses { rank, seconds, every };
+            setting.fault = Fault::Pauses { rank, seconds, every };
             let classes = vec![Class::Pauses, Class::Host];
             Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
         }
         "slow compute that ends" => {
-            setting.trouble = Trouble::Compute { ranks: vec![rank], factor: chance.between(10, 1.3, 2.0) };
+            setting.fault = Fault::Compute { ranks: vec![rank], factor: chance.between(10, 1.3, 2.0) };
             setting.to = setting.from + 35.0;
             setting.until = setting.to + 60.0;
             slow(Class::Compute)
@@ -392,9 +392,9 @@ fn fill(
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
             let other = (rank + 1) % ranks;
             let (seconds, every) = (chance.between(10, 1.2, 1.6), chance.between(11, 3.0, 4.0));
-            setting.trouble = Trouble::Several(vec![
-                Trouble::Pauses { rank, seconds, every },
-                Trouble::Compute { ranks: vec![other], factor: 1.25 },
+            setting.fault = Fault::Several(vec![
+                Fault::Pauses { rank, seconds, every },
+                Fault::Compute { ranks: vec![other], factor: 1.25 },
             ]);
             let pauses = Expected {
                 kind: Kind::SlowRank,
@@ -405,7 +405,7 @@ fn fill(
         }
         "pauses of one rank" => {
             let every = chance.between(11, 2.5, 4.5);
-            setting.trouble = Trouble::Pauses { rank, seconds: chance.between(10, 0.2, 0.35) * every, every };
+            setting.fault = Fault::Pauses { rank, seconds: chance.between(10, 0.2, 0.35) * every, every };
             // Frequent pauses are reported as a late host.
             let classes = vec![Class::Pauses, Class::Host];
             Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
@@ -416,7 +416,7 @@ fn fill(
             }
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
             let other = (rank + ranks / 2) % ranks;
-            setting.trouble = Trouble::Turns { ranks: [rank, other], share: chance.between(10, 0.3, 0.8) };
+            setting.fault = Fault::Turns { ranks: [rank, other], share: chance.between(10, 0.3, 0.8) };
             Some(Expected {
                 kind: Kind::SlowRank,
                 // While one rank takes over from the other, the cause may be unknown.
@@ -426,21 +426,21 @@ fn fill(
         }
         "late in every seventh step" => {
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
-            setting.trouble = Trouble::Seldom { rank, share: chance.between(10, 1.0, 2.0), every: 7 };
+            setting.fault = Fault::Seldom { rank, share: chance.between(10, 1.0, 2.0), every: 7 };
             let classes = vec![Class::Host, Class::Pauses];
             Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
         }
         "late in the backward pass" => {
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Accumulated]);
-            setting.trouble = Trouble::Backward { rank, share: chance.between(10, 0.2, 0.6) };
+            setting.fault = Fault::Backward { rank, share: chance.between(10, 0.2, 0.6) };
             slow(Class::Host)
         }
         "pauses of every rank" => {
             // Pauses of all ranks together take this share of the time.
             let (seconds, lost) =
                 (chance.between(10, 0.3, 0.7).max(setting.step), chance.between(11, 0.15, 0.3));
-            setting.trouble =
-                Trouble::PausesOfAll { seconds, every: f64::from(ranks) * seconds * (1.0 - lost) / lost };
+            setting.fault =
+                Fault::PausesOfAll { seconds, every: f64::from(ranks) * seconds * (1.0 - lost) / lost };
             Some(Expected {
                 kind: Kind::Regression,
                 classes: vec![Class::Pauses, Class::Step],
@@ -453,7 +453,7 @@ fn fill(
             }
             setting.layout = Layout::TensorData;
             let host = rank / 8;
-            setting.trouble = Trouble::Link { host, factor: chance.between(10, 1.6, 4.0) };
+            setting.fault = Fault::Link { host, factor: chance.between(10, 1.6, 4.0) };
             Some(Expected {
                 kind: Kind::SlowLink,
                 classes: vec![Class::Link, Class::Group],
@@ -461,7 +461,7 @@ fn fill(
             })
         }
         "slow network" => {
-            setting.trouble = Trouble::Network { factor: chance.between(10, 1.6, 4.0) };
+            setting.fault = Fault::Network { factor: chance.between(10, 1.6, 4.0) };
             Some(Expected {
                 kind: Kind::SlowLink,
                 classes: vec![Class::Link, Class::Group],
@@ -469,7 +469,7 @@ fn fill(
             })
         }
         "step regression" => {
-            setting.trouble = Trouble::Everyone { factor: chance.between(10, 1.2, 1.6) };
+            setting.fault = Fault::Everyone { factor: chance.between(10, 1.2, 1.6) };
             Some(Expected {
                 kind: Kind::Regression,
                 classes: vec![Class::Step, Class::Compute],
@@ -477,11 +477,11 @@ fn fill(
             })
         }
         "memory nearly full" => {
-            setting.trouble = Trouble::Full { rank };
+            setting.fault = Fault::Full { rank };
             Some(one(Kind::Device, Class::Memory, rank))
         }
         "device error" => {
-            setting.trouble = Trouble::Error { rank, code: chance.one_of(10, &[48, 74, 79, 94]) };
+            setting.fault = Fault::Error { rank, code: chance.one_of(10, &[48, 74, 79, 94]) };
             Some(one(Kind::Device, Class::Xid, rank))
         }
         "hang: on the CPU" => {
@@ -560,7 +560,7 @@ fn fill(
             stall(setting, Stall::Unsent);
             let last_stage = ranks - ranks / 4;
             let rank = rank % last_stage;
-            setting.trouble = Trouble::Stall { rank, how: Stall::Unsent };
+            setting.fault = Fault::Stall { rank, how: Stall::Unsent };
             Some(one(Kind::Hang, Class::Unmatched, rank))
         }
         _ => return Err(NotPlayed),

@@ -15,7 +15,7 @@ use xpu_wire::{
 use crate::{
     chance::Chance,
     device,
-    fault::{Stall, Trouble},
+    fault::{Fault, Stall},
     flow::Flow,
     hook::{Hook, uuid},
     moment,
@@ -67,7 +67,7 @@ impl<'a> Collectors<'a> {
         (frames, end)
     }
 
-    /// When the trouble begins. A stall begins with the step that stalls.
+    /// When the fault begins. A stall begins with the step that stalls.
     pub(crate) fn trouble_at(&self) -> f64 {
         self.flow.stalled.unwrap_or(self.setting.from)
     }
@@ -109,8 +109,8 @@ impl<'a> Collectors<'a> {
 
     /// When a rank's process starts.
     fn comes(&self, rank: u32) -> f64 {
-        match self.setting.trouble {
-            Trouble::LateStart { rank: late, seconds } if late == rank => seconds,
+        match self.setting.fault {
+            Fault::LateStart { rank: late, seconds } if late == rank => seconds,
             _ => 0.0,
         }
     }
@@ -164,7 +164,7 @@ impl<'a> Collectors<'a> {
 
     /// How this rank stalls, and since when.
     fn stalls(&self, rank: u32, at: f64) -> Option<(Stall, f64)> {
-        let Trouble::Stall { rank: who, how } = self.setting.trouble else { return None };
+        let Fault::Stall { rank: who, how } = self.setting.fault else { return None };
         let since = self.flow.stalled.filter(|since| *since < at)?;
         (who == rank).then_some((how, since))
     }
@@ -175,7 +175,7 @@ impl<'a> Collectors<'a> {
         if at < 3.0 {
             return None;
         }
-        if let Trouble::LateStart { rank: late, seconds } = self.setting.trouble
+        if let Fault::LateStart { rank: late, seconds } = self.setting.fault
             && at < seconds + 2.0
         {
             return if rank == late { None } else { within(Call::CommunicatorInit, 3.0) };
@@ -186,7 +186,7 @@ impl<'a> Collectors<'a> {
             Some((_, since)) => return within(Call::StreamSynchronize, since),
             None => {}
         }
-        if let Trouble::Stall { how, .. } = self.setting.trouble
+        if let Fault::Stall { how, .. } = self.setting.fault
             && let Some(since) = self.flow.stalled.filter(|since| *since < at)
         {
             match how {
@@ -196,7 +196,7 @@ impl<'a> Collectors<'a> {
             }
         }
         let begun = self.flow.begun(rank as usize, at);
-        let pausing = self.setting.trouble.lost(rank, (1, self.setting.step), -1.0, 0.0) > 0.0;
+        let pausing = self.setting.fault.lost(rank, (1, self.setting.step), -1.0, 0.0) > 0.0;
         let launched = begun + 0.1 * self.setting.step;
         if at < launched || self.flow.is_gone(rank as usize) || (pausing && at - begun < 0.5) {
             return None;
@@ -207,7 +207,7 @@ impl<'a> Collectors<'a> {
 
 /// What the kernel reports of a process that is repeatedly stopped.
 fn stopped(setting: &Setting, rank: Rank, pid: Pid, at: f64) -> Option<RankCpu> {
-    let share = setting.trouble.stopped(rank.0).filter(|_| setting.is_befallen(at))?;
+    let share = setting.fault.stopped(rank.0).filter(|_| setting.has_fault_at(at))?;
     Some(RankCpu {
         rank,
         pid,

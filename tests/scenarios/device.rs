@@ -2,7 +2,7 @@
 
 use xpu_wire::frame::{DeviceReading, Throttle, Xid};
 
-use crate::{chance::Chance, fault::Trouble, hook::uuid, moment, scenario::Setting};
+use crate::{chance::Chance, fault::Fault, hook::uuid, moment, scenario::Setting};
 
 const CLOCK: f64 = 1755.0;
 const MEMORY: u64 = 150_754_820_096;
@@ -10,7 +10,7 @@ const MEMORY: u64 = 150_754_820_096;
 /// The health of the GPU at `at`, read up to half a second before.
 pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> DeviceReading {
     let drawn = chance.of(u64::from(rank)).of(at as u64);
-    let befallen = setting.is_befallen(at);
+    let has_fault = setting.has_fault_at(at);
     let mut reading = DeviceReading {
         utilisation: Some(90 + drawn.below(1, 10) as u8),
         // Clocks vary by a few steps of 15 MHz, and GPUs differ.
@@ -34,17 +34,17 @@ pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> 
         xids: Some(0),
         ..DeviceReading::unknown(uuid(rank), moment(at - 0.5 * drawn.share(6)))
     };
-    match setting.trouble {
-        Trouble::Clocks { rank: held, factor } if held == rank && befallen => {
+    match setting.fault {
+        Fault::Clocks { rank: held, factor } if held == rank && has_fault => {
             reading.sm_clock = Some((CLOCK / factor) as u32);
             reading.throttle =
                 Some(drawn.one_of(7, &[Throttle::HARDWARE_THERMAL, Throttle::SOFTWARE_THERMAL]));
             reading.temperature = Some(89);
         }
-        Trouble::Full { rank: full } if full == rank && befallen => {
+        Fault::Full { rank: full } if full == rank && has_fault => {
             reading.memory_used = Some(MEMORY - (200 << 20));
         }
-        Trouble::Error { rank: broken, code } if broken == rank && befallen => {
+        Fault::Error { rank: broken, code } if broken == rank && has_fault => {
             reading.xids = Some(1);
             reading.last_xid = Some(Xid { code, at: moment(setting.from) });
         }

@@ -2,7 +2,7 @@
 
 /// A fault that begins after some seconds.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Trouble {
+pub(crate) enum Fault {
     /// No fault.
     None,
     /// These GPUs are slower by this factor.
@@ -154,7 +154,7 @@ pub(crate) enum Stall {
 /// asynchronous by its name, and PyTorch then waits only for the small rest.
 const COUNTED: f64 = 0.1;
 
-impl Trouble {
+impl Fault {
     /// How many times longer the rank computes.
     pub(crate) fn slowness(&self, rank: u32) -> f64 {
         match self {

@@ -4,8 +4,8 @@ use xpu_wire::collective::Operation;
 
 use crate::{
     chance::Chance,
-    fault::{Stall, Trouble},
-    program::{Circle, Layout, Op},
+    fault::{Fault, Stall},
+    program::{CommunicatorKind, Layout, Op},
     scenario::Setting,
 };
 
@@ -19,13 +19,13 @@ pub(crate) struct Event {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Entered {
-        circle: usize,
+        kind: usize,
         operation: Operation,
         bytes: u64,
         launched: bool,
     },
     Done {
-        circle: usize,
+        kind: usize,
         number: u64,
         operation: Operation,
         bytes: u64,
@@ -63,7 +63,7 @@ pub(crate) const BANDWIDTH: f64 = 180.0;
 pub(crate) struct Flow<'a> {
     setting: &'a Setting,
     ops: Vec<Op>,
-    circles: &'static [Circle],
+    kinds: &'static [CommunicatorKind],
     chance: Chance,
     /// Per rank: until when its GPU computes and communicates, and when its current and its previous step
     /// began.
@@ -94,14 +94,13 @@ impl<'a> Flow<'a> {
         let ranks = setting.ranks as usize;
         let ops = setting.layout.step();
         let chance = Chance(setting.seed).of(1);
-        let start =
-            if let Trouble::LateStart { seconds, .. } = setting.trouble { seconds + 2.0 } else { 3.0 };
-        let circles = setting.layout.circles();
+        let start = if let Fault::LateStart { seconds, .. } = setting.fault { seconds + 2.0 } else { 3.0 };
+        let kinds = setting.layout.kinds();
         let stall_at = stall_at(setting, &ops, chance);
         Self {
             setting,
             ops,
-            circles,
+            kinds,
             chance,
             at: vec![start; ranks],
             beside: vec![start; ranks],
@@ -110,7 +109,7 @@ impl<'a> Flow<'a> {
             called: vec![start; ranks],
             free: vec![start; ranks],
             gone: vec![false; ranks],
-            numbers: vec![0; circles.len()],
+            numbers: vec![0; kinds.len()],
             events: vec![Vec::new(); ranks],
             step: 0,
             stall_at,
@@ -136,8 +135,8 @@ impl<'a> Flow<'a> {
 
     /// The rank that stalls, and how, if it stalls in this step.
     fn stall(&self) -> Option<(usize, Stall)> {
-        match self.setting.trouble {
-            Trouble::Stall { rank, how } if self.begun[rank as usize] >= self.setting.from => {
+        match self.setting.fault {
+            Fault::Stall { rank, how } if self.begun[rank as usize] >= self.setting.from => {
                 Some((rank as usize, how))
             }
             _ => None,
@@ -151,7 +150,7 @@ impl<'a> Flow<'a> {
             self.begin(rank, chance);
         }
         if let Some((rank, how @ (Stall::Init | Stall::Finalize))) = stall {
-            return self.meet(rank, how);
+            return self.create_or_end_communicator(rank, how);
         }
         for index in 0..self.ops.len() {
             if index == BACKWARD {
@@ -207,11 +206,11 @@ impl<'a> Flow<'a> {
         let since = |at: f64| at - setting.from;
         let lost = if now < setting.to {
             let step = (self.step, setting.step);
-            setting.trouble.lost(rank as u32, step, since(self.begun[rank]), since(now))
+            setting.fault.lost(rank as u32, step, since(self.begun[rank]), since(now))
         } else {
             0.0
         };
-        let copied = setting.trouble.copied(rank as u32, lost);
+        let copied = setting.fault.copied(rank as u32, lost);
         if copied > 0.0 {
             self.push(rank, now + lost, What::Waited { seconds: copied, copies: true });
         }
@@ -221,7 +220,7 @@ impl<'a> Flow<'a> {
             _ => 0.0,
         };
         let mut piece = now + 0.4;
-        while lost > 1.0 && piece < now + lost && matches!(setting.trouble, Trouble::Checkpoint { .. }) {
+        while lost > 1.0 && piece < now + lost && matches!(setting.fault, Fault::Checkpoint { .. }) {
             self.push(rank, piece, What::Waited { seconds: 0.05, copies: false });
             piece += 0.5;
         }
@@ -241,8 +240,8 @@ impl<'a> Flow<'a> {
     /// The time that the host loses delays the GPU and later operations.
     fn begin_backward(&mut self) {
         for rank in self.ranks() {
-            if self.setting.is_befallen(self.at[rank]) {
-                let lost = self.setting.trouble.lost_in_backward(rank as u32, self.setting.step);
+            if self.setting.has_fault_at(self.at[rank]) {
+                let lost = self.setting.fault.lost_in_backward(rank as u32, self.setting.step);
                 self.at[rank] += lost;
                 self.called[rank] += lost;
             }
@@ -276,13 +275,13 @@ impl<'a> Flow<'a> {
 
     fn compute(&mut self, rank: usize, share: f64, chance: Chance) {
         let setting = self.setting;
-        let now = setting.is_befallen(self.at[rank]);
-        let trouble = &setting.trouble;
+        let now = setting.has_fault_at(self.at[rank]);
+        let fault = &setting.fault;
         let (slowness, work) = if now {
-            let uneven = trouble.unevenness(rank as u32);
+            let uneven = fault.unevenness(rank as u32);
             let drawn = 1.0 + uneven * (2.0 * chance.share(rank as u64 | 1 << 45) - 1.0);
             let since = self.at[rank] - setting.from;
-            (trouble.slowness(rank as u32) * drawn, trouble.work(rank as u32, since))
+            (fault.slowness(rank as u32) * drawn, fault.work(rank as u32, since))
         } else {
             (1.0, 1.0)
         };
@@ -329,18 +328,18 @@ impl<'a> Flow<'a> {
     }
 
     fn collective(&mut self, index: usize, chance: Chance, stall: Option<(usize, Stall)>) {
-        let Op::Collective { circle, operation, bytes, beside } = self.ops[index] else { return };
-        let place = self.circles.iter().position(|known| *known == circle).unwrap_or(0);
+        let Op::Collective { kind, operation, bytes, beside } = self.ops[index] else { return };
+        let place = self.kinds.iter().position(|known| *known == kind).unwrap_or(0);
         let number = self.numbers[place];
         self.numbers[place] += 1;
         let ranks = self.setting.ranks;
         for rank in self.ranks() {
             self.enter(rank, index, place, (operation, bytes), stall);
         }
-        let bytes_moved = operation.bus_factor(circle.size(ranks)) * bytes as f64;
-        for group in 0..circle.count(ranks) {
+        let bytes_moved = operation.bus_factor(kind.size(ranks)) * bytes as f64;
+        for group in 0..kind.count(ranks) {
             let members: Vec<usize> = (0..ranks)
-                .filter(|&rank| circle.index(rank, ranks) == group)
+                .filter(|&rank| kind.index(rank, ranks) == group)
                 .map(|rank| rank as usize)
                 .collect();
             let arrival = |flow: &Self, rank: usize| {
@@ -352,8 +351,8 @@ impl<'a> Flow<'a> {
             };
             let last = members.iter().map(|&rank| arrival(self, rank)).fold(0.0, f64::max);
             let broken = stall.filter(|&(who, how)| members.contains(&who) && how.breaks());
-            let slow = if self.setting.is_befallen(last) {
-                self.setting.trouble.congestion(members.iter().map(|&rank| rank as u32 / 8))
+            let slow = if self.setting.has_fault_at(last) {
+                self.setting.fault.congestion(members.iter().map(|&rank| rank as u32 / 8))
             } else {
                 1.0
             };
@@ -375,7 +374,7 @@ impl<'a> Flow<'a> {
                 }
                 if end_here.is_finite() {
                     let what = What::Done {
-                        circle: place,
+                        kind: place,
                         number,
                         operation,
                         bytes: bytes_moved as u64,
@@ -392,7 +391,7 @@ impl<'a> Flow<'a> {
         &mut self,
         rank: usize,
         index: usize,
-        circle: usize,
+        kind: usize,
         (operation, bytes): (Operation, u64),
         stall: Option<(usize, Stall)>,
     ) {
@@ -414,7 +413,7 @@ impl<'a> Flow<'a> {
             _ => (operation, bytes),
         };
         let launched = how != Some(Stall::InCall);
-        self.push(rank, at, What::Entered { circle, operation, bytes, launched });
+        self.push(rank, at, What::Entered { kind, operation, bytes, launched });
         // A rank that does not return makes no more calls.
         if how == Some(Stall::InCall) {
             self.gone[rank] = true;
@@ -425,15 +424,15 @@ impl<'a> Flow<'a> {
     /// same one.
     fn go_on_without(&mut self, rank: usize, left_out: usize, at: f64) {
         for index in 0..left_out {
-            let Op::Collective { circle, operation, bytes, .. } = self.ops[index] else { continue };
-            let place = self.circles.iter().position(|known| *known == circle).unwrap_or(0);
-            let what = What::Entered { circle: place, operation, bytes, launched: true };
+            let Op::Collective { kind, operation, bytes, .. } = self.ops[index] else { continue };
+            let place = self.kinds.iter().position(|known| *known == kind).unwrap_or(0);
+            let what = What::Entered { kind: place, operation, bytes, launched: true };
             self.push(rank, at + LAUNCH * index as f64, what);
         }
     }
 
     /// All ranks but one create or end a communicator.
-    fn meet(&mut self, absent: usize, how: Stall) {
+    fn create_or_end_communicator(&mut self, absent: usize, how: Stall) {
         let at = self.at.iter().copied().fold(0.0, f64::max);
         self.stalled.get_or_insert(at);
         debug_assert!(matches!(how, Stall::Init | Stall::Finalize) && absent < self.at.len());
@@ -452,7 +451,7 @@ impl<'a> Flow<'a> {
 
 /// The operation at which the rank stalls, chosen among those that can stall.
 fn stall_at(setting: &Setting, ops: &[Op], chance: Chance) -> usize {
-    let Trouble::Stall { how, .. } = setting.trouble else { return usize::MAX };
+    let Fault::Stall { how, .. } = setting.fault else { return usize::MAX };
     let fits = |op: &Op| match how {
         Stall::Unsent => matches!(op, Op::Pass { forward: true, .. }),
         _ => matches!(op, Op::Collective { .. }),

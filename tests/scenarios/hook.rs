@@ -18,7 +18,7 @@ use xpu_wire::{
 
 use crate::{
     chance::Chance,
-    fault::{Stall, Trouble},
+    fault::{Fault, Stall},
     flow::{Event, What},
     moment,
     scenario::Setting,
@@ -79,16 +79,16 @@ pub(crate) fn uuid(rank: u32) -> DeviceUuid {
 impl Hook {
     pub(crate) fn new(setting: &Setting, rank: u32) -> Self {
         let page = LedgerPage::create().expect("a page of memory and two descriptors");
-        let dies = matches!(setting.trouble, Trouble::Stall { rank: who, how: Stall::Dies } if who == rank);
+        let dies = matches!(setting.fault, Fault::Stall { rank: who, how: Stall::Dies } if who == rank);
         let process = dies.then(|| inherits(&page));
         let ranks = setting.ranks;
-        let circles = setting.layout.circles().iter().enumerate();
-        let communicators = circles.map(|(at, circle)| {
-            let index = circle.index(rank, ranks);
+        let kinds = setting.layout.kinds().iter().enumerate();
+        let communicators = kinds.map(|(at, kind)| {
+            let index = kind.index(rank, ranks);
             let id = CommunicatorId((u64::from(index) + 1) << 40 | (at as u64 + 1) << 32 | 0x5eed);
-            let place = (0..rank).filter(|&other| circle.index(other, ranks) == index).count() as u32;
-            page.ledger().communicators[at].open(id, place, circle.size(ranks));
-            Communicator { id, name: format!("{circle:?}").to_lowercase(), done: 0 }
+            let place = (0..rank).filter(|&other| kind.index(other, ranks) == index).count() as u32;
+            page.ledger().communicators[at].open(id, place, kind.size(ranks));
+            Communicator { id, name: format!("{kind:?}").to_lowercase(), done: 0 }
         });
         let communicators = communicators.collect();
         page.ledger().threads[0].claim(std::process::id());
@@ -169,25 +169,25 @@ impl Hook {
     fn note(&mut self, rate: Rate, when: f64, what: What) {
         let ledger = self.page.ledger();
         match what {
-            What::Entered { circle, operation, bytes, launched } => {
-                let line = &ledger.communicators[circle];
-                let id = self.communicators[circle].id;
+            What::Entered { kind, operation, bytes, launched } => {
+                let line = &ledger.communicators[kind];
+                let id = self.communicators[kind].id;
                 line.enter(id, 1, operation, bytes, moment(when), Writers::One);
                 if launched {
                     line.enqueue(id, 1, Writers::One);
                     self.launches.collectives += 1;
                 }
             }
-            What::Done { circle, number, operation, bytes, duration } => {
-                let communicator = &mut self.communicators[circle];
+            What::Done { kind, number, operation, bytes, duration } => {
+                let communicator = &mut self.communicators[kind];
                 communicator.done = number + 1;
                 // Between synchronizations, a timing event shows now and then what is done.
                 if number % 3 == 0 {
-                    ledger.communicators[circle].complete(communicator.id, number);
+                    ledger.communicators[kind].complete(communicator.id, number);
                 }
                 if rate.times(number) {
                     self.samples.push(CollectiveSample {
-                        communicator: circle as u8,
+                        communicator: kind as u8,
                         sequence: Sequence(number),
                         operation,
                         bus_bytes: bytes,
@@ -222,7 +222,7 @@ impl Hook {
 
     /// Counts the GEMMs that take this long. A few of them are timed.
     fn multiply(&mut self, setting: &Setting, seconds: f64, at: f64) {
-        let slowness = if setting.is_befallen(at) { setting.trouble.slowness(self.rank) } else { 1.0 };
+        let slowness = if setting.has_fault_at(at) { setting.fault.slowness(self.rank) } else { 1.0 };
         let chance = Chance(setting.seed).of(3).of(u64::from(self.rank)).of(self.number);
         let made = seconds / slowness * TFLOPS * 1e12 / GEMM.flops();
         let timed = (made / f64::from(1_u32 << setting.timed.0)).max(1.0);

@@ -107,7 +107,7 @@ fn main() -> ExitCode {
                     setting.step,
                     setting.ahead,
                     setting.timed,
-                    setting.trouble,
+                    setting.fault,
                     scenario.expected,
                     verdict.named,
                     verdict.late,

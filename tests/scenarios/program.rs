@@ -25,7 +25,7 @@ pub(crate) enum Layout {
 
 /// The members of a communicator. A rank is in one communicator of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Circle {
+pub(crate) enum CommunicatorKind {
     World,
     /// Eight consecutive ranks.
     Host,
@@ -40,7 +40,7 @@ pub(crate) enum Op {
     /// A share of the step's computation.
     Compute(f64),
     Collective {
-        circle: Circle,
+        kind: CommunicatorKind,
         operation: Operation,
         bytes: u64,
         /// Whether it runs on its own stream, together with the computation that follows.
@@ -54,19 +54,19 @@ pub(crate) enum Op {
 
 const MIB: u64 = 1 << 20;
 
-fn collective(circle: Circle, operation: Operation, bytes: u64) -> Op {
-    Op::Collective { circle, operation, bytes, beside: false }
+fn collective(kind: CommunicatorKind, operation: Operation, bytes: u64) -> Op {
+    Op::Collective { kind, operation, bytes, beside: false }
 }
 
-fn beside(circle: Circle, operation: Operation, bytes: u64) -> Op {
-    Op::Collective { circle, operation, bytes, beside: true }
+fn beside(kind: CommunicatorKind, operation: Operation, bytes: u64) -> Op {
+    Op::Collective { kind, operation, bytes, beside: true }
 }
 
 impl Layout {
     pub(crate) const STAGES: u32 = 4;
 
     pub(crate) fn step(self) -> Vec<Op> {
-        use Circle::{Across, Host, Stage, World};
+        use CommunicatorKind::{Across, Host, Stage, World};
         use Operation::{AllGather, AllReduce, AlltoAll, ReduceScatter};
         let mut ops = Vec::new();
         match self {
@@ -130,13 +130,13 @@ impl Layout {
     }
 
     /// The kinds of communicators in this layout.
-    pub(crate) fn circles(self) -> &'static [Circle] {
+    pub(crate) fn kinds(self) -> &'static [CommunicatorKind] {
         match self {
             Self::Alone => &[],
-            Self::Ddp | Self::Buckets | Self::Accumulated | Self::Fsdp => &[Circle::World],
-            Self::TensorData => &[Circle::Host, Circle::Across],
-            Self::Pipeline => &[Circle::Stage, Circle::World],
-            Self::Experts => &[Circle::Host, Circle::World],
+            Self::Ddp | Self::Buckets | Self::Accumulated | Self::Fsdp => &[CommunicatorKind::World],
+            Self::TensorData => &[CommunicatorKind::Host, CommunicatorKind::Across],
+            Self::Pipeline => &[CommunicatorKind::Stage, CommunicatorKind::World],
+            Self::Experts => &[CommunicatorKind::Host, CommunicatorKind::World],
         }
     }
 
@@ -145,7 +145,7 @@ impl Layout {
     }
 }
 
-impl Circle {
+impl CommunicatorKind {
     /// The number of the rank's communicator among those of this kind.
     pub(crate) fn index(self, rank: u32, ranks: u32) -> u32 {
         match self {

@@ -2,7 +2,7 @@
 
 use xpu_model::finding::{Class, Finding, Kind};
 
-use crate::{fault::Trouble, program::Layout};
+use crate::{fault::Fault, program::Layout};
 
 /// Random variation of a healthy job, each as a share.
 #[derive(Clone, Copy, Debug)]
@@ -43,17 +43,17 @@ pub(crate) struct Setting {
     pub host_bound: bool,
     /// Whether the first steps compile.
     pub warm_up: bool,
-    pub trouble: Trouble,
-    /// When the trouble begins, in seconds. `until` is the time up to which the job is watched.
+    pub fault: Fault,
+    /// When the fault begins, in seconds. `until` is the time up to which the job is watched.
     pub from: f64,
-    /// When the trouble ends, or infinity.
+    /// When the fault ends, or infinity.
     pub to: f64,
     pub until: f64,
 }
 
 impl Setting {
-    /// Whether the trouble is present at `at`.
-    pub(crate) fn is_befallen(&self, at: f64) -> bool {
+    /// Whether the fault is present at `at`.
+    pub(crate) fn has_fault_at(&self, at: f64) -> bool {
         (self.from..self.to).contains(&at)
     }
 }
@@ -135,6 +135,6 @@ impl Scenario {
     }
 
     pub(crate) fn is_stall(&self) -> bool {
-        matches!(self.setting.trouble, Trouble::Stall { .. })
+        matches!(self.setting.fault, Fault::Stall { .. })
     }
 }

@@ -8,7 +8,7 @@ use crate::{
 
 /// Each healthy kind, each hang, and slow ranks of each cause.
 #[test]
-fn one_of_each_kind_is_reported_right() {
+fn one_scenario_of_each_kind_is_diagnosed_correctly() {
     for name in NAMES {
         for ranks in [1, 2, 8, 64] {
             let Some(scenario) = scenario(name, ranks, TUNING + 4) else { continue };

@@ -132,9 +132,9 @@ fn reported_cost(found: &[Finding], expected: &Expected) -> Option<f64> {
 /// every few seconds.
 const MEASURED: f64 = 120.0;
 
-/// How much longer the steps since the trouble began are than the same steps without it.
+/// How much longer the steps since the fault began are than the same steps without it.
 fn injected_cost(setting: &Setting, until: f64) -> f64 {
-    let until = if setting.trouble.is_rare() { until.max(setting.from + MEASURED) } else { until };
+    let until = if setting.fault.is_rare() { until.max(setting.from + MEASURED) } else { until };
     let ends = |setting: &Setting| {
         let mut flow = Flow::new(setting);
         while flow.known_until() < until {
@@ -142,7 +142,7 @@ fn injected_cost(setting: &Setting, until: f64) -> f64 {
         }
         flow.ends
     };
-    let healthy = Setting { trouble: crate::fault::Trouble::None, ..setting.clone() };
+    let healthy = Setting { fault: crate::fault::Fault::None, ..setting.clone() };
     let (with, without) = (ends(setting), ends(&healthy));
     let Some(first) = with.iter().position(|end| *end >= setting.from) else { return 0.0 };
     let last = with.len().min(without.len()) - 1;

@@ -91,7 +91,7 @@ fn summary() -> Summary {
 }
 
 #[test]
-fn traces_by_pytorchs_profiler_are_a_key_and_say_how_they_do() {
+fn traces_by_pytorchs_profiler_have_a_key_and_show_their_progress() {
     let mut lab = with_files();
     lab.screen(132, 40).hides("Kineto");
     lab.keys("K");
@@ -133,7 +133,7 @@ fn files_of_the_folder_are_listed_and_a_broken_file_has_its_reason() {
 }
 
 #[test]
-fn a_file_is_opened_and_said_what_can_be_done_with_it() {
+fn an_opened_file_lists_its_commands() {
     let mut lab = with_files();
     lab.keys("<Enter>").screen(132, 40).shows("reading it");
     let name = "xpu-top-llama-70b-20270115T083327Z.xpucap";
@@ -163,7 +163,7 @@ fn a_fresh_file_without_an_end_is_shown_as_being_written() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_whole_says_why() {
+fn an_incomplete_file_shows_the_reason() {
     let mut lab = with_files();
     lab.keys("G<Enter>");
     update(
@@ -222,7 +222,7 @@ fn a_capture_in_progress_has_its_bar_and_its_file() {
 
 /// A replay of last month does not change the ages of the files in the list.
 #[test]
-fn files_are_as_old_as_they_are_whatever_time_is_shown() {
+fn the_age_of_files_does_not_depend_on_the_shown_time() {
     let mut lab = with_files();
     let shown = lab.screen(132, 40).text();
     let mut listing = listing(&lab);
@@ -236,7 +236,7 @@ fn files_are_as_old_as_they_are_whatever_time_is_shown() {
 }
 
 #[test]
-fn an_empty_folder_and_one_that_is_not_read_yet_say_so() {
+fn empty_and_unread_folders_are_distinguished() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     lab.keys("8").screen(80, 24).shows("reading the folder");
     golden_at("captures-reading", SMALL, &mut lab);
@@ -250,7 +250,7 @@ fn an_empty_folder_and_one_that_is_not_read_yet_say_so() {
 }
 
 #[test]
-fn the_folder_is_looked_at_again_while_it_is_looked_at() {
+fn the_folder_is_reread_while_its_page_is_shown() {
     let mut lab = with_files();
     let lists =
         |lab: &Lab| lab.effects().iter().filter(|effect| **effect == Effect::Files(Order::List)).count();

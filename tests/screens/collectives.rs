@@ -28,7 +28,7 @@ fn late_ranks_are_ordered_and_traffic_has_its_bandwidth() {
 }
 
 #[test]
-fn a_rank_that_did_not_enter_is_behind() {
+fn a_rank_that_did_not_enter_a_collective_is_shown_as_behind() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("4");
     let mut lab = lab.hang(Rank(6)).run(14);
@@ -38,7 +38,7 @@ fn a_rank_that_did_not_enter_is_behind() {
 
 /// In a hung job: the calls before the hang, and the deviating rank.
 #[test]
-fn the_last_calls_are_shown_where_a_job_stands() {
+fn the_last_calls_of_a_hung_job_are_shown() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("4");
     let mut lab = lab.hang(Rank(6)).run(14);
@@ -156,7 +156,7 @@ fn many_communicators_are_listed_by_kind() {
 }
 
 #[test]
-fn no_communicator_is_said_to_be_unseen() {
+fn a_job_without_communicators_shows_the_reason() {
     let mut lab = Lab::new(Simulation::new(7, 1, 2));
     let mut frames = lab.simulation().digests(1_841);
     for frame in &mut frames {

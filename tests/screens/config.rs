@@ -27,7 +27,7 @@ fn help_lists_every_binding_as_it_is_bound() {
 }
 
 #[test]
-fn sentences_name_keys_as_they_are_bound() {
+fn texts_name_the_bound_keys() {
     let mut lab = one_slow();
     lab.screen(200, 60).shows("f shows why");
     let config = "[keys]\nfindings = [\"7\", \"F5\"]\nrecord = \"F6\"\ncapture = []\n";
@@ -38,7 +38,7 @@ fn sentences_name_keys_as_they_are_bound() {
 }
 
 #[test]
-fn it_opens_with_what_is_asked_for() {
+fn the_screen_opens_with_the_requested_page() {
     let mut lab = one_slow();
     let config =
         Config::read("page = \"findings\"\nmetric = \"late\"\nsort = \"late\"\nfilter = \"rank<40\"\n");
@@ -48,7 +48,7 @@ fn it_opens_with_what_is_asked_for() {
 }
 
 #[test]
-fn the_next_screen_goes_on_where_the_last_one_ended() {
+fn the_next_screen_begins_in_the_saved_state() {
     let mut lab = one_slow();
     lab.keys(":metric late<Enter>:sort tflops reversed<Enter>/rank<9<Enter>").screen(132, 40);
     let state = lab.app().state();

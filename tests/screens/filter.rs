@@ -7,7 +7,7 @@ use xpu_wire::{id::Rank, simulation::Simulation};
 use crate::{SMALL, USUAL, golden, golden_at, in_fours, one_of_a_thousand, one_slow, one_slow_at};
 
 #[test]
-fn a_filter_is_seen_at_once_and_enter_keeps_it() {
+fn a_filter_applies_while_it_is_typed_and_enter_keeps_it() {
     let mut lab = one_slow();
     lab.keys("/tflops<0.9*median");
     lab.screen(80, 24).shows("/ tflops<0.9*median").shows("1 of 64 ranks").shows("Enter keeps");
@@ -20,7 +20,7 @@ fn a_filter_is_seen_at_once_and_enter_keeps_it() {
 }
 
 #[test]
-fn a_fault_is_pointed_at_while_what_was_whole_last_stays() {
+fn an_error_is_marked_and_the_last_valid_filter_stays() {
     let mut lab = one_slow();
     lab.keys("/rank<12 & tflps<600");
     lab.screen(80, 24)
@@ -56,7 +56,7 @@ fn words_are_completed_and_old_lines_come_back() {
 }
 
 #[test]
-fn on_a_map_of_a_thousand_the_others_step_back() {
+fn ranks_outside_the_filter_are_dimmed_on_a_map_of_a_thousand() {
     let mut lab = one_of_a_thousand(Depth::True);
     let screen = lab.keys("/host~gpu-06 | 517<Enter>").screen(132, 40);
     screen.shows("╌");
@@ -64,14 +64,14 @@ fn on_a_map_of_a_thousand_the_others_step_back() {
 }
 
 #[test]
-fn without_colours_they_step_back_too() {
+fn ranks_outside_the_filter_are_dimmed_without_colours() {
     let mut lab = one_slow_at(Depth::None);
     golden("filter-no-color", &lab.keys("/state=slow | host=gpu-002<Enter>").screen(80, 24));
 }
 
 /// A long filter at the edge of the screen: its end is visible, and so is its error.
 #[test]
-fn the_end_of_a_long_line_is_seen() {
+fn the_end_of_a_long_filter_is_visible() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     lab.keys(&format!("/{}tflps<3", "rank<1234 & ".repeat(8)));
     lab.screen(60, 20).shows("tflps<3").shows("unknown field tflps: did you mean tflops? ^");
@@ -79,7 +79,7 @@ fn the_end_of_a_long_line_is_seen() {
 
 /// Merged stacks and positions show the filtered ranks. Dependencies and the report cover all ranks.
 #[test]
-fn stacks_are_of_the_ranks_that_are_meant() {
+fn stacks_show_the_filtered_ranks() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14);
     lab.read_stacks(0..8);
     lab.keys("6").screen(132, 40).shows("of 8 ranks, the fewest first").shows("not 0-5,7");
@@ -97,7 +97,7 @@ fn stacks_are_of_the_ranks_that_are_meant() {
 }
 
 #[test]
-fn communicators_are_those_of_the_ranks_that_are_meant() {
+fn communicators_show_the_filtered_ranks() {
     let mut lab = in_fours();
     lab.keys("4").screen(132, 40).shows("3 communicators").shows("/ filter");
     let screen = lab.keys("/rank=1-2").screen(132, 40);
@@ -113,7 +113,7 @@ fn communicators_are_those_of_the_ranks_that_are_meant() {
 /// The filter has the quantity of the maps under the name `peak`: the share of the GPU's peak at its clock
 /// that GEMMs reach.
 #[test]
-fn the_share_of_the_peak_can_be_asked_for() {
+fn the_share_of_the_peak_can_be_filtered_by() {
     let mut lab = one_slow();
     lab.keys("/peak<60<Enter>").screen(132, 40).shows("1 of 64 ranks").shows("   37  gpu-005");
     lab.keys("/<C-u>peak<0.9*median<Enter>").screen(132, 40).shows("1 of 64 ranks");

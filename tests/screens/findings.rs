@@ -19,7 +19,7 @@ fn a_slow_rank_is_reported_with_its_evidence_and_what_to_do() {
 }
 
 #[test]
-fn a_hang_that_went_stays_in_the_log() {
+fn a_past_hang_stays_in_the_log() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).slow_down(Rank(3), 1.31).run(40).hang(Rank(6)).run(14);
     lab.keys("f");
     lab.screen(132, 40).shows("hang, not entered").shows("hangs at");
@@ -30,7 +30,7 @@ fn a_hang_that_went_stays_in_the_log() {
 }
 
 #[test]
-fn nothing_wrong_is_said_and_nothing_heard_is_not_health() {
+fn a_healthy_job_is_distinguished_from_a_silent_one() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("7").screen(132, 40).shows("no findings: 8 ranks").shows("none since");
     golden_at("findings-none", SMALL, &mut lab);

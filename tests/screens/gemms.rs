@@ -47,7 +47,7 @@ fn the_list_is_sorted_and_what_is_selected_stays() {
 }
 
 #[test]
-fn of_a_thousand_ranks_some_are_asked_and_it_is_said_of_how_many() {
+fn the_sampled_part_of_a_thousand_ranks_is_shown() {
     let mut lab = one_of_a_thousand(Depth::True);
     lab.keys("3");
     assert_eq!(watched(&lab), 32);
@@ -58,7 +58,7 @@ fn of_a_thousand_ranks_some_are_asked_and_it_is_said_of_how_many() {
 }
 
 #[test]
-fn until_ranks_answer_it_is_said_who_was_asked_and_then_that_nobody_answers() {
+fn unanswered_requests_for_shapes_are_shown() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("3").screen(132, 40).shows("Requesting shapes from 8 ranks");
     golden_at("gemms-asked", USUAL, &mut lab);
@@ -68,7 +68,7 @@ fn until_ranks_answer_it_is_said_who_was_asked_and_then_that_nobody_answers() {
 }
 
 #[test]
-fn a_job_without_gemms_is_reported_what_is_seen() {
+fn a_job_without_gemms_shows_the_reason() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("3");
     let mut frames = {
@@ -86,7 +86,7 @@ fn a_job_without_gemms_is_reported_what_is_seen() {
 
 /// With one operation in many timed, a page that was just opened lacks figures of some ranks.
 #[test]
-fn a_rank_of_which_no_gemm_was_timed_is_named() {
+fn a_rank_without_timed_gemms_is_named() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("3");
     let details = |lab: &mut Lab, second| lab.simulation().details(second, (0..8).map(Rank));

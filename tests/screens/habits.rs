@@ -35,7 +35,7 @@ fn since(screen: &Screen) -> u32 {
 }
 
 #[test]
-fn a_pause_does_not_change_since_when_a_finding_is() {
+fn a_pause_does_not_change_the_begin_of_a_finding() {
     let mut lab = one_slow();
     let before = since(&lab.keys("7").screen(132, 40));
     let came = lab.screen(132, 40).text().lines().filter(|line| line.contains(" came ")).count();
@@ -49,7 +49,7 @@ fn a_pause_does_not_change_since_when_a_finding_is() {
         assert!(since(&lab.screen(132, 40)).abs_diff(before) <= 1);
     }
     let after = lab.screen(132, 40).text().lines().filter(|line| line.contains(" came ")).count();
-    assert_eq!(after, came, "nothing has come anew");
+    assert_eq!(after, came, "nothing new has arrived");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn jobs_are_chosen_from_a_list() {
 
 /// A key without effect says why.
 #[test]
-fn no_key_is_silent() {
+fn every_key_has_a_visible_effect() {
     let mut healthy = Lab::new(Simulation::new(7, 2, 4));
     for (keys, said) in [
         ("7<Enter>", "no finding to explain"),
@@ -145,7 +145,7 @@ fn no_key_is_silent() {
 }
 
 #[test]
-fn j_for_jobs_is_understood_on_every_page() {
+fn shift_j_chooses_a_job_on_every_page() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     for page in 1..=9 {
         lab.keys(&format!("{page}J")).screen(132, 40).shows("llama-70b is the only job");

@@ -23,7 +23,7 @@ fn hung() -> Lab {
 }
 
 #[test]
-fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
+fn a_hang_opens_its_page_until_the_user_leaves_it() {
     let mut lab = hung();
     let screen = lab.screen(132, 40);
     screen.shows("✖ HANG ").shows("rank 6").shows("0-5,7 wait for 6");
@@ -57,7 +57,9 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
 fn the_kernels_on_the_gpus_are_read_at_the_second_request() {
     let mut lab = hung();
     lab.read_stacks(0..8);
-    lab.keys("U").screen(132, 40).shows("U again, after a second, ends all ranks");
+    lab.keys("U")
+        .screen(132, 40)
+        .shows("press U again after a second to name the kernels; this ends all ranks");
     let asked = |lab: &Lab| {
         lab.effects().iter().any(|effect| {
             matches!(effect, Effect::AskStacks { ranks, reading: Reading::Gpus, .. } if ranks.is_empty())
@@ -87,7 +89,7 @@ fn the_kernels_on_the_gpus_are_read_at_the_second_request() {
 
 /// After a stopped process (SIGSTOP) continues (SIGCONT), the screen no longer reports that it does not run.
 #[test]
-fn a_stopped_rank_that_goes_on_is_reported_as_past() {
+fn a_stopped_rank_that_continues_is_a_past_finding() {
     let mut lab = hung();
     let mut frame = lab.simulation().digests(1_854).remove(1);
     let job = lab.simulation().job.clone();
@@ -104,7 +106,7 @@ fn a_stopped_rank_that_goes_on_is_reported_as_past() {
 
 /// Old figures are shown with their age.
 #[test]
-fn the_report_says_how_old_is_what_is_not_of_now() {
+fn the_report_shows_the_age_of_old_figures() {
     let mut lab = hung().run_only(20, |frame| frame.host.as_str() != "gpu-001");
     lab.keys("y");
     let Some(Effect::Copy(_, text)) = lab.effects().last() else { panic!("no report") };
@@ -159,7 +161,7 @@ fn a_hang_that_was_seen_does_not_open_again_after_a_look_at_the_past() {
 
 /// A waiting rank is neither healthy nor the cause. Nothing on the screen claims that all is in order.
 #[test]
-fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
+fn the_overview_of_a_hung_job_names_waiting_and_missing_ranks() {
     let mut lab = hung();
     lab.read_stacks(0..8).keys("<Esc>");
     for screen in [lab.screen(132, 40), lab.screen(80, 24)] {
@@ -182,7 +184,7 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
 /// After half a minute without a step, no step is current. Arrival skew is judged as a share of a step, so
 /// the old differences of a millisecond mean nothing and are not shown.
 #[test]
-fn a_hang_shows_no_arrival_skew_of_before() {
+fn a_hung_job_shows_no_earlier_arrival_skew() {
     let mut lab = hung().run(45);
     lab.read_stacks(0..8);
     let screen = lab.keys("<Esc>ma<Enter>").screen(132, 40);
@@ -192,7 +194,7 @@ fn a_hang_shows_no_arrival_skew_of_before() {
 
 /// The ends of branches matter most, so frames in the middle are omitted.
 #[test]
-fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
+fn a_short_terminal_shows_branch_ends_and_keys() {
     let mut lab = hung();
     lab.read_stacks(0..8);
     let screen = lab.screen(80, 24);
@@ -210,7 +212,7 @@ fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
 }
 
 #[test]
-fn the_outlier_is_a_key_away_and_branches_close() {
+fn one_key_selects_the_outlier_and_branches_close() {
     let mut lab = hung();
     lab.read_stacks(0..8);
     lab.keys("n<Enter>").screen(132, 40).shows("▶ 6").hides("__next__");
@@ -223,7 +225,7 @@ fn the_outlier_is_a_key_away_and_branches_close() {
 }
 
 #[test]
-fn stacks_are_asked_for_when_they_are_looked_at_and_silence_is_reported() {
+fn stacks_are_requested_when_shown_and_silence_is_reported() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("s").screen(132, 40).shows("Reading the stacks of 8 ranks");
     assert!(matches!(lab.effects(), [Effect::AskStacks { reading: Reading::Running, .. }]));
@@ -252,7 +254,7 @@ fn unreadable_stacks_are_reported_with_their_ranks() {
 }
 
 #[test]
-fn the_report_and_the_flame_graph_are_left_to_the_world() {
+fn the_report_and_the_flame_graph_are_requested_as_effects() {
     let mut lab = hung();
     lab.read_stacks(0..8).keys("wy");
     let [Effect::Write(flame, svg), Effect::Copy(report, text)] = &lab.effects()[lab.effects().len() - 2..]

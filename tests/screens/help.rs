@@ -38,7 +38,7 @@ pub(crate) fn words(screen: &Screen) -> Vec<String> {
 
 /// The page lists every binding with all its keys and its full text, whichever view is behind it.
 #[test]
-fn every_key_of_every_view_is_reported_in_full() {
+fn help_lists_every_key_of_every_view() {
     for view in 1..=9 {
         let mut lab = Lab::new(Simulation::new(7, 1, 8));
         // High enough that nothing needs scrolling.

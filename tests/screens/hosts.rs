@@ -83,7 +83,7 @@ fn many_hosts_scroll() {
 }
 
 #[test]
-fn before_any_host_answers_it_is_seen_which_are_asked() {
+fn hosts_are_listed_before_they_answer() {
     let mut lab = Lab::at_rest(Simulation::new(7, 4, 8), Depth::True);
     lab.keys("9").screen(80, 24).shows("◌ connecting").shows("◌ 4 connecting");
     golden_at("hosts-connecting", SMALL, &mut lab);

@@ -16,7 +16,7 @@ use xpu_wire::{
 use crate::{golden, one_slow_at};
 
 #[test]
-fn every_theme_has_its_picture() {
+fn every_theme_has_a_golden_screen() {
     for theme in Theme::ALL.into_iter().filter(|theme| *theme != Theme::default()) {
         let look = Look { theme, ..Depth::True.into() };
         golden(&format!("theme-{theme}"), &one_slow_at(look).screen(132, 40));
@@ -24,7 +24,7 @@ fn every_theme_has_its_picture() {
 }
 
 #[test]
-fn so_have_terminals_of_few_colours() {
+fn terminals_with_few_colours_have_golden_screens() {
     for (depth, name) in [(Depth::Indexed, "256-colours"), (Depth::Sixteen, "16-colours")] {
         golden(name, &one_slow_at(depth).screen(132, 40));
     }
@@ -44,7 +44,7 @@ fn is_ascii_of(screen: Screen, unicode: Screen) -> Screen {
 }
 
 #[test]
-fn in_plain_ascii_nothing_is_lost() {
+fn plain_ascii_shows_all_content() {
     for (depth, name) in [(Depth::True, "ascii"), (Depth::None, "ascii-no-color")] {
         let (mut plain, mut unicode) = (one_slow_at(ascii(depth)), one_slow_at(depth));
         for (keys, width, height) in [("1", 80, 24), ("1x", 132, 40), ("1?", 132, 40), ("?f", 80, 24)] {
@@ -58,7 +58,7 @@ fn in_plain_ascii_nothing_is_lost() {
 }
 
 #[test]
-fn so_of_many_ranks_and_of_a_hang() {
+fn plain_ascii_shows_many_ranks_and_a_hang() {
     let hang = |look| {
         let mut lab = Lab::with_depth(Simulation::new(7, 2, 4), look).hang(Rank(6)).run(14);
         lab.read_stacks(0..8).screen(132, 40)

@@ -105,7 +105,7 @@ fn a_healthy_job_is_calm() {
 }
 
 #[test]
-fn eighty_by_twenty_four_says_whether_it_runs_how_fast_and_who_stands_out() {
+fn an_80x24_screen_shows_state_speed_and_outliers() {
     one_slow()
         .screen(80, 24)
         .shows("● LIVE")
@@ -126,7 +126,7 @@ fn a_thousand_ranks() {
 }
 
 #[test]
-fn no_data_says_which_hop_is_silent() {
+fn a_screen_without_data_names_the_silent_hop() {
     let at_rest = || Lab::at_rest(Simulation::new(7, 12, 8), Depth::True);
     at_rest().screen(100, 30).shows("Connecting to 12 hosts");
     let mut lab = at_rest();
@@ -143,7 +143,7 @@ fn no_data_says_which_hop_is_silent() {
 }
 
 #[test]
-fn a_host_that_is_down_is_named_and_its_ranks_grey_out() {
+fn an_unreachable_host_is_named_and_its_ranks_are_grey() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8));
     let gone = lab.simulation().host(2);
     lab.link(2, Link::Down { why: "no answer on port 18891 for 12 s".to_owned() });
@@ -217,7 +217,7 @@ fn blind_spots_and_refused_processes_are_reported() {
 }
 
 #[test]
-fn an_invitation_is_whole_and_goes_after_half_a_minute() {
+fn an_invitation_is_shown_in_full_for_half_a_minute() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     let text =
         "join from another terminal: xpu-top --hosts '127.0.0.[1-2]' --base-port 23456 --job llama-70b";
@@ -230,13 +230,13 @@ fn an_invitation_is_whole_and_goes_after_half_a_minute() {
 }
 
 #[test]
-fn silence_of_all_hosts_is_not_live() {
+fn the_screen_is_not_live_if_all_hosts_are_silent() {
     let mut lab = Lab::new(Simulation::new(7, 2, 8)).run_only(9, |_| false);
     lab.screen(80, 24).shows("STALE 9 s").shows("last figures").hides("LIVE").hides("nothing timed");
 }
 
 #[test]
-fn a_rank_that_died_is_a_finding_in_words() {
+fn a_dead_rank_is_reported_as_a_finding() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8));
     let job = lab.simulation().job.clone();
     let mut frame = lab.simulation().digests(1_841).remove(2);
@@ -250,7 +250,7 @@ fn a_rank_that_died_is_a_finding_in_words() {
 }
 
 #[test]
-fn without_colours_nothing_is_lost() {
+fn a_screen_without_colours_shows_all_content() {
     let mut lab = one_slow_at(Depth::None);
     let screen = lab.screen(132, 40);
     assert!(screen.buffer.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
@@ -261,7 +261,7 @@ fn without_colours_nothing_is_lost() {
 }
 
 #[test]
-fn too_small_a_terminal_still_says_the_most_important_figure() {
+fn a_tiny_terminal_still_shows_the_most_important_figure() {
     one_slow().screen(44, 8).shows("● 12").shows("ms a step").shows("needs 60x20");
     // Any size must work, even none.
     for (width, height) in [(1, 1), (0, 0), (3, 40), (300, 1), (60, 20), (61, 20), (79, 60), (300, 20)] {
@@ -270,7 +270,7 @@ fn too_small_a_terminal_still_says_the_most_important_figure() {
 }
 
 #[test]
-fn selecting_and_sorting_move_what_they_should() {
+fn selecting_and_sorting_move_the_right_lists() {
     let mut lab = one_slow();
     lab.screen(80, 24).hides("▌");
     // The rank that the finding names comes first, then the others by rank.
@@ -288,7 +288,7 @@ fn selecting_and_sorting_move_what_they_should() {
 
 /// Ranks named in the sentence are in the table below it, however many ranks there are and in every view.
 #[test]
-fn a_rank_that_a_finding_names_is_in_sight() {
+fn a_rank_of_a_finding_is_visible() {
     let mut lab = one_slow();
     for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
         lab.screen(width, height).shows("   37  gpu-005");
@@ -309,18 +309,18 @@ fn a_rank_that_a_finding_names_is_in_sight() {
 
 /// A GPU with a problem: its rank is named, although the rank itself is healthy.
 #[test]
-fn a_rank_with_a_troubled_gpu_is_in_sight_and_says_so() {
+fn a_rank_with_gpu_trouble_is_visible_with_the_reason() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8));
     let mut frames = lab.simulation().digests(1_841);
     let Body::Digest(digest) = &mut frames[7].body else { unreachable!() };
-    let device = digest.ranks[2].device.as_mut().expect("the driver tells of it");
+    let device = digest.ranks[2].device.as_mut().expect("the driver reports it");
     (device.xids, device.last_xid) = (Some(1), Some(Xid { code: 79, at: device.read }));
     lab.arrive(frames);
     lab.screen(132, 40).shows("   58  gpu-008").shows("▲ gpu");
 }
 
 #[test]
-fn saving_and_quitting_are_left_to_the_world() {
+fn saving_and_quitting_are_requested_as_effects() {
     let mut lab = one_slow();
     // The first q closes help.
     lab.keys("S?qq<C-c>");
@@ -330,7 +330,7 @@ fn saving_and_quitting_are_left_to_the_world() {
 }
 
 #[test]
-fn jobs_take_turns() {
+fn one_key_cycles_through_jobs() {
     let mut lab = Lab::new(Simulation::new(7, 2, 8));
     lab.keys("<Tab>").screen(80, 24).shows("llama-70b is the only job");
     let other = Simulation { job: "eval".into(), ..Simulation::new(9, 1, 4) };
@@ -342,7 +342,7 @@ fn jobs_take_turns() {
 /// A golden screen is useful only if the comparison can fail: here one cell changes its colour, but not its
 /// letter.
 #[test]
-fn a_changed_colour_fails() {
+fn a_changed_colour_fails_the_comparison() {
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         return;
     }

@@ -20,7 +20,7 @@ fn arrival_skew_and_step_time_can_be_chosen() {
 
 /// Ranks that wait for a slow rank have more exposed communication, and the slow rank has less.
 #[test]
-fn communication_that_gemms_wait_for_is_the_last_of_them() {
+fn exposed_communication_is_the_last_map() {
     let mut lab = one_slow();
     let screen = lab.keys("me<Enter>").screen(132, 40);
     screen.shows("exposed comm % GEMMs wait for NCCL").shows("GEMM TFLOPS over GEMM time");
@@ -30,7 +30,7 @@ fn communication_that_gemms_wait_for_is_the_last_of_them() {
 }
 
 #[test]
-fn clocks_power_load_and_memory_of_the_gpus_are_too() {
+fn clocks_power_load_and_memory_can_be_chosen() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8)).slow_down(Rank(37), 1.4).run(40);
     for second in [1_881, 1_882] {
         let mut frames = lab.simulation().digests(second);
@@ -52,7 +52,7 @@ fn clocks_power_load_and_memory_of_the_gpus_are_too() {
 }
 
 #[test]
-fn of_gpus_no_driver_reports_nothing_is_shown() {
+fn gpus_without_driver_reports_show_nothing() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     let mut frames = lab.simulation().digests(1_841);
     let Body::Digest(digest) = &mut frames[0].body else { unreachable!() };
@@ -65,7 +65,7 @@ fn of_gpus_no_driver_reports_nothing_is_shown() {
 }
 
 #[test]
-fn the_past_says_since_when_a_rank_is_slow() {
+fn the_past_shows_since_when_a_rank_is_slow() {
     let mut lab = one_slow();
     lab.keys("x");
     for (width, height) in SIZES {
@@ -84,7 +84,7 @@ fn the_past_says_since_when_a_rank_is_slow() {
 }
 
 #[test]
-fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
+fn ranks_and_time_are_folded_to_fit() {
     let mut lab = one_of_a_thousand(Depth::True);
     lab.keys("x").screen(132, 40).shows("40 ranks a row, the worst shown").shows("480-559 ▼");
     golden_at("past-1024-ranks", USUAL, &mut lab);
@@ -98,7 +98,7 @@ fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
 
 /// There is no history from before monitoring began. A hang leaves no gap in the history.
 #[test]
-fn the_past_begins_with_the_watching() {
+fn the_past_begins_when_the_screen_started() {
     let mut lab = Lab::at_rest(Simulation::new(7, 8, 8), Depth::True);
     (0..8).for_each(|host| lab.link(host, xpu_client::arrival::Link::Up));
     let snapshots = lab.simulation().snapshots(1_800);
@@ -111,7 +111,7 @@ fn the_past_begins_with_the_watching() {
 }
 
 #[test]
-fn folded_ranks_are_as_their_worst_and_its_name_is_reported() {
+fn folded_ranks_show_and_name_the_worst() {
     let mut lab = one_slow();
     let screen = lab.keys("F").screen(132, 40);
     screen

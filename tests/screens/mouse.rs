@@ -102,7 +102,7 @@ fn findings_and_keys_of_the_footer_are_clicked() {
 }
 
 #[test]
-fn where_several_ranks_share_a_place_the_worst_is_meant() {
+fn a_click_on_folded_ranks_selects_the_worst() {
     let mut lab = Lab::new(Simulation::new(7, 64, 8)).slow_down(Rank(317), 1.4).run(20);
     let place = find_outlier(&mut lab);
     lab.mouse(SMALL, MouseEventKind::Down(MouseButton::Left), place).screen(80, 24).shows("▌  317");
@@ -116,7 +116,7 @@ fn find_outlier(lab: &mut Lab) -> (u16, u16) {
 }
 
 #[test]
-fn a_click_on_the_bar_of_time_goes_there_and_a_drag_moves_along() {
+fn clicks_and_drags_on_the_time_bar_seek() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     let end = lab.now();
     let begin = xpu_wire::unit::Moment(end.0 - 100_000_000_000);
@@ -181,7 +181,7 @@ fn a_waiting_rank_of_a_hung_job_can_be_clicked() {
 
 /// A pointer that moves over moments only shows them. A click selects the rank.
 #[test]
-fn a_drag_over_the_past_shows_that_time_alone() {
+fn a_drag_over_the_past_zooms_to_that_time() {
     let mut lab = one_slow();
     lab.keys("x").screen(132, 40).shows("last 3 m").shows("5 s a cell");
     let screen = lab.screen(132, 40).text();
@@ -221,7 +221,7 @@ fn a_drag_over_the_past_shows_that_time_alone() {
 #[test]
 fn keys_show_less_and_more_of_the_past() {
     let mut lab = one_slow();
-    lab.keys("+").screen(132, 40).shows("x shows the heatmaps over time");
+    lab.keys("+").screen(132, 40).shows("this key zooms the heatmaps over time; x shows them");
     lab.keys("x+").screen(132, 40).shows("UTC, 105 s · Esc shows all");
     lab.keys("+").screen(132, 40).shows("UTC, 55 s · Esc shows all");
     lab.keys("--").screen(132, 40).shows("last 3 m");

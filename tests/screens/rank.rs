@@ -133,7 +133,7 @@ fn traffic_of_its_gpu_its_processes_and_its_host_is_shown() {
 }
 
 #[test]
-fn a_rank_stands_among_those_that_do_the_same_work() {
+fn a_rank_is_compared_with_those_that_do_the_same_work() {
     let mut lab = looked_at();
     let screen = lab.screen(132, 40);
     screen.shows("▲ slow").shows("among 64 ranks of the same work: 0-63");
@@ -148,7 +148,7 @@ fn a_rank_stands_among_those_that_do_the_same_work() {
 }
 
 #[test]
-fn a_pinned_rank_is_what_others_are_compared_with() {
+fn others_are_compared_with_the_pinned_rank() {
     let mut lab = looked_at();
     lab.keys("p").screen(132, 40).shows("rank 37 is pinned: others are compared with it").shows("pinned");
     let screen = lab.keys("j").screen(132, 40);

@@ -22,7 +22,7 @@ fn name(page: Page) -> String {
 }
 
 #[test]
-fn views_have_their_picture_at_every_size() {
+fn every_view_has_a_golden_screen_at_every_size() {
     for (number, page) in Page::ALL.into_iter().enumerate() {
         // The test of the findings draws the same job.
         if REQUESTING.contains(&page) || page == Page::Findings {

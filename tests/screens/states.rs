@@ -145,7 +145,7 @@ fn unread() -> Lab {
 }
 
 #[test]
-fn every_view_has_a_picture_of_each_of_its_states() {
+fn every_view_has_a_golden_screen_of_each_state() {
     for page in Page::ALL {
         for state in [Empty, Loading, Error, Full] {
             let known = TABLE.iter().filter(|(of, is, ..)| (*of, *is) == (page, state)).count();
@@ -182,7 +182,7 @@ fn says_all(screen: &Screen, says: &[&str]) {
 
 /// A request without an answer is shown with its age.
 #[test]
-fn a_rank_that_does_not_answer_is_reported_with_the_way_to_its_host() {
+fn a_silent_rank_is_reported_with_the_path_to_its_host() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("2").screen(132, 40).shows("waiting for its next summary");
     let mut lab = lab.run_only(9, |frame| !matches!(frame.body, xpu_wire::frame::Body::Detail(_)));

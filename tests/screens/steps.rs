@@ -17,7 +17,7 @@ use xpu_wire::{
 use crate::{SMALL, USUAL, golden, golden_at, one_slow};
 
 #[test]
-fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
+fn a_change_of_step_time_is_marked_with_its_step_and_size() {
     let mut lab = one_slow();
     lab.keys("5");
     let mut lab = lab.run(12);
@@ -32,7 +32,7 @@ fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
 
 /// Spans are shown per step, over the observed time.
 #[test]
-fn parts_that_the_program_names_are_on_the_page() {
+fn spans_of_the_program_are_on_the_page() {
     let mut lab = one_slow();
     lab.keys("5");
     for (step, data, forward) in [(1_000_000, 5_000, 9_000), (1_000_010, 5_121, 9_400)] {
@@ -177,7 +177,7 @@ fn a_steady_job_has_a_line_and_no_change() {
 }
 
 #[test]
-fn the_line_begins_when_somebody_looks() {
+fn the_line_begins_when_the_screen_started() {
     let simulation = Simulation::new(7, 2, 4);
     let mut lab = Lab::at_rest(simulation.clone(), xpu_tui::palette::Depth::True);
     lab.arrive(simulation.snapshots(1_800));
@@ -186,7 +186,7 @@ fn the_line_begins_when_somebody_looks() {
 }
 
 #[test]
-fn of_a_job_that_stands_the_line_ends_and_it_is_said_for_how_long() {
+fn the_line_of_a_hung_job_ends_with_the_duration() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("5");
     let mut lab = lab.hang(Rank(6)).run(30);
@@ -195,7 +195,7 @@ fn of_a_job_that_stands_the_line_ends_and_it_is_said_for_how_long() {
 }
 
 #[test]
-fn where_nobody_marks_steps_and_none_are_detected_it_is_said_how_to() {
+fn without_steps_the_screen_shows_how_to_mark_them() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     let without = |source: Option<StepSource>, lab: &mut Lab| {
         let mut frames = lab.simulation().digests(1_841);

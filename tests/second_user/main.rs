@@ -32,7 +32,7 @@ fn heard_nothing(stranger: Program) {
 
 /// `run` with its defaults, after a stranger has already created the place: a directory, a link, or a file.
 #[test]
-fn a_place_another_user_took_first_is_not_used() {
+fn a_directory_taken_by_another_user_is_not_used() {
     let Some(scene) = Scene::with_all_parts() else { return };
     let plain = run(&mut scene.program(STEPS));
     assert_eq!(plain.status.code(), Some(CODE), "{plain:?}");
@@ -73,7 +73,7 @@ fn a_place_another_user_took_first_is_not_used() {
 
 /// The named place belongs to another user: the job starts without xpu-top, and gets no path.
 #[test]
-fn a_directory_that_was_named_and_is_another_users_is_refused() {
+fn a_named_directory_of_another_user_is_refused() {
     let Some(scene) = Scene::with_all_parts() else { return };
     let plain = run(&mut scene.program(STEPS));
     let theirs = scene.path("theirs");
@@ -95,7 +95,7 @@ fn a_directory_that_was_named_and_is_another_users_is_refused() {
 
 /// The hook alone, as a launcher on another host may start it, with only environment variables.
 #[test]
-fn a_hook_that_is_pointed_to_another_users_socket_says_nothing() {
+fn a_hook_sends_nothing_to_another_users_socket() {
     let Some(scene) = Scene::new() else { return };
     let plain = run(&mut scene.program(STEPS));
     let open = scene.path("open");

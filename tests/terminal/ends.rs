@@ -7,7 +7,7 @@ use xpu_tests::pty::Terminal;
 use crate::{Fixture, views::OF_ANY_JOB};
 
 #[test]
-fn quitting_gives_it_back_and_leaves_no_trace() {
+fn quitting_restores_the_terminal() {
     let fixture = Fixture::new();
     let mut terminal = fixture.slow(80, 24);
     assert!(terminal.disorder().contains("alternate"), "the test sees what is to be undone");
@@ -17,7 +17,7 @@ fn quitting_gives_it_back_and_leaves_no_trace() {
 }
 
 #[test]
-fn so_does_every_signal_that_ends_it() {
+fn every_fatal_signal_restores_the_terminal() {
     let fixture = Fixture::new();
     for signal in ["TERM", "HUP", "INT", "QUIT"] {
         let mut terminal = fixture.slow(80, 24);
@@ -55,7 +55,7 @@ fn the_last_state_is_saved_however_the_screen_ends() {
 
 /// The message is on the restored terminal, and the cursor is below it, where the shell continues.
 #[test]
-fn a_panic_gives_it_back_before_it_speaks() {
+fn a_panic_restores_the_terminal_before_its_message() {
     for (place, said) in [("here", "the thread that draws fails"), ("beside", "a thread beside it fails")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_screen_that_panics"));
         command.arg(place).env("RUST_BACKTRACE", "0");
@@ -70,7 +70,7 @@ fn a_panic_gives_it_back_before_it_speaks() {
 
 /// A lost connection: the terminal is closed, and SIGHUP is sent.
 #[test]
-fn a_cut_line_ends_it() {
+fn a_closed_connection_ends_the_program() {
     let fixture = Fixture::new();
     let mut terminal = fixture.slow(80, 24);
     terminal.cut();
@@ -79,7 +79,7 @@ fn a_cut_line_ends_it() {
 
 /// As above, without SIGHUP or with SIGHUP ignored (nohup), and with keys on the way.
 #[test]
-fn a_cut_line_ends_it_without_a_signal_too() {
+fn a_closed_connection_ends_the_program_also_without_a_signal() {
     let fixture = Fixture::new();
     let mut command = fixture.place.command("sh");
     command.current_dir(fixture.place.path("")).args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
@@ -92,7 +92,7 @@ fn a_cut_line_ends_it_without_a_signal_too() {
 }
 
 #[test]
-fn where_there_is_no_terminal_it_says_so_and_what_to_do() {
+fn without_a_terminal_the_program_explains_what_to_do() {
     let fixture = Fixture::new();
     let outcome = xpu_tests::program::run(&mut fixture.xpu_top("--replay night.xpurec"));
     // The test may itself run on a terminal. Then the program uses that.

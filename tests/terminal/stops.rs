@@ -7,7 +7,7 @@ use crate::Fixture;
 /// Ctrl-Z and `fg` in a shell: the shell's prompt is on the previous screen, and `fg` redraws the whole
 /// screen.
 #[test]
-fn the_shell_has_the_terminal_while_it_is_stopped() {
+fn the_shell_has_the_terminal_while_the_program_is_stopped() {
     let fixture = Fixture::new();
     let terminal = fixture.shell("--replay night.xpurec --at 70%");
     terminal
@@ -25,7 +25,7 @@ fn the_shell_has_the_terminal_while_it_is_stopped() {
 
 /// `kill -TSTP` from outside, and SIGSTOP, which leaves no time to restore the terminal.
 #[test]
-fn a_stop_from_outside_is_as_good() {
+fn a_stop_signal_from_outside_also_restores_the_terminal() {
     let fixture = Fixture::new();
     let terminal = fixture.shell("--replay night.xpurec --at 70%");
     terminal.shows("REPLAY").keys(" ").shows("stopped").shows("next finding ]");
@@ -39,7 +39,7 @@ fn a_stop_from_outside_is_as_good() {
 
 /// The program is alone on its terminal, as in its own window, so it could not be continued.
 #[test]
-fn where_no_shell_waits_it_does_not_stop() {
+fn without_a_shell_the_program_does_not_stop() {
     let fixture = Fixture::new();
     let terminal = fixture.slow(80, 24);
     let picture = terminal.text();
@@ -48,7 +48,7 @@ fn where_no_shell_waits_it_does_not_stop() {
 }
 
 #[test]
-fn a_storm_of_sizes_leaves_the_picture_of_the_last() {
+fn many_resizes_leave_the_picture_of_the_last_size() {
     let fixture = Fixture::new();
     let terminal = fixture.slow(80, 24);
     let picture = terminal.text();
@@ -61,7 +61,7 @@ fn a_storm_of_sizes_leaves_the_picture_of_the_last() {
 
 /// One key redraws a screen on which other programs have written.
 #[test]
-fn a_spoilt_screen_is_drawn_anew() {
+fn a_damaged_screen_is_redrawn() {
     let fixture = Fixture::new();
     let terminal: Terminal = fixture.slow(80, 24);
     let picture = terminal.text();

@@ -82,7 +82,7 @@ fn every_view_is_a_click_away() {
 
 /// The release of a button is also processed.
 #[test]
-fn a_drag_over_the_past_is_heard_to_its_end() {
+fn a_drag_over_the_past_is_received_to_its_end() {
     let fixture = Fixture::new();
     let mut terminal = fixture.slow(132, 40);
     terminal.keys("x").shows("over time");

@@ -231,7 +231,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
+#[allow(clippy::cast_precision_loss, reason = "losing a byte in 2^52 does not matter")]
 fn to_f64(bytes: u64) -> f64 {
     bytes as f64
 }

@@ -6,9 +6,9 @@
 
 #![allow(non_snake_case, reason = "the names are CUDA's")]
 
-mod ask;
 mod call;
 mod device;
 mod launch;
+mod lookup;
 mod module;
 mod work;

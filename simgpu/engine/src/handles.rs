@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn freed_handle_is_refused_and_then_given_out_again() {
+    fn a_freed_handle_is_refused_until_it_is_reused() {
         let handles = Handles::new(0x1000);
         let first = handles.add(Arc::new(1));
         assert_eq!(handles.remove(first).as_deref(), Some(&1));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn made_up_handles_are_refused() {
+    fn unknown_handles_are_refused() {
         let handles = Handles::new(0x1000);
         let real = handles.add(Arc::new(1));
         for wrong in [0, 1, real - 1, real + 1, real + STEP, usize::MAX] {

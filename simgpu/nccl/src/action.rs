@@ -53,7 +53,7 @@ impl Kind {
     }
 
     /// The bytes over the bus, by the formulas of nccl-tests, so that the simulated bandwidth is exact.
-    #[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
+    #[allow(clippy::cast_precision_loss, reason = "losing a byte in 2^52 does not matter")]
     pub(crate) fn bus_bytes(self, bytes: u64, ranks: u32) -> f64 {
         let (bytes, others) = (bytes as f64, f64::from(ranks - 1));
         match self {

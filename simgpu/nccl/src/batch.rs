@@ -106,7 +106,7 @@ impl Batch {
         };
         let exchanged =
             exchange(&self.comm, &self.transfers, &places.transfers, start, self.transfer_cost())?;
-        #[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
+        #[allow(clippy::cast_precision_loss, reason = "losing a byte in 2^52 does not matter")]
         let written = start + bus_time(self.put as f64);
         Some(met.max(exchanged).max(written))
     }
@@ -144,7 +144,7 @@ impl Batch {
     }
 
     /// The transfers of a batch share the bus, which carries both directions at the same time.
-    #[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
+    #[allow(clippy::cast_precision_loss, reason = "losing a byte in 2^52 does not matter")]
     fn transfer_cost(&self) -> u64 {
         let total = |direction| {
             let same_way = self.transfers.iter().filter(|one| one.direction == direction);
@@ -172,11 +172,7 @@ fn name(actions: &[Action]) -> &'static CStr {
 }
 
 /// How many nanoseconds these bytes take.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the cast saturates, and that will do"
-)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
 fn bus_time(bytes: f64) -> u64 {
     static GB_S: OnceLock<f64> = OnceLock::new();
     // 1 GB/s is one byte a nanosecond.

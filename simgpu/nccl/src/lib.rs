@@ -1,4 +1,4 @@
-//! The stand-in `libnccl.so.2`: NCCL's C interface, with collectives that really wait for every rank.
+//! The stand-in `libnccl.so.2`: NCCL's C interface, with collectives that wait for every rank.
 //!
 //! Ranks are processes (or threads) of one machine. They join in a file of shared memory, which is unlinked
 //! once all have mapped it. Only times are exchanged: the last rank to arrive computes when the collective

@@ -3,7 +3,7 @@
  *
  * cc -shared -fPIC -fexceptions -DCOPY=13 -Wl,-soname,libcudart.so.13 cudart.c -o libcudart.so.13
  *
- * COPY: its number, which its handles carry. TELLS: it prints when it is loaded and unloaded. */
+ * COPY: its number, which its handles carry. PRINTS: it prints when it is loaded and unloaded. */
 #define _GNU_SOURCE
 #include "cuda.h"
 #include <poll.h>
@@ -27,7 +27,7 @@ struct handle {
 static struct handle default_stream = {.copy = COPY}, kernel = {.copy = COPY};
 static __thread int last_error;
 
-#ifdef TELLS
+#ifdef PRINTS
 #define NUMBER(n) #n
 #define SAY(copy, what) "cudart " NUMBER(copy) " " what "\n"
 static void say(const char *text) {

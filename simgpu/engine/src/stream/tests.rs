@@ -66,7 +66,7 @@ fn the_next_launch_waits_when_a_stream_is_full() {
 }
 
 #[test]
-fn captured_work_is_written_down_and_not_done() {
+fn captured_work_is_recorded_and_not_run() {
     let captures = crate::capture::Captures::default();
     let me = Thread::current();
     let stream = stream();

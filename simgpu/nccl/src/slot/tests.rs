@@ -19,7 +19,7 @@ fn the_last_to_start_and_the_slowest_decide_the_end_for_both() {
 }
 
 #[test]
-fn the_next_lap_opens_when_the_last_has_left() {
+fn the_next_lap_opens_when_all_participants_have_left() {
     let slot = Slot::default();
     let (first, next) = (visit(0, 100), visit(1, 50));
     slot.arrive(&first);
