@@ -1,5 +1,6 @@
 //! Ranks for which the others wait, and whether the cause is their GPU or their host.
 
+mod cause;
 mod compute;
 mod cost;
 mod describe;
@@ -24,7 +25,7 @@ use crate::job::median;
 const COHORT: usize = MANY;
 
 /// Share of its cohort's rate below which a GPU is slow, even if the others are almost equal: three times the
-/// difference between equal GPUs ([`cost::APART`]).
+/// difference between equal GPUs ([`cause::APART`]).
 const SLOW: f64 = 0.9;
 
 /// Smallest arrival skew of a rank with a slow GPU that is reported: the share that is reported without a
@@ -49,7 +50,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
         fell.clear();
     }
     slow.extend(fell);
-    slow.retain(|suspect| cost::may_account(suspect.member, suspect.rate / suspect.usual, growth));
+    slow.retain(|suspect| cause::may_account(suspect.member, suspect.rate / suspect.usual, growth));
     let awaited = more_follow(cohorts, &slow);
     if awaited {
         slow.clear();

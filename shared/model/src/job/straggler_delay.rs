@@ -7,14 +7,16 @@
 
 mod average;
 mod losses;
+mod tally;
 
 use std::collections::VecDeque;
 
 use average::{Part, average};
 use losses::{Losses, Segment};
+pub(super) use tally::Entry;
+use tally::{Counts, Tally};
 use xpu_wire::{
-    id::{CommunicatorId, Sequence, Step},
-    sampling::{self, Rate},
+    id::{CommunicatorId, Step},
     unit::{Moment, Nanoseconds},
 };
 
@@ -99,54 +101,6 @@ pub(super) struct Window {
     retired: VecDeque<Segment>,
 }
 
-/// The matched collectives of one digest, and of the preceding digests without any.
-#[derive(Debug, Default)]
-struct Tally {
-    /// Number of digests, including the preceding ones without matched collectives.
-    digests: usize,
-    at: Moment,
-    step: Option<Step>,
-    communicators: Vec<Counts>,
-    /// Factor by which its collectives count: more than one if some of its time has no matched collectives,
-    /// because a collector was restarted.
-    represents: f64,
-}
-
-/// The matched collectives of one communicator. Times in nanoseconds.
-#[derive(Debug)]
-struct Counts {
-    id: CommunicatorId,
-    joined: u32,
-    last: u32,
-    /// At least one in 2^k was timed, according to the hashes of the timed ones.
-    rate: u32,
-    /// At most one in 2^k was timed, according to the ranks' reports.
-    coarsest: u32,
-    /// Numbers of the first and the last of them.
-    first: Sequence,
-    latest: Sequence,
-    gaps: f64,
-    squares: f64,
-    waited: f64,
-    late: f64,
-    late_squares: f64,
-}
-
-/// How a rank entered a collective.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) communicator: CommunicatorId,
-    pub(super) sequence: Sequence,
-    /// The coarsest rate at which its ranks were timed.
-    pub(super) coarsest: Rate,
-    /// The shortest wait of the others for it, if it was the last.
-    pub(super) gap: Nanoseconds,
-    /// Its wait for the last rank.
-    pub(super) waited: Nanoseconds,
-    /// Its arrival skew: the time after the first rank.
-    pub(super) late: Nanoseconds,
-}
-
 impl Window {
     /// Starts a digest, with `step` steps done.
     pub(super) fn begin(&mut self, at: Moment, step: Option<Step>) {
@@ -166,13 +120,7 @@ impl Window {
             if let Some(last) = self.digests.back_mut() {
                 last.represents = represents;
             }
-            self.digests.push_back(Tally {
-                digests: 1,
-                at,
-                step,
-                communicators: Vec::new(),
-                represents: 1.0,
-            });
+            self.digests.push_back(Tally::new(at, step));
         }
         while self.reaches_too_far() {
             self.retire();
@@ -231,25 +179,10 @@ impl Window {
         if counts.joined >= REVEALING { one_in(counts.rate) } else { self.weight_of_few(counts.id) }
     }
 
-    pub(super) fn take(&mut self, Entry { communicator: id, sequence, coarsest, gap, waited, late }: Entry) {
-        let Some(tally) = self.digests.back_mut().filter(|tally| tally.at > self.from) else { return };
-        let place = tally.communicators.iter().position(|counts| counts.id == id).unwrap_or_else(|| {
-            tally.communicators.push(Counts::new(id, sequence));
-            tally.communicators.len() - 1
-        });
-        let counts = &mut tally.communicators[place];
-        let (gap, waited, late) = (gap.0 as f64, waited.0 as f64, late.0 as f64);
-        counts.joined += 1;
-        counts.last += u32::from(waited == 0.0);
-        counts.rate = counts.rate.min(sampling::priority(sequence.0).leading_zeros());
-        counts.coarsest = counts.coarsest.max(u32::from(coarsest.0));
-        counts.first = counts.first.min(sequence);
-        counts.latest = counts.latest.max(sequence);
-        counts.gaps += gap;
-        counts.squares += gap * gap;
-        counts.waited += waited;
-        counts.late += late;
-        counts.late_squares += late * late;
+    pub(super) fn take(&mut self, entry: Entry) {
+        if let Some(tally) = self.digests.back_mut().filter(|tally| tally.at > self.from) {
+            tally.take(entry);
+        }
     }
 
     /// `None` while too few collectives matched.
@@ -372,25 +305,6 @@ impl Window {
         // Some were timed at a finer rate. A group has several numbers but is timed once, so the rate is the
         // limit.
         (launched as f64 / joined.max(1) as f64).clamp(1.0, one_in(coarsest))
-    }
-}
-
-impl Counts {
-    fn new(id: CommunicatorId, first: Sequence) -> Self {
-        Self {
-            id,
-            joined: 0,
-            last: 0,
-            rate: u32::MAX,
-            coarsest: 0,
-            first,
-            latest: first,
-            gaps: 0.0,
-            squares: 0.0,
-            waited: 0.0,
-            late: 0.0,
-            late_squares: 0.0,
-        }
     }
 }
 

@@ -2,14 +2,14 @@
 
 use super::{
     super::cohort::{SPREADS, spread},
-    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, cost, excess,
+    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, cause, cost, excess,
     late::LATE,
     median, usual_lateness,
 };
 
 /// The smallest spread that is assumed for rates of equal GPUs, even if they seem equal: a third of their
-/// largest difference ([`cost::APART`]).
-const LEAST_SPREAD: f64 = cost::APART / 3.0;
+/// largest difference ([`cause::APART`]).
+const LEAST_SPREAD: f64 = cause::APART / 3.0;
 
 /// Share of its own past rate above which a rank has not changed: halfway to being slow.
 const STEADY: f64 = 1.0 - (1.0 - SLOW) / 2.0;
@@ -37,7 +37,7 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
         let rate = member.rate?;
         let is_low = |rate: &f64| *rate < SLOW * usual;
         let low = member.rates.iter().filter(|rate| is_low(rate)).count();
-        let is_clear = usual - rate > clear.max(cost::ERRORS * member.rate_error());
+        let is_clear = usual - rate > clear.max(cause::ERRORS * member.rate_error());
         if !is_low(&rate) || !is_clear || low < PERSISTENT || cost::is_limited_by_host(member) {
             return None;
         }
@@ -77,7 +77,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     let fallen = |member: &'a Member<'a>| {
         let (rate, usual) = (member.rate?, member.past?);
         let low = member.rates.iter().filter(|rate| **rate < SLOW * usual).count();
-        let is_clear = usual - rate > cost::ERRORS * member.rate_error();
+        let is_clear = usual - rate > cause::ERRORS * member.rate_error();
         let may_matter = is_clear && !cost::is_limited_by_host(member);
         (rate < SLOW * usual && low >= PERSISTENT && may_matter).then_some((member, rate, usual))
     };

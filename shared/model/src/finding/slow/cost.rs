@@ -1,22 +1,19 @@
 //! Straggler delay: the cost of ranks that enter collectives last. All rules are based on it: a cost that
 //! matters is reported, with or without a known cause.
 
-use std::time::Duration;
-
 use xpu_wire::id::Rank;
 
 use super::{
     super::{
-        Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
-        cohort::{LONG, Member, RECENT, WIDTH, usual_of_all, usual_of_others},
-        cpu_wait,
-        device::{self, EXPLAINS},
-        evidence::cost::{Cause, HostWork, Straggler},
+        Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
+        cohort::{LONG, Member, WIDTH, usual_of_all, usual_of_others},
+        device::EXPLAINS,
+        evidence::cost::Straggler,
         pace::{self, Growth},
     },
-    SLOW,
+    cause,
 };
-use crate::job::{Onset, StragglerDelay, median};
+use crate::job::{Onset, StragglerDelay};
 
 /// Share of the time from which a cost is reported; a smaller one is not worth an investigation.
 pub(super) const REPORTED: f64 = 0.02;
@@ -32,21 +29,12 @@ const ENOUGH: u32 = 30;
 /// Number of timed collectives: the chance that one of two ranks enters all of them last is one in 2^8.
 const ALL_OF: u32 = 8;
 
-/// A rank leaves its GPU idle if it has this many more waits for the GPU per step than the others, and this
-/// multiple of theirs. This exceeds what the loss, the norm of the gradients and a check for overflow need.
-const MORE_WAITS: f64 = 5.0;
-const TIMES_THEIRS: f64 = 2.0;
-
 /// Largest number of seconds that [`LONG`] digests cover, because they are a second or a little more apart.
 pub(super) const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 
 /// If another rank costs more than this share of the first one's cost, one of them may pass on the other's
 /// delay, so neither is reported. Tuned.
 const ALONE: f64 = 0.6;
-
-/// Number of standard errors by which a GEMM rate must be lower, which happens by chance once in 700 times:
-/// with few small GEMMs, rates vary by a third.
-pub(super) const ERRORS: f64 = 3.0;
 
 /// Share of the time that the others waited for a rank: if the rank itself waited for this much, it mostly
 /// passes on the delay of another rank.
@@ -55,20 +43,9 @@ const PASSED_ON: f64 = 0.5;
 /// Share of the cost of pauses that a rank must cause to account for them: most of it.
 const MOST: f64 = 0.5;
 
-/// Largest difference between the rates of equal GPUs, as a share. The one constant that was chosen with
-/// published seeds in view (docs/measurements-log.md).
-pub(super) const APART: f64 = 0.03;
-
 /// Number of waits for the GPU per step from which the waiting of the others is known: one call in 50 steps,
 /// which is how often programs log.
 const FEW_WAITS: f64 = 0.02;
-
-/// Time by which a digest may be late.
-const LATE_DIGEST: Duration = Duration::from_millis(500);
-
-/// Share of additional work with which a rank is reported even if its GEMMs alone do not account for the
-/// cost. It is the share by which a GPU counts as slow.
-const CLEARLY_MORE: f64 = 1.0 - SLOW;
 
 /// Largest difference between the times that equal hosts need for the same program, as a share of the time:
 /// at most 5.3 % in three runs on two hosts, and half as much as an allowance.
@@ -265,11 +242,11 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     }
     // Collectives that overlap wait for the same late rank several times.
     let share = growth.map_or(lost.share, |growth| lost.share.min(growth.share()));
-    let cause = explained(member, &others, share).or_else(|| {
+    let cause = cause::explained(member, &others, share).or_else(|| {
         // A small difference between two hosts is no fault.
         let is_large = lost.share - lost.error > HOSTS_DIFFER;
         (growth.is_some() || is_large || waits_less(member, held_up(&others)))
-            .then(|| guessed(member, &others, share))
+            .then(|| cause::guessed(member, &others, share))
     })?;
     let (class, advice) = (cause.class(), cause.advice());
     let since_s = member.view.heard().since(delay.since).as_secs_f64();
@@ -283,7 +260,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         step_ms: ms_per_step.map(|ms| 100.0 * ms / pct),
         timed: delay.joined,
         last: delay.last,
-        tflops: beside(member, &others, |member| member.rate),
+        tflops: cause::beside(member, &others, |member| member.rate),
         cause,
     });
     Some(Finding {
@@ -298,105 +275,6 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         severity: Severity::Slow,
         cost,
     })
-}
-
-/// A rank's figure, and the others' median.
-fn beside(
-    member: &Member<'_>,
-    others: &[&Member<'_>],
-    of: impl Fn(&Member<'_>) -> Option<f64>,
-) -> Option<(f64, f64)> {
-    of(member).zip(median(others.iter().filter_map(|other| of(other)).collect()))
-}
-
-/// The measured facts about the rank and the others that account for enough of the cost.
-fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
-    let explains = |part: f64| part > EXPLAINS * share;
-    let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
-    // The threads of a rank with more work wait for its GPU as long as the others' threads wait for theirs.
-    let spared =
-        beside(member, others, |member| member.blocked_lately).map_or(0.0, |(own, usual)| usual - own);
-    let by_work = |times: &f64| explains(in_gemms * (times - 1.0)) && in_gemms * (times - 1.0) > spared;
-    if let Some(times) = more_work(member, others).filter(by_work) {
-        return Some(Cause::MoreWork { times });
-    }
-    let views: Vec<_> = others.iter().map(|other| other.view).collect();
-    if let Some(lacks) = cpu_wait::one(member.rank, member.view, &views, LONG as f64)
-        && explains((lacks.share_pct() - lacks.others_pct.unwrap_or(0.0)) / 100.0)
-    {
-        return Some(Cause::LacksCpu(lacks));
-    }
-    for work in HostWork::ALL {
-        let share = |member: &Member<'_>| work.share(member.view.host_shares());
-        if let Some((own, usual)) = beside(member, others, share)
-            && explains(own - usual)
-        {
-            return Some(Cause::HostWork { work, pct: 100.0 * own, usual_pct: 100.0 * usual });
-        }
-    }
-    // Counts are more certain than rates, which may rest on few GEMMs.
-    let waits = beside(member, others, |member| member.view.blocked_calls());
-    if let Some((per_step, usual_per_step)) =
-        waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual)
-    {
-        return Some(Cause::MoreWaits { per_step, usual_per_step });
-    }
-    if is_limited_by_host(member) {
-        return None;
-    }
-    let others_error = median(others.iter().map(|other| other.rate_error()).collect()).unwrap_or(0.0);
-    let error = member.rate_error().hypot(others_error);
-    let slower = |own: f64, usual: f64| {
-        let apart = APART.max(ERRORS * error / usual);
-        usual > 0.0 && own < (1.0 - apart) * usual && explains(in_gemms * (1.0 - own / usual))
-    };
-    let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
-    // The slowness may have ended, but is still part of the cost.
-    let until_now =
-        beside(member, others, |member| member.rate_longer).map(|(own, usual)| (own, usual, false));
-    let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
-    let found =
-        against.into_iter().chain(until_now).chain(before).find(|&(own, usual, _)| slower(own, usual));
-    let (tflops, usual_tflops, is_past) = found?;
-    let all = others.iter().map(|other| other.view).chain([member.view]);
-    let clocks = Clocks::of(member.view, device::usual_clock(all)).or_no_cause_at(tflops / usual_tflops);
-    Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks })
-}
-
-/// The difference from the others to report if no measured cause accounts for the cost.
-fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
-    // More GEMMs also mean more launches: each part of the step may have grown by the same share, but not by
-    // more.
-    let accounts = |times: f64| times > 1.0 + CLEARLY_MORE && 1.0 - 1.0 / times > EXPLAINS * share;
-    if let Some(times) = more_work(member, others).filter(|times| accounts(*times)) {
-        return Cause::MoreWork { times };
-    }
-    let blocked = beside(member, others, |member| member.blocked_lately);
-    match blocked.filter(|(own, usual)| usual - own > EXPLAINS * share) {
-        Some((own, usual)) => Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual },
-        None => Cause::Unknown,
-    }
-}
-
-/// Its FLOPs as a multiple of the others', if larger.
-fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
-    let within = |member: &Member<'_>, digests: usize| {
-        member.view.arithmetic_of_last(Duration::from_secs(digests as u64) + LATE_DIGEST)
-    };
-    let arithmetic = |member: &Member<'_>| within(member, LONG).or_else(|| within(member, RECENT));
-    // Digests cut steps in two; a difference within the resulting error explains nothing.
-    let step = member.pace.max(member.view.longest_step());
-    let uneven = arithmetic(member).zip(step);
-    let blur = uneven.map_or(1.0, |((_, uneven), step)| uneven + step.seconds() / LONG as f64);
-    let (own, usual) = beside(member, others, |member| arithmetic(member).map(|(work, _)| work))?;
-    Some(own / usual).filter(|times| *times > 1.0 + blur)
-}
-
-/// Whether GEMMs at this share of their expected rate may explain the growth of steps. They cannot if they
-/// take little of a step.
-pub(super) fn may_account(member: &Member<'_>, rate: f64, growth: Option<&Growth>) -> bool {
-    let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
-    growth.is_none_or(|growth| in_gemms * (1.0 - rate) > EXPLAINS * growth.share())
 }
 
 /// The cost of the costliest of these ranks, and its duration: `since_s`, or longer if the history shows it.

@@ -9,7 +9,7 @@ use super::{
         cohort::{self, LONG, RECENT, WIDTH},
         device::EXPLAINS,
     },
-    COHORT, Clocks, Confidence, Member, SLOW, Suspect, compute, cost, median,
+    COHORT, Clocks, Confidence, Member, SLOW, Suspect, cause, compute, cost, median,
 };
 use crate::{finding::rank_profile::BEGUN, job::mean};
 
@@ -70,7 +70,7 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let is_sure = |digests: usize| {
             let known = &member.late[..digests.min(member.late.len())];
             let mean = mean(known.iter().copied()).unwrap_or(0.0);
-            mean - usual.late - (sampled * mean).max(cost::ERRORS * error_of_mean(known)) > LATE
+            mean - usual.late - (sampled * mean).max(cause::ERRORS * error_of_mean(known)) > LATE
         };
         let is_apart = late > compute::spreads(part.len()) * usual.spread;
         // Or the waiting of its threads shows it, which is counted completely. Few timed collectives then

@@ -1,3 +1,5 @@
+use xpu_wire::{id::Sequence, sampling::Rate};
+
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;
