@@ -161,6 +161,12 @@ impl Growth {
         since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
     }
 
+    /// Whether a rank that costs this share of the time now cannot have cost as much before: the loss per step
+    /// is longer than a whole step was.
+    pub(super) fn must_have_begun_with(&self, cost: f64) -> bool {
+        cost * self.after > self.before
+    }
+
     /// Whether most steps are longer, rather than a few much longer.
     pub(super) fn is_of_most_steps(&self) -> bool {
         self.measure == Measure::Median

@@ -304,7 +304,10 @@ pub(super) fn of(
     }
     // If steps became longer when the slowdown began, this increase is its cost, independent of what was
     // timed.
-    if let Some(growth) = growth.filter(|growth| growth.began_with(since_s)) {
+    let is_its = |growth: &&Growth| {
+        growth.began_with(since_s) || most.is_some_and(|(_, lost)| growth.must_have_begun_with(lost.share))
+    };
+    if let Some(growth) = growth.filter(is_its) {
         return (Some(growth.cost(all.len())), growth.since_s);
     }
     let Some((member, lost)) = most else { return (None, since_s) };

@@ -319,3 +319,18 @@ fn a_rank_that_copies_is_named_among_four() {
     let since_s = found(bytes)[0].since_s;
     assert!((14.0..24.0).contains(&since_s), "{since_s}");
 }
+
+/// Rank 1 was late in the first collectives of the job, in which it loaded kernels. This does not make its
+/// fault older. By its own clock, steps became 17.2 and 159.5 ms longer 20 s before.
+#[test]
+fn a_late_start_of_the_job_does_not_dilute_the_cost_of_a_fault() {
+    for (bytes, longer) in [
+        (&include_bytes!("recorded/h200_copies_onset.xpurec")[..], 17.2),
+        (include_bytes!("recorded/h200_gc_onset.xpurec"), 159.5),
+    ] {
+        let cost = named(bytes, Class::Host);
+        assert!((0.8..1.2).contains(&(cost / longer)), "{cost} is not {longer}");
+        let since_s = found(bytes)[0].since_s;
+        assert!((15.0..25.0).contains(&since_s), "{since_s}");
+    }
+}
