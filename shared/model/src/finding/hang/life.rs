@@ -154,5 +154,6 @@ fn waiting(
     // If at least as many ranks are in other calls, those may be the correct ones.
     let is_open = ranks.len() >= inside.len() && !is_idle(first);
     let confidence = if is_open { Confidence::Guess } else { Confidence::Likely };
-    Some(finding(ranks, confidence, missing, "look at those ranks' stacks"))
+    let advice = if ranks.len() == 1 { "look at that rank's stack" } else { "look at those ranks' stacks" };
+    Some(finding(ranks, confidence, missing, advice))
 }

@@ -37,7 +37,7 @@ pub(super) enum Position {
     /// Its main thread waits for other ranks in this function, outside of any call of CUDA or NCCL.
     Meets(&'static str),
     Elsewhere,
-    /// It does nothing, and its stack has not been read since.
+    /// It does nothing, and its stack has not been read since, or only in part.
     Unknown,
 }
 
@@ -47,11 +47,14 @@ pub(super) fn position(job: &Job, rank: Rank, view: &RankView) -> Position {
         return Position::Elsewhere;
     }
     let now = |stacks: &&RankStacks| view.heard().since(stacks.read_at) < idle;
-    let main =
-        job.stacks_of(rank).filter(now).and_then(|stacks| stacks.threads.iter().find(|thread| thread.main));
-    match main {
-        Some(main) => main.frames.iter().find_map(of).map_or(Position::Elsewhere, Position::Meets),
-        None => Position::Unknown,
+    let Some(stacks) = job.stacks_of(rank).filter(now) else { return Position::Unknown };
+    let main = stacks.threads.iter().find(|thread| thread.main);
+    let frames = main.map(|thread| &thread.frames[..]).unwrap_or_default();
+    match frames.iter().find_map(of) {
+        Some(place) => Position::Meets(place),
+        // The frames that were not read may be those of a rendezvous.
+        None if frames.is_empty() || !stacks.why.is_empty() => Position::Unknown,
+        None => Position::Elsewhere,
     }
 }
 
