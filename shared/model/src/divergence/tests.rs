@@ -169,7 +169,7 @@ fn an_extra_call_is_reported_before_the_rank_continues() {
         assert!(
             found.sentence.contains("rank 1 called AllReduce (492 B of f32) at train.py:212 log_metrics")
         );
-        assert!(found.sentence.contains("never calls from that call site"), "{}", found.sentence);
+        assert!(found.sentence.contains("never call from that call site"), "{}", found.sentence);
     }
 }
 
