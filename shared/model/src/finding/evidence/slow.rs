@@ -106,7 +106,7 @@ impl fmt::Display for Arrival {
                     (true, true) => write!(f, ", which costs {loss}")?,
                     (false, true) => write!(f, "it costs the others {loss}")?,
                     (true, false) => {
-                        write!(f, ", and over all of them it is later than the others by {loss}")?
+                        write!(f, ", and over all of them it is later than the others by {loss}")?;
                     }
                     (false, false) => {
                         write!(f, "over all collectives, it enters later than the others by {loss}")?;
