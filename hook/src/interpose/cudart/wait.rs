@@ -55,9 +55,7 @@ interpose! {
     fn cudaEventSynchronize(event: cudaEvent_t) -> c_int in CUDART, or MISSING;
     before |lane| Waiting::begin(lane, BlockingCall::EventSynchronize);
     after |lane, waiting, _| waiting.end(lane);
-}
 
-interpose! {
     /// PyTorch's `work.wait()` with a time limit asks every millisecond.
     fn cudaEventQuery(event: cudaEvent_t) -> c_int in CUDART, or MISSING;
     before |_lane| ();

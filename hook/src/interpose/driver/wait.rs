@@ -40,9 +40,7 @@ interpose! {
     fn cuEventSynchronize(event: CUevent) -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| Waiting::begin(lane, BlockingCall::EventSynchronize);
     after |lane, waiting, _| waiting.end(lane);
-}
 
-interpose! {
     fn cuEventQuery(event: CUevent) -> c_int in CUDA, or NOT_INITIALIZED;
     before |_lane| ();
     after |lane, (), result| lane.asked(result == NOT_READY);

@@ -85,7 +85,7 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     Some(standing::with_gpus(job, &still, found))
 }
 
-/// Whether the job has made no progress for so long that it may hang, whatever its ranks are seen to do: the
+/// Whether the job may hang, because it has made no progress for some time, whatever its ranks seem to do: the
 /// records of their calls, or before the first step their stacks, may show the cause.
 pub(super) fn may_hang(job: &Job) -> bool {
     let deadline = deadline(job);

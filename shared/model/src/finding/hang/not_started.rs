@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use xpu_wire::{
-    frame::{CallSite, CallState, RecordedCall},
+    frame::{CallSite, CallState, RankRecord, RecordedCall},
     id::CommunicatorId,
 };
 
@@ -86,30 +86,34 @@ pub(super) fn by_own_work(job: &Job, still: &Still<'_>, found: &Finding) -> Opti
 
 /// Whether the record has the calls before this collective, and none of them may still be running.
 fn has_ended_all_before(job: &Job, communicator: CommunicatorId, number: u64, rank: Rank) -> bool {
-    let Some(record) = job.record(rank).filter(|_| job.has_fresh_record(rank)) else { return false };
+    let ended = |call: &RecordedCall| {
+        matches!(call.state, CallState::Done | CallState::Refused | CallState::Captured)
+    };
+    recorded(job, communicator, number, rank).is_some_and(|(record, at)| record.calls[..at].iter().all(ended))
+}
+
+/// The fresh record of this rank, and the place of this collective in it.
+fn recorded(
+    job: &Job,
+    communicator: CommunicatorId,
+    number: u64,
+    rank: Rank,
+) -> Option<(&RankRecord, usize)> {
+    let record = job.record(rank).filter(|_| job.has_fresh_record(rank))?;
     let is_it = |call: &RecordedCall| {
-        record.communicator(call).is_some_and(|one| one.id == communicator)
+        let of = record.communicator(call);
+        of.is_some_and(|one| one.id == communicator)
             && call.number == Some(number)
             && call.operation.is_collective()
     };
-    let Some(at) = record.calls.iter().rposition(is_it) else { return false };
-    record.calls[..at]
-        .iter()
-        .all(|before| matches!(before.state, CallState::Done | CallState::Refused | CallState::Captured))
+    Some((record, record.calls.iter().rposition(is_it)?))
 }
 
 impl After {
     /// Reads it from the record of this rank. `None` if the record has no such call, or if no earlier call on
     /// its stream is known to have ended.
     pub(super) fn of(job: &Job, communicator: CommunicatorId, number: u64, rank: Rank) -> Option<Self> {
-        let record = job.record(rank).filter(|_| job.has_fresh_record(rank))?;
-        let is_it = |call: &RecordedCall| {
-            let of = record.communicator(call);
-            of.is_some_and(|one| one.id == communicator)
-                && call.number == Some(number)
-                && call.operation.is_collective()
-        };
-        let at = record.calls.iter().rposition(is_it)?;
+        let (record, at) = recorded(job, communicator, number, rank)?;
         let call = &record.calls[at];
         let is_over =
             |before: &&RecordedCall| before.stream == call.stream && before.state == CallState::Done;
