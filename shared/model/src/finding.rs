@@ -82,6 +82,10 @@ pub struct Cost {
     pub ms_per_step: Option<f64>,
     /// GPU-hours lost since it began, of all ranks.
     pub gpu_hours: f64,
+    /// The rank whose larger delay hides this one. The job has lost nothing to it yet, and loses this once that
+    /// rank is on time.
+    #[serde(rename = "cost_behind_rank", skip_serializing_if = "Option::is_none")]
+    pub behind: Option<Rank>,
     /// Their price, if one is set.
     #[serde(flatten)]
     pub money: Option<Money>,
@@ -259,12 +263,19 @@ impl Cost {
             pct_error: 100.0 * error,
             ms_per_step: step.map(|step| share * step.milliseconds()),
             gpu_hours: share * since_s * ranks as f64 / 3600.0,
+            behind: None,
             money: None,
         }
     }
 
+    /// The same if the delay of this rank hides it.
+    fn behind(self, rank: Rank) -> Self {
+        Self { gpu_hours: 0.0, behind: Some(rank), ..self }
+    }
+
     fn severity(&self) -> Severity {
         match self.pct {
+            _ if self.behind.is_some() => Severity::Minor,
             15.0.. => Severity::Critical,
             5.0.. => Severity::Slow,
             _ => Severity::Minor,
@@ -272,10 +283,11 @@ impl Cost {
     }
 }
 
-/// `19.0 ms a step (15.7 %, 14.9 to 16.5 %), 0.30 GPU-hours so far`
+/// `19.0 ms a step (15.7 %, 14.9 to 16.5 %), 0.30 GPU-hours so far`, or `... once rank 6 is on time, nothing so
+/// far`
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pct, pct_error, gpu_hours, .. } = *self;
+        let Self { pct, pct_error, gpu_hours, behind, .. } = *self;
         let (least, most) = ((pct - pct_error).max(0.0), (pct + pct_error).min(100.0));
         let between =
             if most - least < 0.05 { String::new() } else { format!(", {least:.1} to {most:.1} %") };
@@ -283,6 +295,9 @@ impl fmt::Display for Cost {
             Some(ms) => write!(f, "{ms:.1} ms a step ({pct:.1} %{between})")?,
             None if between.is_empty() => write!(f, "{pct:.1} % of the time")?,
             None => write!(f, "{pct:.1} % of the time ({least:.1} to {most:.1} %)")?,
+        }
+        if let Some(rank) = behind {
+            return write!(f, " once rank {rank} is on time, nothing so far");
         }
         let money = self.money.map_or_else(String::new, |money| format!(" ({money})"));
         write!(f, ", {gpu_hours:.2} GPU-hours{money} so far")

@@ -18,10 +18,17 @@ pub struct Lost {
 
 impl Lost {
     /// `None` if no cost is known. A job that makes no progress loses all of its time, so the other findings
-    /// cost nothing more.
+    /// cost nothing more. A hidden delay costs nothing yet.
     pub fn to(findings: &[Finding]) -> Option<Self> {
         let is_stopped = findings.iter().any(Finding::stops_the_job);
-        let counted = || findings.iter().filter(|finding| !is_stopped || finding.stops_the_job());
+        let is_hidden = |finding: &Finding| finding.cost.is_some_and(|cost| cost.behind.is_some());
+        let counted = || {
+            findings.iter().filter(
+                |finding| {
+                    if is_stopped { finding.stops_the_job() } else { !is_hidden(finding) }
+                },
+            )
+        };
         let costs = || counted().filter_map(|finding| finding.cost);
         let since = counted().filter(|finding| finding.cost.is_some()).map(|finding| finding.since_s);
         let since_s = since.reduce(f64::max)?;
@@ -32,6 +39,7 @@ impl Lost {
             pct_error: sum(|cost| cost.pct_error.powi(2)).sqrt(),
             ms_per_step: (!steps.is_empty()).then(|| steps.iter().sum()),
             gpu_hours: sum(|cost| cost.gpu_hours),
+            behind: None,
             money: costs().filter_map(|cost| cost.money).reduce(Money::add),
         };
         Some(Self { cost, since_s })

@@ -72,11 +72,12 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     for suspect in &mut slow {
         suspect.clocks = Clocks::of(suspect.member.view, usual).or_no_cause_at(suspect.rate / suspect.usual);
     }
+    let named: Vec<Rank> = others.into_iter().chain(late.iter().map(|late| late.member.rank)).collect();
     let (clocks, compute) = slow.into_iter().partition(|suspect| matches!(suspect.clocks, Clocks::Held(_)));
     let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute)]
         .into_iter()
-        .filter_map(|(class, suspects)| finding(class, suspects, cohorts, growth))
-        .chain(work::finding(cohorts, &busy, growth));
+        .filter_map(|(class, suspects)| finding(class, suspects, &named, cohorts, growth))
+        .chain(work::finding(cohorts, &busy, &named, growth));
     let mut findings: Vec<_> = by_rule.collect();
     // Longer steps are reported without waiting for further ranks.
     if findings.is_empty() && (!awaited || growth.is_some()) && !explained {
@@ -89,7 +90,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
             return vec![found];
         }
     }
-    findings.extend(finding(Class::Host, late, cohorts, growth));
+    findings.extend(finding(Class::Host, late, &named, cohorts, growth));
     findings
 }
 

@@ -83,6 +83,8 @@ pub struct Waiting {
     pub loss: Loss,
     /// Whether the loss is its cost to the others; otherwise it is its summed arrival skew.
     pub is_cost: bool,
+    /// The rank whose larger delay hides this one; the cost is that without it.
+    pub behind: Option<Rank>,
 }
 
 /// The rank's arrival, if known, and its age if it is not current, because a hung job reports nothing new.
@@ -96,7 +98,10 @@ impl fmt::Display for Arrival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.waiting {
             None => f.write_str("its arrival skew is unknown")?,
-            Some(Waiting { last_pct, loss, is_cost }) => {
+            Some(Waiting { loss, behind: Some(rank), .. }) => {
+                write!(f, "it costs the others nothing yet, and {loss} once rank {rank} is on time")?;
+            }
+            Some(Waiting { last_pct, loss, is_cost, .. }) => {
                 // If few collectives are timed, the rank may enter none of them last.
                 let is_last = last_pct >= SELDOM;
                 if is_last {
@@ -120,7 +125,7 @@ impl fmt::Display for Arrival {
 
 impl Arrival {
     fn figures(&self, to: &mut Figures) {
-        if let Some(Waiting { last_pct, loss, is_cost }) = self.waiting {
+        if let Some(Waiting { last_pct, loss, is_cost, .. }) = self.waiting {
             to.put("last_pct", last_pct);
             // Its cost is a separate figure.
             to.put("late_pct", (!is_cost).then_some(loss.pct));
@@ -181,9 +186,11 @@ impl fmt::Display for LateHost {
             0.97.. => "as fast as",
             _ => "a little less than",
         };
+        let is_hidden = arrival.waiting.is_some_and(|waiting| waiting.behind.is_some());
+        let delays = if is_hidden { "is late" } else { "delays the others" };
         write!(
             f,
-            "{who} delays the others: {arrival}, while its GEMMs run at {tflops:.1} TFLOPS, {compared} the {usual_tflops:.1} {}",
+            "{who} {delays}: {arrival}, while its GEMMs run at {tflops:.1} TFLOPS, {compared} the {usual_tflops:.1} {}",
             rates.against()
         )
     }

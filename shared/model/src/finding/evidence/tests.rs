@@ -98,6 +98,7 @@ fn all() -> Vec<Case> {
             last_pct: 98.0,
             loss: Loss { pct: 18.0, ms_of_step: Some((21.6, 120.0)) },
             is_cost,
+            behind: None,
         }),
         as_of_s: Some(12.0),
     };
@@ -595,6 +596,7 @@ fn a_headline_has_who_where_what_and_the_cost() {
                 last_pct: 100.0,
                 loss: Loss { pct: 18.7, ms_of_step: Some((28.1, 150.0)) },
                 is_cost: true,
+                behind: None,
             }),
             as_of_s: None,
         },

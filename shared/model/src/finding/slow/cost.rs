@@ -43,6 +43,10 @@ const PASSED_ON: f64 = 0.5;
 /// Share of the cost of pauses that a rank must cause to account for them: most of it.
 const MOST: f64 = 0.5;
 
+/// Share of its delay for which a rank must enter collectives last. Another rank hides it if it is last for less:
+/// then most of the delay costs nothing.
+const HIDDEN: f64 = 0.5;
+
 /// Number of waits for the GPU per step from which the waiting of the others is known: one call in 50 steps,
 /// which is how often programs log.
 const FEW_WAITS: f64 = 0.02;
@@ -94,10 +98,51 @@ fn lost_since(onset: Onset, member: &Member<'_>, others: &[&Member<'_>]) -> Opti
 /// Same as [`lost`], for a rank that is late together with others, so that the remaining ranks never wait for
 /// it alone.
 fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
+    bounded(later_than(rest, member)?, Onset::BEFORE, member, rest)
+}
+
+/// Its arrival skew beyond that of the rest.
+fn later_than(rest: &[&Member<'_>], member: &Member<'_>) -> Option<Lost> {
     let usual = usual_of_others(rest.iter().map(|other| other.late_pooled).collect())?;
     let share = member.late_pooled - usual;
-    let error = WIDTH * member.delay?.late_error * member.late_pooled;
-    bounded(Lost { share, error }, Onset::BEFORE, member, rest)
+    Some(Lost { share, error: WIDTH * member.delay?.late_error * member.late_pooled })
+}
+
+/// What the rest would lose because of it if no other of the named ranks were late. It may wait for those itself,
+/// so it is the time by which its GEMMs wait less than those of the rest.
+fn lost_alone(onset: Onset, member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
+    let Lost { share: sum, error } = later_than(rest, member)?;
+    let usual = usual_of_others(rest.iter().filter_map(|other| exposed_since(onset, other)).collect());
+    let less = usual.zip(exposed_since(onset, member)).map(|(usual, own)| usual - own);
+    let most = less.unwrap_or(onset.times * member.late_pooled);
+    let share = (onset.times * sum).min(most).min(held_up_since(onset, rest).unwrap_or(1.0));
+    (share > 0.0 && sum > error).then(|| Lost { share, error: error * share / sum })
+}
+
+/// The cost of a rank while other findings name ranks too.
+enum Beside {
+    /// It is the latest of all: all that the rest waits for it is its cost.
+    Latest(Lost),
+    /// It is late often enough while the others are not.
+    Own,
+    /// A later one hides it.
+    Hidden(Lost, Rank),
+}
+
+impl Beside {
+    fn of(member: &Member<'_>, now: Option<Lost>, others: &[&Member<'_>], rest: &[&Member<'_>]) -> Self {
+        let onset = |member: &Member<'_>| member.delay.and_then(|delay| delay.onset).unwrap_or(Onset::BEFORE);
+        let alone = |member: &Member<'_>| lost_alone(onset(member), member, rest);
+        let latest = others.iter().filter_map(|other| Some((other.rank, alone(other)?)));
+        let latest = latest.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
+        match alone(member).zip(latest) {
+            Some((own, (_, other))) if own.share >= other.share => Self::Latest(own),
+            Some((own, (rank, _))) if now.is_none_or(|now| now.share < HIDDEN * own.share) => {
+                Self::Hidden(own, rank)
+            }
+            _ => Self::Own,
+        }
+    }
 }
 
 /// The time that is lost, computed from a sum of waits.
@@ -121,13 +166,16 @@ fn bounded(
 
 /// The others' exposed communication without its transfers, which are exposed on the late rank too.
 fn exposed_wait(onset: Onset, member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
-    let exposed = |member: &Member<'_>| match onset {
+    let usual = usual_of_others(others.iter().filter_map(|other| exposed_since(onset, other)).collect())?;
+    let waited = member.delay.map_or(0.0, |delay| delay.waited);
+    Some(usual - exposed_since(onset, member).map_or(0.0, |own| (own - waited).max(0.0)))
+}
+
+fn exposed_since(onset: Onset, member: &Member<'_>) -> Option<f64> {
+    match onset {
         Onset::BEFORE => member.exposed,
         Onset { digests, .. } => member.view.exposed_for(digests),
-    };
-    let usual = usual_of_others(others.iter().filter_map(|other| exposed(other)).collect())?;
-    let waited = member.delay.map_or(0.0, |delay| delay.waited);
-    Some(usual - exposed(member).map_or(0.0, |own| (own - waited).max(0.0)))
+    }
 }
 
 /// Upper bound of the time that these ranks lose, for any late rank: the time for which their threads wait
@@ -250,7 +298,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     })?;
     let (class, advice) = (cause.class(), cause.advice());
     let since_s = member.view.heard().since(delay.since).as_secs_f64();
-    let (cost, since_s) = of(&[member.rank], since_s, cohorts, growth);
+    let (cost, since_s) = of(&[member.rank], &[], since_s, cohorts, growth);
     let Cost { pct, pct_error, ms_per_step, .. } = cost?;
     let evidence = Evidence::Straggler(Straggler {
         rank: member.rank,
@@ -278,8 +326,10 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
 }
 
 /// The cost of the costliest of these ranks, and its duration: `since_s`, or longer if the history shows it.
+/// `beside`: the ranks of all findings.
 pub(super) fn of(
     ranks: &[Rank],
+    beside: &[Rank],
     since_s: f64,
     cohorts: &[Vec<Member<'_>>],
     growth: Option<&Growth>,
@@ -288,7 +338,7 @@ pub(super) fn of(
     // Ranks named together are no reference for each other.
     let (named, rest): (Vec<_>, Vec<_>) = all.iter().partition(|member| ranks.contains(&member.rank));
     let lost = if ranks.len() > 1 { lost_together } else { lost };
-    let costs = named.into_iter().filter_map(|member: &Member<'_>| Some((member, lost(member, &rest)?)));
+    let costs = named.iter().filter_map(|&member: &&Member<'_>| Some((member, lost(member, &rest)?)));
     let most = costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
     let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.delay?.since)));
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
@@ -310,10 +360,26 @@ pub(super) fn of(
     if let Some(growth) = growth.filter(is_its) {
         return (Some(growth.cost(all.len())), growth.since_s);
     }
+    let (others, unnamed): (Vec<_>, Vec<_>) = rest.iter().partition(|member| beside.contains(&member.rank));
+    if let Some(member) = latest(&named, &unnamed).filter(|_| !others.is_empty()) {
+        let now = most.map(|(_, lost)| lost);
+        let cost = |lost: Lost| Cost::of(lost.share, lost.error, member.pace, all.len(), since_s);
+        match Beside::of(member, now, &others, &unnamed) {
+            Beside::Latest(lost) => return (Some(cost(lost)), since_s),
+            Beside::Hidden(lost, rank) => return (Some(cost(lost).behind(rank)), since_s),
+            Beside::Own => {}
+        }
+    }
     let Some((member, lost)) = most else { return (None, since_s) };
     let step = delay.map_or(member.pace, |delay| delay.step);
     // Digests from before the slowdown do not make it cheaper.
     let lost = delay.map_or(Some(lost), |delay| lost_since(delay.onset?, member, &rest));
     let cost = lost.map(|lost| Cost::of(lost.share, lost.error, step, all.len(), since_s));
     (cost, since_s)
+}
+
+/// Of these ranks, the one that is the latest compared with the rest.
+fn latest<'a>(ranks: &[&'a Member<'a>], rest: &[&Member<'_>]) -> Option<&'a Member<'a>> {
+    let late = ranks.iter().filter_map(|&member| Some((member, lost_together(member, rest)?.share)));
+    late.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(member, _)| member)
 }

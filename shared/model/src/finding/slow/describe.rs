@@ -9,6 +9,7 @@ use crate::finding::Cost;
 pub(super) fn finding(
     class: Class,
     mut suspects: Vec<Suspect<'_>>,
+    beside: &[Rank],
     cohorts: &[Vec<Member<'_>>],
     growth: Option<&Growth>,
 ) -> Option<Finding> {
@@ -16,7 +17,7 @@ pub(super) fn finding(
     let worst = suspects.iter().max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
     let ranks: Vec<Rank> = suspects.iter().map(|suspect| suspect.member.rank).collect();
     let Suspect { member, rate, usual, cohort, late, confidence, since_s, clocks, .. } = worst;
-    let (cost, since_s) = cost::of(&ranks, *since_s, cohorts, growth);
+    let (cost, since_s) = cost::of(&ranks, beside, *since_s, cohorts, growth);
     let who = named(&ranks, member);
     let rates =
         Rates { tflops: *rate, usual_tflops: *usual, ranks: Some(*cohort).filter(|&ranks| ranks > 1) };
@@ -63,7 +64,12 @@ pub(super) fn arrival(member: &Member<'_>, late: Option<f64>, cost: Option<&Cost
         let pace = member.view.pace().map(Nanoseconds::milliseconds);
         Loss { pct: 100.0 * late, ms_of_step: pace.map(|pace| (late * pace, pace)) }
     };
-    let waiting = |late| Waiting { last_pct: 100.0 * member.last, loss: loss(late), is_cost: cost.is_some() };
+    let waiting = |late| Waiting {
+        last_pct: 100.0 * member.last,
+        loss: loss(late),
+        is_cost: cost.is_some(),
+        behind: cost.and_then(|cost| cost.behind),
+    };
     Arrival { waiting: late.map(waiting), as_of_s: as_of(member) }
 }
 

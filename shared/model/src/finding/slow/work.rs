@@ -101,6 +101,7 @@ fn more_than_others<'a>(all: &[&'a Member<'a>], span: usize) -> Vec<Busy<'a>> {
 pub(super) fn finding(
     cohorts: &[Vec<Member<'_>>],
     busy: &[Busy<'_>],
+    beside: &[Rank],
     growth: Option<&Growth>,
 ) -> Option<Finding> {
     let all = || cohorts.iter().flatten();
@@ -114,7 +115,7 @@ pub(super) fn finding(
     let worst = late.iter().max_by(|a, b| a.times.total_cmp(&b.times))?;
     let ranks: Vec<Rank> = late.iter().map(|busy| busy.member.rank).collect();
     let member = worst.member;
-    let (cost, since_s) = cost::of(&ranks, member.since_last, cohorts, growth);
+    let (cost, since_s) = cost::of(&ranks, beside, member.since_last, cohorts, growth);
     let (who, arrival) = (
         describe::named(&ranks, member),
         describe::arrival(member, Some(excess(member, on_time).unwrap_or(0.0)), cost.as_ref()),

@@ -6,7 +6,7 @@ use xpu_wire::{
 
 use super::cluster::{Cluster, Fault, Layout, only, wait};
 use crate::{
-    finding::{Class, Confidence, Finding, Kind, Lost, examine},
+    finding::{Class, Confidence, Finding, Kind, Lost, Severity, examine},
     job::Jobs,
     status::{ExitCode, RankState, Status},
 };
@@ -85,6 +85,29 @@ fn two_faults_are_two_findings() {
     let named: Vec<_> = found.iter().map(|finding| (finding.class, finding.ranks.clone())).collect();
     // The costliest rank comes first.
     assert_eq!(named, [(Class::Host, only(2)), (Class::Compute, only(5))]);
+}
+
+/// The later rank costs all that the others wait for it. The other rank costs nothing yet, and its own delay once
+/// the later one is on time.
+#[test]
+fn a_delay_that_a_larger_one_hides_has_its_own_cost() {
+    let faults = [Fault::Compute { rank: 5, factor: 2.0 }, Fault::Host { rank: 2, ms: 36.0 }];
+    let mut cluster = Cluster::new(1, 16, Layout::Data, &faults);
+    (cluster.exposed, cluster.transfers) = (Some(0.4), 0.1);
+    let found = cluster.run(30).findings();
+    let [first, second] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((&first.ranks, &second.ranks), (&only(2), &only(5)), "{found:#?}");
+    let (one, other) = (first.cost.unwrap(), second.cost.unwrap());
+    assert!((one.pct - 40.0).abs() < 0.5 && one.behind.is_none(), "{found:#?}");
+    // Of 36 ms in each collective, 18 ms.
+    assert!((other.pct - 20.0).abs() < 0.5, "{found:#?}");
+    assert_eq!((other.behind, other.gpu_hours, second.severity), (Some(Rank(2)), 0.0, Severity::Minor));
+    assert_eq!(Lost::to(&found).map(|lost| lost.cost), Some(one));
+    let evidence = second.evidence.to_string();
+    let hidden = "it costs the others nothing yet, and 22.2 ms of a 111.1 ms step once rank 2 is on time";
+    assert!(evidence.contains(hidden), "{evidence}");
+    assert!(second.headline(None).contains("costs 22 ms a step once rank 2 is on time"), "{second:#?}");
+    assert!(other.to_string().ends_with("once rank 2 is on time, nothing so far"), "{other}");
 }
 
 /// The slow GPU hides what the slow host costs, but the host's threads wait less for their GPU.
@@ -310,7 +333,6 @@ fn a_rank_that_waits_for_its_gpu_within_the_step_is_reported() {
 /// The cost determines the severity.
 #[test]
 fn severity_is_by_cost() {
-    use crate::finding::Severity;
     let severity = |ms: f64| {
         let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms }]);
         cluster.exposed = Some(1.0);
