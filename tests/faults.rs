@@ -12,12 +12,16 @@ use std::{
 
 use serde_json::Value;
 use xpu_tests::{
+    built,
     host::Host,
     program::{Program, until},
 };
 
 /// From this step on the last rank has its fault.
 const FROM: u64 = 60;
+
+/// A GPU for each rank.
+const DEVICES: [(&str, &str); 1] = [("SIMGPU_DEVICES", "16")];
 
 struct Job {
     host: Host,
@@ -32,6 +36,11 @@ impl Job {
     }
 
     fn start_with(world: usize, from: u64, fault: &str) -> Self {
+        Self::start_of(world, from, fault, "ok(gemm_ex(1024, 1024, 1024))")
+    }
+
+    /// Each step does `work`.
+    fn start_of(world: usize, from: u64, fault: &str, work: &str) -> Self {
         let host = Host::with_visible_gpus();
         let script = format!(
             "
@@ -41,7 +50,7 @@ def load():
     {fault}
 while True:
     if RANK == {last} and number >= {from}: load()
-    ok(gemm_ex(1024, 1024, 1024))
+    {work}
     ok(all_reduce(comm, 1000))
     sync()
     number += 1
@@ -50,8 +59,7 @@ while True:
 ",
             last = world - 1,
         );
-        let devices = [("SIMGPU_DEVICES", "16")];
-        let ranks = (0..world).map(|rank| host.rank_of_where((rank, world), &devices, &script)).collect();
+        let ranks = (0..world).map(|rank| host.rank_of_where((rank, world), &DEVICES, &script)).collect();
         Self { host, ranks }
     }
 
@@ -181,6 +189,68 @@ fn larger_gemms_of_one_of_three_ranks_are_named() {
     let job = Job::start(3, "for _ in range(60): ok(gemm_ex(4096, 4096, 4096))");
     let found = job.runs_for(2 * FROM).named(|_| true);
     assert_eq!(found["class"], "compute", "{found:#}");
+}
+
+/// Another program, without the hook, that multiplies on the GPU of the last rank.
+fn neighbour(job: &Job) -> Program {
+    let mut command = job.host.place.command("python3");
+    command
+        .env("PYTHONPATH", built::source("hook"))
+        .env("RANK", (job.ranks.len() - 1).to_string())
+        .envs(DEVICES)
+        .args(["-B", "-c", "from gpu import *\nwhile True:\n    ok(gemm_ex(8192, 8192, 8192))\n    sync()"]);
+    Program::start(&mut command)
+}
+
+/// Steps of GEMMs that take 26 ms alone, and twice as long beside the other program, which takes every other time
+/// slice. It comes after `from` steps.
+fn who_shares_a_gpu_is_named(world: usize, from: u64) {
+    let work = "for _ in range(12): ok(gemm_ex(8192, 8192, 8192))";
+    let job = Job::start_of(world, 0, "pass", work);
+    job.runs_for(from);
+    assert_eq!(job.host.status()["findings"], serde_json::json!([]));
+    let neighbour = neighbour(&job);
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", neighbour.pid())).expect("it runs");
+    let last = world - 1;
+    let says = format!("process {} ({}) uses the GPU of rank {last} too, for ", neighbour.pid(), name.trim());
+    let is_right = |found: &Value| {
+        let cost = found["cost_ms_per_step"].as_f64();
+        cost.is_some_and(|cost| (20.0..33.0).contains(&cost))
+            && found["evidence"].as_str().is_some_and(|text| text.contains(&says))
+    };
+    let found = if world == 1 {
+        until("the longer steps to be reported", || {
+            let status = job.host.status();
+            let [found] = &status["findings"].as_array()?[..] else { return None };
+            is_right(found).then(|| found.clone())
+        })
+    } else {
+        job.named(is_right)
+    };
+    assert_eq!(found["class"], "compute", "{found:#}");
+    assert_eq!(found["neighbours"][0]["pid"], neighbour.pid(), "{found:#}");
+    assert!(found["advice"].as_str().is_some_and(|advice| advice.contains(&neighbour.pid().to_string())));
+    assert_eq!(job.host.ask("status --now").status.code(), Some(1));
+}
+
+#[test]
+fn of_one_whose_gpu_another_process_uses_that_process_is_named() {
+    who_shares_a_gpu_is_named(1, 10 * FROM);
+}
+
+#[test]
+fn of_two_whose_gpu_another_process_uses_is_named_with_that_process() {
+    who_shares_a_gpu_is_named(2, 5 * FROM);
+}
+
+#[test]
+fn of_three_whose_gpu_another_process_uses_is_named_with_that_process() {
+    who_shares_a_gpu_is_named(3, 5 * FROM);
+}
+
+#[test]
+fn of_sixteen_whose_gpu_another_process_uses_is_named_with_that_process() {
+    who_shares_a_gpu_is_named(16, FROM);
 }
 
 /// CPU throttling stops and continues a process in the same way.

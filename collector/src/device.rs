@@ -8,6 +8,7 @@ mod errors;
 mod gpu;
 mod library;
 mod pace;
+mod processes;
 mod traffic;
 
 use std::{
@@ -21,7 +22,7 @@ use std::{
 };
 
 use xpu_wire::{
-    frame::{DeviceReading, GpuLoad, Xid},
+    frame::{DeviceReading, GpuLoad, GpuProcess, Xid},
     id::DeviceUuid,
     unit::Moment,
 };
@@ -42,6 +43,8 @@ struct Slot {
     reading: Mutex<Option<DeviceReading>>,
     /// The GPU's load, and the time of that reading.
     load: Mutex<Option<(Moment, GpuLoad)>>,
+    /// The processes that use the GPU, if there are several, and the time of that reading.
+    processes: Mutex<(Moment, Vec<GpuProcess>)>,
     /// `None` while errors cannot be received.
     xids: Mutex<Option<Xids>>,
     /// Whether this GPU is no longer needed: its threads then end.
@@ -94,6 +97,13 @@ impl Devices {
     pub(crate) fn load(&self, uuid: DeviceUuid, now: Moment) -> Option<GpuLoad> {
         let (read, load) = (*lock(&self.watched.get(&uuid)?.slot.load))?;
         (now.since(read) < DeviceReading::STALE).then_some(load)
+    }
+
+    /// The processes that use a GPU, if several do.
+    pub(crate) fn processes(&self, uuid: DeviceUuid, now: Moment) -> Vec<GpuProcess> {
+        let Some(watched) = self.watched.get(&uuid) else { return Vec::new() };
+        let (read, processes) = &*lock(&watched.slot.processes);
+        if now.since(*read) < DeviceReading::STALE { processes.clone() } else { Vec::new() }
     }
 
     /// Drops GPUs whose ranks have gone. A GPU whose thread is blocked in a call stays, so that a job that

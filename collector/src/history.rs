@@ -152,6 +152,7 @@ fn is_of(frame: &Frame, jobs: &[(JobName, Moment)]) -> bool {
         Body::Cpu(cpu) => &cpu.job,
         Body::Times(times) => &times.job,
         Body::Work(work) => &work.job,
+        Body::Neighbours(neighbours) => &neighbours.job,
         Body::Event(event) => event.job(),
         _ => return false,
     };

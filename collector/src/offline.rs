@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use xpu_wire::{
     codec,
-    frame::{Body, DeviceReading, Frame, HostSnapshot, RankCpu},
+    frame::{Body, DeviceReading, Frame, GpuProcess, HostSnapshot, RankCpu},
     id::{DeviceUuid, HostName, Pid, Rank},
     unit::Moment,
 };
@@ -66,10 +66,12 @@ impl Offline {
         now: Moment,
         device: impl FnMut(DeviceUuid) -> Option<DeviceReading>,
         mut cpu: impl FnMut(Rank, Pid) -> Option<RankCpu>,
+        processes: impl Fn(DeviceUuid) -> Vec<GpuProcess>,
     ) -> Vec<Frame> {
         self.roster.take_devices(device);
         let read = |rank, pid| cpu(rank, pid).map(|wait| CpuReading { wait, is_busy: false });
         let mut bodies = self.roster.cpu(now, read);
+        bodies.extend(self.roster.neighbours(processes));
         bodies.extend(self.roster.digests(now).into_iter().map(Body::Digest));
         self.digests += 1;
         if self.digests.is_multiple_of(TIMES_EVERY) {
@@ -104,7 +106,10 @@ impl Offline {
 
     fn kept(&mut self, body: Body, now: Moment) -> Frame {
         let frame = self.frame(body, now);
-        if matches!(frame.body, Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Event(_)) {
+        if matches!(
+            frame.body,
+            Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Neighbours(_) | Body::Event(_)
+        ) {
             self.past.keep(&frame, &codec::encode(&frame), now);
             self.past.tend(now);
         }

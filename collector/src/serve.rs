@@ -154,6 +154,9 @@ impl Collector {
                 for load in self.loads.read(loaded, now) {
                     self.publish(Body::Load(load), now);
                 }
+                for body in self.roster.neighbours(|uuid| self.devices.processes(uuid, now)) {
+                    self.publish(body, now);
+                }
                 for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
                 }

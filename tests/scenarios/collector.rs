@@ -101,7 +101,11 @@ impl<'a> Collectors<'a> {
             Some(device::reading(setting, chance, rank, at))
         };
         let cpu = |rank: Rank, pid: Pid| -> Option<RankCpu> { stopped(setting, rank, pid, at) };
-        frames.extend(collector.digest(moment(at), device, cpu));
+        let processes = |found| -> Vec<GpuProcess> {
+            let rank = (0..setting.ranks).find(|&rank| uuid(rank) == found);
+            rank.map_or_else(Vec::new, |rank| device::neighbours(setting, rank, at))
+        };
+        frames.extend(collector.digest(moment(at), device, cpu, processes));
         let lost = self.chance.of(u64::from(host)).share(self.second | 1 << 32) < self.setting.noise.lost;
         frames.retain(|frame| !lost || !matches!(frame.body, Body::Digest(_)));
         frames

@@ -1,11 +1,28 @@
 //! What the driver's library reports of a simulated GPU.
 
-use xpu_wire::frame::{DeviceReading, Throttle, Xid};
+use xpu_wire::{
+    frame::{DeviceReading, GpuProcess, Throttle, Xid},
+    id::Pid,
+};
 
 use crate::{chance::Chance, fault::Fault, hook::uuid, moment, scenario::Setting};
 
 const CLOCK: f64 = 1755.0;
 const MEMORY: u64 = 150_754_820_096;
+
+/// A process that is no rank.
+const NEIGHBOUR: Pid = Pid(2_000_000_000);
+
+/// The other processes on the rank's GPU at `at`: one takes the time that GEMMs take longer.
+pub(crate) fn neighbours(setting: &Setting, rank: u32, at: f64) -> Vec<GpuProcess> {
+    match setting.trouble {
+        Trouble::Neighbour { rank: shared, factor } if shared == rank && setting.is_befallen(at) => {
+            let busy = Some((100.0 * (factor - 1.0) / factor) as u8);
+            vec![GpuProcess { pid: NEIGHBOUR, name: "python3".to_owned(), busy, memory: None }]
+        }
+        _ => Vec::new(),
+    }
+}
 
 /// The health of the GPU at `at`, read up to half a second before.
 pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> DeviceReading {

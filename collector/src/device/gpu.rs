@@ -20,7 +20,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Slot, errors, lock, pace::Pace, traffic::Meter};
+use super::{Slot, errors, lock, pace::Pace, processes::Processes, traffic::Meter};
 
 /// Readings with separate intervals: the share of a core that each may take, and its shortest and longest
 /// interval. Eight GPUs stay within the collector's budget of 1 %. On an H200, the sensors take 3 ms and the
@@ -28,6 +28,7 @@ use super::{Slot, errors, lock, pace::Pace, traffic::Meter};
 const SENSORS: (f64, [Duration; 2]) = (0.0004, [Duration::from_secs(1), Duration::from_secs(5)]);
 const UTILISATION: (f64, [Duration; 2]) = (0.0003, [Duration::from_secs(1), Duration::from_secs(15)]);
 const TRAFFIC: (f64, [Duration; 2]) = (0.0002, [Duration::from_secs(1), Duration::from_secs(5)]);
+const PROCESSES: (f64, [Duration; 2]) = (0.0002, [Duration::from_secs(1), Duration::from_secs(5)]);
 const LIMITS_AND_ERRORS: (f64, [Duration; 2]) = (0.0002, [Duration::from_secs(10), Duration::from_mins(10)]);
 
 /// Shortest pause between two readings.
@@ -52,9 +53,9 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     errors::listen(nvml, uuid, slot);
     let mut known = DeviceReading::unknown(uuid, Moment::default());
     let pace = |(share, [least, most]): (f64, [Duration; 2])| Pace::new(share, least, most, Instant::now());
-    let [mut sensors, mut utilisation, mut traffic, mut rest] =
-        [SENSORS, UTILISATION, TRAFFIC, LIMITS_AND_ERRORS].map(pace);
-    let mut meter = Meter::Unread;
+    let [mut sensors, mut utilisation, mut traffic, mut running, mut rest] =
+        [SENSORS, UTILISATION, TRAFFIC, PROCESSES, LIMITS_AND_ERRORS].map(pace);
+    let (mut meter, mut processes) = (Meter::Unread, Processes::default());
     while !slot.unwanted.load(Relaxed) {
         let now = Instant::now();
         if utilisation.is_due(now) {
@@ -62,6 +63,12 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
         }
         if rest.is_due(now) {
             rest.measure(now, || gpu.read_limits_and_errors(&mut known));
+        }
+        if running.is_due(now) {
+            running.measure(now, || {
+                let found = processes.read(&gpu.device);
+                *lock(&slot.processes) = (Moment::now(), found);
+            });
         }
         // One thread at a time: two simultaneous readings crashed the driver's library on two H200s.
         if traffic.is_due(now)
@@ -75,7 +82,7 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
             sensors.measure(now, || gpu.read_sensors(&mut known));
             *lock(&slot.reading) = Some(known.clone());
         }
-        let next = sensors.due().min(traffic.due());
+        let next = sensors.due().min(traffic.due()).min(running.due());
         thread::sleep(next.saturating_duration_since(Instant::now()).max(SHORTEST));
     }
 }

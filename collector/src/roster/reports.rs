@@ -1,14 +1,15 @@
 //! What the roster reports: digests, snapshots for new viewers, details, ends, and ranks that wait for the
 //! CPU.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use xpu_wire::{
     frame::{
-        Body, DeviceReading, GpuLoad, HostCpu, HostDigest, HostWork, JobSnapshot, NcclReport, RankDetail,
-        RankExit, RankNccl, RankSnapshot,
+        Body, DeviceReading, GpuLoad, GpuProcess, HostCpu, HostDigest, HostNeighbours, HostWork, JobSnapshot,
+        NcclReport, RankDetail, RankExit, RankNccl, RankNeighbours, RankSnapshot,
     },
     id::{DeviceUuid, JobName, Pid, Rank},
+    process,
     unit::Moment,
 };
 
@@ -47,6 +48,31 @@ impl Roster {
             pid: worker.info.pid,
             gpu: worker.device_uuid().and_then(&gpu),
         })
+    }
+
+    /// Ranks whose GPUs other processes use, by job. A process that a rank has started is a part of it.
+    pub(crate) fn neighbours(&self, used: impl Fn(DeviceUuid) -> Vec<GpuProcess>) -> Vec<Body> {
+        let mut found: BTreeMap<&JobName, Vec<RankNeighbours>> = BTreeMap::new();
+        let living = || self.places.iter().filter(|(_, worker)| worker.is_there());
+        for (place, worker) in living().filter(|(_, worker)| !worker.is_beside()) {
+            let mut processes = worker.device_uuid().map(&used).unwrap_or_default();
+            processes.retain(|process| {
+                let is_own = living().any(|(other, worker)| {
+                    other.job == place.job && process::is_of(process.pid, worker.info.pid)
+                });
+                process.is_notable() && !is_own
+            });
+            processes.sort_by_key(|process| Reverse(process.busy));
+            for process in &mut processes {
+                process.name = process::name(process.pid);
+            }
+            if !processes.is_empty() {
+                let neighbours = RankNeighbours { rank: place.rank, pid: worker.info.pid, processes };
+                found.entry(&place.job).or_default().push(neighbours);
+            }
+        }
+        let body = |(job, ranks): (&JobName, _)| Body::Neighbours(HostNeighbours { job: job.clone(), ranks });
+        found.into_iter().map(body).collect()
     }
 
     /// By job: processes that wait for the CPU, and processes that use it and make no progress.

@@ -109,13 +109,21 @@ impl Collector {
             Body::Times(times) => topic::events(&times.job),
             Body::Work(work) => topic::events(&work.job),
             Body::Load(load) => topic::events(&load.job),
+            Body::Neighbours(neighbours) => topic::events(&neighbours.job),
             Body::Record(record) => topic::events(&record.job),
             Body::Ras(report) => topic::events(&report.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);
-        let is_kept =
-            matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Work(_) | Body::Event(_));
+        let is_kept = matches!(
+            body,
+            Body::Digest(_)
+                | Body::Cpu(_)
+                | Body::Times(_)
+                | Body::Work(_)
+                | Body::Neighbours(_)
+                | Body::Event(_)
+        );
         if !is_heard && !is_kept {
             self.counting.next(&topic);
             return;

@@ -98,6 +98,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Times(body) => payload(frame, body, &mut bytes),
         Body::Work(body) => payload(frame, body, &mut bytes),
         Body::Load(body) => payload(frame, body, &mut bytes),
+        Body::Neighbours(body) => payload(frame, body, &mut bytes),
         Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
         Body::TimedCaptureSheet(body) => payload(frame, body, &mut bytes),
     }
@@ -157,6 +158,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         70 => body(kind, rest, Body::NcclDetail),
         71 => body(kind, rest, Body::Work),
         72 => body(kind, rest, Body::Load),
+        73 => body(kind, rest, Body::Neighbours),
         96 => body(kind, rest, Body::CaptureSheet),
         97 => body(kind, rest, Body::TimedCaptureSheet),
         kind => Err(DecodeError::Kind { kind }),

@@ -115,6 +115,7 @@ fn of_hosts() -> Vec<Frame> {
         frame(Body::Exit(crate::frame::example::exit())),
         frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })),
         frame(Body::PythonSamples(crate::frame::example::capture::samples(1))),
+        frame(Body::Neighbours(crate::frame::HostNeighbours::example())),
         frame(Body::Work(crate::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
         frame(Body::Load(crate::frame::HostLoad::example())),
         frame(Body::Request(Request::Ras { job: "j".into(), rank: Rank(1) })),

@@ -18,6 +18,7 @@ mod history;
 mod kineto;
 mod load;
 mod nccl;
+mod neighbour;
 mod ras;
 mod record;
 mod relay;
@@ -52,6 +53,7 @@ pub use kineto::{
 };
 pub use load::{GpuLoad, HostLoad, HostUse, RankLoad, Traffic};
 pub use nccl::{NcclReport, PlannedCollective, RankNccl};
+pub use neighbour::{GpuProcess, HostNeighbours, RankNeighbours};
 pub use ras::{RasCommunicator, RasCounts, RasMissing, RasRank, RasReport};
 pub use record::{CallSite, CallState, PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator};
 pub use relay::{RelaySnapshot, RelayedHost};
@@ -131,6 +133,8 @@ pub enum Body {
     /// Collector to viewers, topic `<job>/e`: what hosts, ranks' processes and GPUs move and compute, once a
     /// second.
     Load(HostLoad),
+    /// Collector to viewers, topic `<job>/e`, once a second while there are any: other processes on the GPUs of ranks.
+    Neighbours(HostNeighbours),
     /// Collector to viewer: a request was not carried out, with the remedy.
     Refusal(String),
     /// Relay to viewer: the hosts behind it, in answer to [`Request::Snapshot`] and before their snapshots.
@@ -189,6 +193,7 @@ impl Body {
             Self::NcclDetail(_) => 70,
             Self::Work(_) => 71,
             Self::Load(_) => 72,
+            Self::Neighbours(_) => 73,
             Self::CaptureSheet(_) => 96,
             Self::TimedCaptureSheet(_) => 97,
         }

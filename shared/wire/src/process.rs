@@ -45,8 +45,23 @@ pub fn state(pid: Pid) -> Option<char> {
     read(pid).map(|stat| char::from(stat.state))
 }
 
+/// The kernel's name for the process; empty if it is gone.
+pub fn name(pid: Pid) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+/// How many processes may lie between one and the one that it belongs to: shells and launchers.
+const BETWEEN: usize = 8;
+
+/// Whether the process is `ancestor`, or was started by it.
+pub fn is_of(pid: Pid, ancestor: Pid) -> bool {
+    let parent = |pid: &Pid| read(*pid).map(|stat| stat.parent).filter(|parent| parent.0 > 0);
+    std::iter::successors(Some(pid), parent).take(BETWEEN + 2).any(|known| known == ancestor)
+}
+
 struct Stat {
     state: u8,
+    parent: Pid,
     started: u64,
 }
 
@@ -64,8 +79,9 @@ fn read(pid: Pid) -> Option<Stat> {
 fn parse(line: &str) -> Option<Stat> {
     let mut fields = line.get(line.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
-    let started = fields.nth(18)?.parse().ok()?;
-    Some(Stat { state, started })
+    let parent = Pid(fields.next()?.parse().ok()?);
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Stat { state, parent, started })
 }
 
 #[cfg(test)]

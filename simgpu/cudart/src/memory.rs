@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-use simgpu_engine::gauge::{self, Page};
+use simgpu_engine::gauge::{self, Mine};
 use simgpu_engine::lock;
 use simgpu_engine::op::Node;
 use simgpu_engine::trace::{self, Library, Task};
@@ -37,7 +37,7 @@ struct Given {
 }
 
 impl Given {
-    fn page(self) -> Option<&'static Page> {
+    fn place(self) -> Option<Mine> {
         gauge::mine(self.device?)
     }
 }
@@ -83,8 +83,8 @@ impl Memory {
         }
         let given = Given { bytes: bytes as u64, device };
         lock(&self.0).take(memory.as_ptr().addr(), given);
-        if let Some(page) = given.page() {
-            page.allocated(given.bytes);
+        if let Some(place) = given.place() {
+            place.allocated(given.bytes);
         }
         Ok(())
     }
@@ -95,8 +95,8 @@ impl Memory {
         let held = book.held.entry(device).or_default();
         *held = held.saturating_add_signed(bytes);
         match gauge::mine(device) {
-            Some(page) if bytes > 0 => page.allocated(bytes.unsigned_abs()),
-            Some(page) => page.freed(bytes.unsigned_abs()),
+            Some(place) if bytes > 0 => place.allocated(bytes.unsigned_abs()),
+            Some(place) => place.freed(bytes.unsigned_abs()),
             None => {}
         }
     }
@@ -111,8 +111,8 @@ impl Memory {
             return Ok(());
         }
         let given = lock(&self.0).give_back(address.addr()).ok_or(Error::INVALID_VALUE)?;
-        if let Some(page) = given.page() {
-            page.freed(given.bytes);
+        if let Some(place) = given.place() {
+            place.freed(given.bytes);
         }
         // SAFETY: malloc returned it in `give`, and the program had not freed it until now.
         unsafe { libc::free(address) };

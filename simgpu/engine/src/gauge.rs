@@ -1,15 +1,16 @@
 //! What can be observed of a GPU from outside the processes that use it: a page in the machine's folder.
 //!
-//! The process that uses a device writes its page, and the stand-in management library reads it. A timeline
-//! runs ahead of the clock, so the page has the time until which the device is busy, and readers subtract the
-//! part in the future.
+//! The processes that use a device write its page, each in its own place, and the stand-in management library
+//! reads it. A timeline runs ahead of the clock, so the page has the time until which the device is busy, and
+//! readers subtract the part in the future. By the same times, each process knows when it shares the device.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::lock;
@@ -25,14 +26,27 @@ pub const MEMORY: u64 = 150_754_820_096;
 /// The memory that a process takes on a device before it allocates any.
 pub const CONTEXT_BYTES: u64 = 512 << 20;
 
+/// How many processes share a device.
+const USERS: usize = 8;
+
 /// The page. A new file is all zero, which means a device that was never used.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Page {
-    /// The process that uses the device; of several, the last one.
+    /// The time in which work of any process ran, up to `busy_until`, in nanoseconds.
+    busy: AtomicU64,
+    busy_until: AtomicU64,
+    users: [User; USERS],
+}
+
+/// What one process does on the device.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct User {
+    /// Zero if no process has this place.
     process: AtomicU32,
     mhz: AtomicU32,
-    /// The time in which work ran, up to `busy_until`, in nanoseconds.
+    /// The time that its work took without the time slices of other processes, in nanoseconds.
     busy: AtomicU64,
     busy_until: AtomicU64,
     /// The number of operations that have begun and wait for another rank.
@@ -40,81 +54,12 @@ pub struct Page {
     memory: AtomicU64,
 }
 
-impl Page {
-    /// Counts work from `start` to `end`.
-    pub fn ran(&self, start: Moment, end: Moment) {
-        let before = self.busy_until.fetch_max(end.ns(), Relaxed);
-        self.busy.fetch_add(end.ns().saturating_sub(start.ns().max(before)), Relaxed);
-    }
-
-    /// Counts as busy while `wait` runs, which waits for other ranks.
-    pub fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
-        self.waiting.fetch_add(1, Relaxed);
-        let answer = wait();
-        self.waiting.fetch_sub(1, Relaxed);
-        answer
-    }
-
-    pub fn allocated(&self, bytes: u64) {
-        self.memory.fetch_add(bytes, Relaxed);
-    }
-
-    pub fn freed(&self, bytes: u64) {
-        self.memory.fetch_sub(bytes, Relaxed);
-    }
-
-    /// What the device does now; `None` if no process uses it.
-    #[must_use]
-    pub fn look(&self, now: Moment) -> Option<Look> {
+impl User {
+    fn is_alive(&self) -> bool {
         let process = self.process.load(Relaxed);
-        if process == 0 || !std::path::Path::new(&format!("/proc/{process}")).exists() {
-            return None;
-        }
-        let ahead = self.busy_until.load(Relaxed).saturating_sub(now.ns());
-        Some(Look {
-            process,
-            mhz: self.mhz.load(Relaxed),
-            busy_ns: self.busy.load(Relaxed).saturating_sub(ahead),
-            waits: self.waiting.load(Relaxed) > 0,
-            memory: self.memory.load(Relaxed) + CONTEXT_BYTES,
-        })
+        process != 0 && std::path::Path::new(&format!("/proc/{process}")).exists()
     }
-}
 
-/// A device in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    pub process: u32,
-    /// The clock at which its process runs it.
-    pub mhz: u32,
-    /// The time in which it did any work so far.
-    pub busy_ns: u64,
-    /// Whether an operation waits for other ranks, which counts as busy.
-    pub waits: bool,
-    pub memory: u64,
-}
-
-/// The page of this process's device with this number. The process owns it from its first call on. `None` if
-/// the machine has no folder.
-#[must_use]
-pub fn mine(device: i32) -> Option<&'static Page> {
-    static VISIBLE: OnceLock<Option<Vec<u32>>> = OnceLock::new();
-    static PAGES: Mutex<Vec<(u32, Option<&'static Page>)>> = Mutex::new(Vec::new());
-    let visible = VISIBLE.get_or_init(|| machine::folder().map(|_| machine::visible())).as_ref()?;
-    let device = *visible.get(usize::try_from(device).ok()?)?;
-    let mut pages = lock(&PAGES);
-    if let Some((_, page)) = pages.iter().find(|(known, _)| *known == device) {
-        return *page;
-    }
-    let page = open(device);
-    if let Some(page) = page {
-        page.begin();
-    }
-    pages.push((device, page));
-    page
-}
-
-impl Page {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -125,19 +70,167 @@ impl Page {
             count.store(0, Relaxed);
         }
         self.mhz.store(settings::CLOCK_MHZ.read() as u32, Relaxed);
-        self.process.store(std::process::id(), Relaxed);
     }
+}
+
+/// This process's place on a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Mine {
+    page: &'static Page,
+    user: &'static User,
+}
+
+impl Mine {
+    /// When a kernel that needs `alone` for itself ends. While another process has work on the device, each has every
+    /// other time slice, as on a real GPU without MPS. Only work that has been launched by now is known.
+    #[must_use]
+    pub fn end_of(self, start: Moment, alone: Duration) -> Moment {
+        let others = || self.page.users.iter().filter(|user| !ptr::eq(*user, self.user));
+        let mut ends: Vec<u64> =
+            others().map(|user| user.busy_until.load(Relaxed)).filter(|until| *until > start.ns()).collect();
+        ends.sort_unstable();
+        let (mut at, mut left) = (start.ns(), u64::try_from(alone.as_nanos()).unwrap_or(u64::MAX));
+        for (place, until) in ends.iter().enumerate() {
+            let sharing = (ends.len() - place) as u64 + 1;
+            let done = (until - at) / sharing;
+            if done >= left {
+                return Moment::from_ns(at.saturating_add(left.saturating_mul(sharing)));
+            }
+            (at, left) = (*until, left - done);
+        }
+        Moment::from_ns(at.saturating_add(left))
+    }
+
+    /// Counts work from `start` to `end`, which would have taken `alone` without other processes.
+    pub fn ran(self, start: Moment, end: Moment, alone: Duration) {
+        let before = self.page.busy_until.fetch_max(end.ns(), Relaxed);
+        self.page.busy.fetch_add(end.ns().saturating_sub(start.ns().max(before)), Relaxed);
+        self.user.busy_until.fetch_max(end.ns(), Relaxed);
+        self.user.busy.fetch_add(u64::try_from(alone.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Counts as busy while `wait` runs, which waits for other ranks.
+    pub fn while_waiting<T>(self, wait: impl FnOnce() -> T) -> T {
+        self.user.waiting.fetch_add(1, Relaxed);
+        let answer = wait();
+        self.user.waiting.fetch_sub(1, Relaxed);
+        answer
+    }
+
+    pub fn allocated(self, bytes: u64) {
+        self.user.memory.fetch_add(bytes, Relaxed);
+    }
+
+    pub fn freed(self, bytes: u64) {
+        self.user.memory.fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl Page {
+    fn users(&self) -> impl Iterator<Item = &User> {
+        self.users.iter().filter(|user| user.is_alive())
+    }
+
+    /// What the device does now; `None` if no process uses it.
+    #[must_use]
+    pub fn look(&self, now: Moment) -> Option<Look> {
+        let processes = self.processes(now);
+        let ahead = self.busy_until.load(Relaxed).saturating_sub(now.ns());
+        Some(Look {
+            mhz: self.users().map(|user| user.mhz.load(Relaxed)).min()?,
+            busy_ns: self.busy.load(Relaxed).saturating_sub(ahead),
+            waits: self.users().any(|user| user.waiting.load(Relaxed) > 0),
+            memory: processes.iter().map(|process| process.memory).sum(),
+        })
+    }
+
+    /// The processes that use the device.
+    #[must_use]
+    pub fn processes(&self, now: Moment) -> Vec<Process> {
+        let look = |user: &User| Process {
+            pid: user.process.load(Relaxed),
+            busy_ns: user
+                .busy
+                .load(Relaxed)
+                .saturating_sub(user.busy_until.load(Relaxed).saturating_sub(now.ns())),
+            waits: user.waiting.load(Relaxed) > 0,
+            memory: user.memory.load(Relaxed) + CONTEXT_BYTES,
+        };
+        self.users().map(look).collect()
+    }
+
+    /// Gives this process a place; `None` if all are taken.
+    fn join(&'static self) -> Option<Mine> {
+        if self.users().next().is_none() {
+            self.busy.store(0, Relaxed);
+            self.busy_until.store(0, Relaxed);
+        }
+        let own = std::process::id();
+        let user = self.users.iter().find(|user| {
+            let process = user.process.load(Relaxed);
+            let is_free = process == own || !user.is_alive();
+            is_free && user.process.compare_exchange(process, own, Relaxed, Relaxed).is_ok()
+        })?;
+        user.begin();
+        Some(Mine { page: self, user })
+    }
+}
+
+/// A device in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The lowest clock at which one of its processes runs it.
+    pub mhz: u32,
+    /// The time in which it did any work so far.
+    pub busy_ns: u64,
+    /// Whether an operation waits for other ranks, which counts as busy.
+    pub waits: bool,
+    pub memory: u64,
+}
+
+/// A process that uses a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub pid: u32,
+    /// The time that its work took so far.
+    pub busy_ns: u64,
+    pub waits: bool,
+    pub memory: u64,
+}
+
+/// The place of this process on the page of its device with this number, from its first call on. `None` if the
+/// machine has no folder.
+#[must_use]
+pub fn mine(device: i32) -> Option<Mine> {
+    static VISIBLE: OnceLock<Option<Vec<u32>>> = OnceLock::new();
+    static PLACES: Mutex<Vec<(u32, Option<Mine>)>> = Mutex::new(Vec::new());
+    let visible = VISIBLE.get_or_init(|| machine::folder().map(|_| machine::visible())).as_ref()?;
+    let device = *visible.get(usize::try_from(device).ok()?)?;
+    let mut places = lock(&PLACES);
+    if let Some((_, place)) = places.iter().find(|(known, _)| *known == device) {
+        return *place;
+    }
+    let place = open(device).and_then(Page::join);
+    places.push((device, place));
+    place
 }
 
 fn path(device: u32) -> Option<PathBuf> {
     Some(machine::folder()?.join(format!("gpu-{device}")))
 }
 
-/// The page of a device of the machine. Each call maps it, and it is never unmapped.
+/// The page of a device of the machine.
 #[must_use]
 pub fn open(device: u32) -> Option<&'static Page> {
+    static PAGES: Mutex<Vec<(u32, &'static Page)>> = Mutex::new(Vec::new());
+    let mut pages = lock(&PAGES);
+    if let Some((_, page)) = pages.iter().find(|(known, _)| *known == device) {
+        return Some(page);
+    }
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path(device)?);
-    map(&file.ok()?)
+    let page = map(&file.ok()?)?;
+    pages.push((device, page));
+    Some(page)
 }
 
 fn map(file: &File) -> Option<&'static Page> {
@@ -164,33 +257,58 @@ fn map(file: &File) -> Option<&'static Page> {
 mod tests {
     use super::*;
 
-    fn used() -> Page {
-        let page = Page::default();
-        page.process.store(std::process::id(), Relaxed);
-        page
+    /// A page, and the places of two processes on it. The second is this process's parent.
+    fn shared() -> (&'static Page, Mine, Mine) {
+        let page: &Page = Box::leak(Box::default());
+        let one = page.join().unwrap();
+        let user = &page.users[1];
+        user.process.store(std::os::unix::process::parent_id(), Relaxed);
+        (page, one, Mine { page, user })
+    }
+
+    fn at(ns: u64) -> Moment {
+        Moment::from_ns(ns)
+    }
+
+    fn run(place: Mine, start: u64, alone: u64) -> u64 {
+        let alone = Duration::from_nanos(alone);
+        let end = place.end_of(at(start), alone);
+        place.ran(at(start), end, alone);
+        end.ns()
     }
 
     #[test]
     fn two_streams_at_the_same_time_are_one_busy_device() {
-        let page = used();
-        page.ran(Moment::from_ns(100), Moment::from_ns(200));
-        page.ran(Moment::from_ns(150), Moment::from_ns(250));
-        page.ran(Moment::from_ns(300), Moment::from_ns(310));
-        assert_eq!(page.look(Moment::from_ns(400)).unwrap().busy_ns, 160);
+        let (page, one, _) = shared();
+        assert_eq!([run(one, 100, 100), run(one, 150, 100), run(one, 300, 10)], [200, 250, 310]);
+        assert_eq!(page.look(at(400)).unwrap().busy_ns, 160);
     }
 
     #[test]
     fn future_work_does_not_count_as_past() {
-        let page = used();
-        page.ran(Moment::from_ns(100), Moment::from_ns(1000));
-        assert_eq!(page.look(Moment::from_ns(400)).unwrap().busy_ns, 300);
+        let (page, one, _) = shared();
+        run(one, 100, 900);
+        assert_eq!(page.look(at(400)).unwrap().busy_ns, 300);
+    }
+
+    /// A kernel takes twice as long while another process has work, and then its usual time.
+    #[test]
+    fn two_processes_share_the_device_in_time_slices() {
+        let (page, one, other) = shared();
+        assert_eq!([run(one, 100, 100), run(other, 120, 20), run(other, 160, 100)], [200, 160, 280]);
+        assert_eq!(run(one, 400, 100), 500);
+        assert_eq!(page.look(at(600)).unwrap().busy_ns, 280);
+        let processes = page.processes(at(600));
+        let busy: Vec<_> = processes.iter().map(|process| (process.pid, process.busy_ns)).collect();
+        assert_eq!(busy, [(std::process::id(), 200), (std::os::unix::process::parent_id(), 120)]);
     }
 
     #[test]
-    fn a_device_whose_process_has_gone_is_not_used() {
-        let page = Page::default();
-        assert_eq!(page.look(Moment::from_ns(1)), None);
-        page.process.store(u32::MAX, Relaxed);
-        assert_eq!(page.look(Moment::from_ns(1)), None);
+    fn a_device_whose_processes_have_gone_is_not_used() {
+        let page: &Page = Box::leak(Box::default());
+        assert_eq!(page.look(at(1)), None);
+        page.users[0].process.store(u32::MAX, Relaxed);
+        assert_eq!(page.look(at(1)), None);
+        assert!(page.join().is_some_and(|mine| ptr::eq(mine.user, &raw const page.users[0])));
     }
 }

@@ -189,14 +189,20 @@ impl Stream {
     /// Runs an operation, and shows outside that the device is busy.
     fn run(&self, op: Op, start: Moment, task: Option<Task>, traced: Option<Traced>) -> Moment {
         let resident = task.and_then(|task| resident::begin(self.device, task, start));
-        let page = gauge::mine(self.device).filter(|_| op.is_work());
-        let end = match page {
-            Some(page) => page.while_waiting(|| op.run(start)),
-            None => op.run(start),
+        let place = gauge::mine(self.device).filter(|_| op.is_work());
+        let end = match (place, op, task) {
+            (Some(place), Op::Work(alone), Some(Task::Kernel(_))) => {
+                let end = place.end_of(start, alone);
+                place.ran(start, end, alone);
+                end
+            }
+            (Some(place), op, _) => {
+                let end = place.while_waiting(|| op.run(start));
+                place.ran(start, end, end.since(start));
+                end
+            }
+            (None, op, _) => op.run(start),
         };
-        if let Some(page) = page {
-            page.ran(start, end);
-        }
         if let Some(resident) = resident {
             resident.ends(end);
         }

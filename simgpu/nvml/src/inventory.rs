@@ -1,4 +1,4 @@
-//! What a device is, how it is connected, and which process uses it.
+//! What a device is, how it is connected, and which processes use it.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
@@ -42,7 +42,6 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, to
     on(handle, |_| unsafe { put(to, PCIE_LANES) })
 }
 
-/// At most one process: the last one that began to use the device.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     handle: Handle,
@@ -52,20 +51,22 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     on(handle, |device| {
         // SAFETY: NVML requires a readable count.
         let free = unsafe { count.as_ref() }.copied().ok_or(Error::INVALID_ARGUMENT)?;
-        let look = gauge::open(device).and_then(|page| page.look(Moment::now()));
+        let running = gauge::open(device).map(|page| page.processes(Moment::now())).unwrap_or_default();
         // SAFETY: and a writable one.
-        unsafe { put(count, c_uint::from(look.is_some())) }?;
-        let Some(look) = look else { return Ok(()) };
-        if free == 0 {
+        unsafe { put(count, running.len() as c_uint) }?;
+        if (free as usize) < running.len() {
             return Err(Error::INSUFFICIENT_SIZE);
         }
-        let info = ProcessInfo {
-            pid: look.process,
-            memory: look.memory,
-            instance: u32::MAX,
-            compute_instance: u32::MAX,
-        };
-        // SAFETY: NVML requires as many elements as the caller states.
-        unsafe { put(processes, info) }
+        for (place, process) in running.iter().enumerate() {
+            let info = ProcessInfo {
+                pid: process.pid,
+                memory: process.memory,
+                instance: u32::MAX,
+                compute_instance: u32::MAX,
+            };
+            // SAFETY: NVML requires as many elements as the caller states.
+            unsafe { put(processes.wrapping_add(place), info) }?;
+        }
+        Ok(())
     })
 }

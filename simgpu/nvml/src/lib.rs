@@ -5,6 +5,7 @@
 
 #![allow(non_snake_case, reason = "the names are NVML's")]
 
+mod activity;
 mod call;
 mod event;
 mod fault;

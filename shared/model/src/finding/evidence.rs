@@ -7,11 +7,13 @@ pub mod exit;
 pub mod hang;
 pub mod headline;
 pub mod link;
+pub mod neighbour;
 pub mod pace;
 pub mod slow;
 
 use std::fmt;
 
+pub use neighbour::Neighbours;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use crate::job::MainThreadSeen;
@@ -51,6 +53,8 @@ pub enum Evidence {
     Idle(hang::Idle),
     /// Any of the above, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
+    /// With the other processes on the GPU of its rank.
+    Shared(Box<Evidence>, Neighbours),
     /// Any of the above, about hosts that have not reported for this number of seconds.
     Aged(Box<Evidence>, f64),
     /// The evidence of a hang, and the progress of each rank's GPU.
@@ -86,7 +90,9 @@ impl Evidence {
             Self::Unmatched(evidence) => evidence,
             Self::Exchanging(evidence) => evidence,
             Self::Idle(evidence) => evidence,
-            Self::Sampled(of, _) | Self::Aged(of, _) | Self::OnGpus(of, _) => of.reported(),
+            Self::Sampled(of, _) | Self::Shared(of, _) | Self::Aged(of, _) | Self::OnGpus(of, _) => {
+                of.reported()
+            }
         }
     }
 
@@ -108,6 +114,15 @@ impl Evidence {
         match self {
             Self::Sampled(_, seen) => Some(seen),
             Self::Aged(of, _) => of.main_thread(),
+            _ => None,
+        }
+    }
+
+    /// The other processes on the GPU of its rank, if they may be the cause.
+    pub fn neighbours(&self) -> Option<&Neighbours> {
+        match self {
+            Self::Shared(_, neighbours) => Some(neighbours),
+            Self::Aged(of, _) => of.neighbours(),
             _ => None,
         }
     }
@@ -147,6 +162,7 @@ impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reported().fmt(f)?;
         self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))?;
+        self.neighbours().map_or(Ok(()), |neighbours| write!(f, "; {neighbours}"))?;
         self.gpus_sentence().map_or(Ok(()), |gpus| write!(f, "; {gpus}"))?;
         self.age_s().map_or(Ok(()), |age| write!(f, "; {}", aged(age)))
     }
@@ -164,6 +180,9 @@ impl Serialize for Evidence {
         map.serialize_entry("figures", &self.figures())?;
         if let Some(seen) = self.main_thread() {
             map.serialize_entry("main_thread", seen)?;
+        }
+        if let Some(neighbours) = self.neighbours() {
+            map.serialize_entry("neighbours", neighbours)?;
         }
         if !self.gpus().is_empty() {
             map.serialize_entry("gpus", self.gpus())?;

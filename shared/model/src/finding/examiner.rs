@@ -9,8 +9,8 @@ use xpu_wire::{
 };
 
 use super::{
-    Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, link, memory, pace, past_run,
-    rank_profile::RankProfile, slow, stall,
+    Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, evidence::Neighbours, link, memory, pace,
+    past_run, rank_profile::RankProfile, slow, stall,
 };
 use crate::{
     baseline::Runs,
@@ -91,7 +91,7 @@ impl Examiner {
         }
         let heard = if costs.is_empty() { BTreeMap::new() } else { heard(job) };
         let mut costs: Vec<_> =
-            costs.into_iter().map(|finding| aged(job, &heard, sampled(job, finding))).collect();
+            costs.into_iter().map(|finding| aged(job, &heard, shared(job, sampled(job, finding)))).collect();
         let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
         costs.sort_by(|a, b| pct(b).total_cmp(&pct(a)));
         let grows = memory::growing(job).filter(|_| !is_stuck);
@@ -131,6 +131,21 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
         None => format!("look at {} (xpu-top capture --python shows what it calls)", seen.function),
     };
     Finding { evidence: Evidence::Sampled(Box::new(finding.evidence), seen), advice, ..finding }
+}
+
+/// Adds the other processes on the GPU of the worst rank, or of the job's only rank, to a finding about slow GEMMs
+/// that no clock explains.
+fn shared(job: &Job, finding: Finding) -> Finding {
+    let only = job.ranks().map(|(rank, _)| rank).filter(|_| finding.ranks.is_empty() && job.is_alone());
+    let ranks = finding.ranks.iter().copied().chain(only);
+    let found = ranks.filter_map(|rank| Neighbours::of(rank, job.rank(rank)?)).next();
+    match found.filter(|_| finding.class == Class::Compute) {
+        Some(neighbours) => {
+            let advice = neighbours.advice();
+            Finding { evidence: Evidence::Shared(Box::new(finding.evidence), neighbours), advice, ..finding }
+        }
+        None => finding,
+    }
 }
 
 /// Seconds without a report of a host, while others report, after which its figures are old.

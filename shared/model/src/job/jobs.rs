@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xpu_wire::{
     endpoint::BasePort,
-    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot, HostTimes, HostWork},
+    frame::{Body, Event, Frame, HostCpu, HostDigest, HostNeighbours, HostSnapshot, HostTimes, HostWork},
     id::{HostName, JobName, Rank},
     unit::Moment,
 };
@@ -108,6 +108,12 @@ impl Jobs {
                     for rank in &load.ranks {
                         known.with_rank(rank.rank, |view| view.take_load(load, rank, frame.now));
                     }
+                }
+            }
+            Body::Neighbours(HostNeighbours { job, ranks }) => {
+                let known = self.job_mut(job);
+                for neighbours in ranks {
+                    known.with_rank(neighbours.rank, |view| view.take_neighbours(neighbours, frame.now));
                 }
             }
             Body::Work(HostWork { job, ranks }) => {

@@ -19,8 +19,8 @@ use stalls::Stalls;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        Advance, DeviceReading, HostLoad, HostUse, Life, NcclReport, Progress, RankCpu, RankDigest, RankExit,
-        RankInfo, RankLoad, RankTimes, Summary,
+        Advance, DeviceReading, GpuProcess, HostLoad, HostUse, Life, NcclReport, Progress, RankCpu,
+        RankDigest, RankExit, RankInfo, RankLoad, RankNeighbours, RankTimes, Summary,
     },
     id::{CommunicatorId, HostName, Pid, Sequence},
     sampling::Rate,
@@ -74,6 +74,8 @@ pub struct RankView {
     /// How its threads spent their time, and when that was reported.
     times: Option<Box<(Moment, RankTimes)>>,
     load: Option<Box<Load>>,
+    /// Other processes on its GPU, and when they were last reported.
+    neighbours: Option<Box<(Moment, Vec<GpuProcess>)>>,
     /// When it last worked on its CPU instead of making progress.
     busy_at: Moment,
     history: VecDeque<f32>,
@@ -130,6 +132,7 @@ impl RankView {
             devices: VecDeque::new(),
             cpu_waits: CpuWaits::default(),
             times: None,
+            neighbours: None,
             load: None,
             busy_at: Moment::default(),
             history: VecDeque::new(),
@@ -345,6 +348,14 @@ impl RankView {
         if self.pid == rank.pid && self.load.as_ref().is_none_or(|known| known.at < at) {
             let (interval, host) = (load.interval, load.host);
             self.load = Some(Box::new(Load { at, interval, host, rank: rank.clone() }));
+        }
+        false
+    }
+
+    /// Other processes use its GPU, which matters only if its GEMMs are slow.
+    pub(super) fn take_neighbours(&mut self, of: &RankNeighbours, at: Moment) -> bool {
+        if self.pid == of.pid && self.neighbours.as_ref().is_none_or(|known| known.0 < at) {
+            self.neighbours = Some(Box::new((at, of.processes.clone())));
         }
         false
     }

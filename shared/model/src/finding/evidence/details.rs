@@ -142,6 +142,10 @@ impl Evidence {
                 of.add_details(to);
                 to.add(seen.to_string());
             }
+            Self::Shared(of, neighbours) => {
+                of.add_details(to);
+                to.add(neighbours.to_string());
+            }
             Self::Aged(of, age) => {
                 of.add_details(to);
                 to.add(aged(*age));

@@ -77,6 +77,11 @@ pub(in crate::finding) fn costs(ms: Option<f64>, pct: f64) -> String {
     )
 }
 
+/// ` once rank 6 is on time`
+fn once(behind: Option<Rank>) -> String {
+    behind.map_or_else(String::new, |rank| format!(" once rank {rank} is on time"))
+}
+
 /// Largest arrival skew that is normal among healthy ranks.
 const LEAST_SKEW_PCT: f64 = 0.5;
 
@@ -85,7 +90,9 @@ fn arrival(of: &Arrival) -> String {
         None => String::new(),
         // A slowdown that has just begun: the collectives that it delays are not matched yet.
         Some(Waiting { loss, is_cost: false, .. }) if loss.pct < LEAST_SKEW_PCT => String::new(),
-        Some(Waiting { loss, is_cost: true, .. }) => costs(loss.ms_of_step.map(|(ms, _)| ms), loss.pct),
+        Some(Waiting { loss, is_cost: true, behind, .. }) => {
+            costs(loss.ms_of_step.map(|(ms, _)| ms), loss.pct) + &once(behind)
+        }
         Some(Waiting { loss, is_cost: false, .. }) => loss.ms_of_step.map_or_else(
             || format!(", arrival skew {} % of the time", two(loss.pct)),
             |(ms, _)| format!(", arrival skew {} ms a step", two(ms)),
@@ -219,6 +226,10 @@ impl Evidence {
             Self::Exchanging(of) => exchanging(of, host),
             Self::Idle(of) => idle(of, &who),
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
+            Self::Shared(of, neighbours) => {
+                let line = of.headline(ranks, host);
+                fitted([format!("{line}{}", neighbours.beside()), line])
+            }
             Self::Sampled(of, _) | Self::OnGpus(of, _) => of.headline(ranks, host),
         }
     }
@@ -348,7 +359,9 @@ fn mismatch(of: &Mismatch, host: Option<&str>) -> String {
 pub(in crate::finding) fn joined(line: String, cost: Option<Cost>) -> String {
     let known = ["costs ", "arrival skew "].iter().any(|words| line.contains(words));
     match cost.filter(|_| !known) {
-        Some(cost) => fitted([format!("{line}{}", costs(cost.ms_per_step, cost.pct)), line]),
+        Some(cost) => {
+            fitted([format!("{line}{}{}", costs(cost.ms_per_step, cost.pct), once(cost.behind)), line])
+        }
         None => line,
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use xpu_wire::{
     frame::{
-        CollectiveTotals, CommunicatorState, DeviceReading, Life, RankDigest, RankExit, RankInfo, RankTimes,
+        CollectiveTotals, CommunicatorState, DeviceReading, GpuProcess, Life, RankDigest, RankExit, RankInfo,
+        RankTimes,
     },
     id::{CommunicatorId, HostName, Pid, Step},
     unit::{Moment, Nanoseconds},
@@ -15,6 +16,9 @@ use crate::job::{Arrivals, PaceSample, StragglerDelay, median};
 
 /// Digests after which all hosts' reports of one second have arrived.
 const SETTLED: usize = 3;
+
+/// Other processes on its GPU are reported once a second; two reports may be lost.
+const NEIGHBOURS: Duration = Duration::from_secs(3);
 
 impl RankView {
     pub fn host(&self) -> &HostName {
@@ -119,6 +123,12 @@ impl RankView {
     /// What its processes, its GPU and its host last moved and computed.
     pub fn load(&self) -> Option<&Load> {
         self.load.as_deref().filter(|_| self.is_alive())
+    }
+
+    /// Other processes that use its GPU, the busiest first.
+    pub fn neighbours(&self) -> &[GpuProcess] {
+        let current = self.neighbours.as_deref().filter(|(at, _)| self.heard().since(*at) <= NEIGHBOURS);
+        current.map_or(&[], |(_, processes)| processes)
     }
 
     /// The share of the time in which its GPU ran any kernel, by the driver's last readings; `None` without a

@@ -1,0 +1,75 @@
+//! Other processes on the GPU of a rank.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer, ser::SerializeSeq as _};
+use xpu_wire::{frame::GpuProcess, id::Rank};
+
+use crate::{figure, job::RankView};
+
+/// The other processes on the GPU of this rank, the busiest first; at least one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Neighbours {
+    pub rank: Rank,
+    first: GpuProcess,
+    more: Vec<GpuProcess>,
+}
+
+impl Neighbours {
+    /// `None` if no other process uses its GPU.
+    pub(in crate::finding) fn of(rank: Rank, view: &RankView) -> Option<Self> {
+        let (first, more) = view.neighbours().split_first()?;
+        Some(Self { rank, first: first.clone(), more: more.to_vec() })
+    }
+
+    /// `process 4242 (python3)`, `process 4242 (python3) and 2 more`
+    fn who(&self) -> String {
+        let GpuProcess { pid, name, .. } = &self.first;
+        let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+        let more = match self.more.len() {
+            0 => String::new(),
+            more => format!(" and {} more", figure::count(more as u64)),
+        };
+        format!("process {pid}{name}{more}")
+    }
+
+    /// The same as an addition to a headline.
+    pub(super) fn beside(&self) -> String {
+        format!(", shares its GPU with {}", self.who())
+    }
+
+    pub(in crate::finding) fn advice(&self) -> String {
+        format!(
+            "end {}, or move it to another GPU: time slices of a GPU alternate between processes",
+            self.who()
+        )
+    }
+}
+
+/// `process 4242 (python3) uses the GPU of rank 1 too, for 48 % of the time`
+impl fmt::Display for Neighbours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.more.is_empty() { "uses" } else { "use" };
+        write!(f, "{} {verb} the GPU of rank {} too", self.who(), self.rank)?;
+        let busy = || [&self.first].into_iter().chain(&self.more).filter_map(|process| process.busy);
+        let sum: u32 = busy().map(u32::from).sum();
+        if busy().next().is_some() { write!(f, ", for {} % of the time", sum.min(100)) } else { Ok(()) }
+    }
+}
+
+impl Serialize for Neighbours {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Process<'a> {
+            pid: u32,
+            name: &'a str,
+            busy_pct: Option<u8>,
+            memory_bytes: Option<u64>,
+        }
+        let mut list = serializer.serialize_seq(Some(1 + self.more.len()))?;
+        for GpuProcess { pid, name, busy, memory } in [&self.first].into_iter().chain(&self.more) {
+            list.serialize_element(&Process { pid: pid.0, name, busy_pct: *busy, memory_bytes: *memory })?;
+        }
+        list.end()
+    }
+}

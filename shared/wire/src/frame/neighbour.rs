@@ -1,0 +1,55 @@
+//! Other processes on the GPUs of ranks, as their collector reads them from NVML.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{JobName, Pid, Rank};
+
+/// The ranks of a job on one host whose GPUs other processes use now. Sent only if there are any.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostNeighbours {
+    pub job: JobName,
+    pub ranks: Vec<RankNeighbours>,
+}
+
+/// One of them, and the other processes on its GPU, the busiest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankNeighbours {
+    pub rank: Rank,
+    pub pid: Pid,
+    pub processes: Vec<GpuProcess>,
+}
+
+/// A process that uses a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuProcess {
+    pub pid: Pid,
+    /// The kernel's name for it; empty if it cannot be read.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub name: String,
+    /// The share of the time for which its kernels had the multiprocessors, in percent; `None` if the driver does
+    /// not report it.
+    pub busy: Option<u8>,
+    /// Bytes of the GPU's memory; `None` if the driver does not report them.
+    pub memory: Option<u64>,
+}
+
+impl GpuProcess {
+    /// Percent of the time below which a process takes nothing that matters: the share from which a cost is
+    /// `slow`.
+    const LEAST: u8 = 5;
+
+    /// Whether it may take time from others; it may if its activity is unknown.
+    pub fn is_notable(&self) -> bool {
+        self.busy.is_none_or(|busy| busy >= Self::LEAST)
+    }
+}
+
+#[cfg(test)]
+impl HostNeighbours {
+    pub(crate) fn example() -> Self {
+        let process =
+            GpuProcess { pid: Pid(11), name: "python3".to_owned(), busy: Some(48), memory: Some(2 << 30) };
+        let rank = RankNeighbours { rank: Rank(1), pid: Pid(7), processes: vec![process] };
+        Self { job: "j".into(), ranks: vec![rank] }
+    }
+}
