@@ -31,7 +31,7 @@ pub struct Diff {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Culprit {
     pub rank: Rank,
-    /// Increase of the others' wait per step, beyond the increase of its own wait.
+    /// Increase of the others' wait per step, beyond the increase of its own wait; at most the increase of the step.
     pub wait_ns: f64,
 }
 
@@ -135,7 +135,8 @@ fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
     // cause.
     let others = waits.iter().filter(|&(other, _)| *other != rank).map(|(_, wait)| wait - least);
     let wait_ns = others.min_by(f64::total_cmp)?;
-    (wait_ns > EXPLAINS * step.change_ns).then_some(Culprit { rank, wait_ns })
+    // Collectives that overlap wait for the same delay several times.
+    (wait_ns > EXPLAINS * step.change_ns).then_some(Culprit { rank, wait_ns: wait_ns.min(step.change_ns) })
 }
 
 /// A capture without the kinds of operations that were not requested for the other.

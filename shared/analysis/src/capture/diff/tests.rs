@@ -55,7 +55,7 @@ fn later(rank: u32, longer: u64, waits: u64, jitter: u64) -> CapturePart {
         operation.after.0 += if at >= 3 { longer } else { 0 };
         if let (1, CapturedSpan::Gpu { took, late, .. }) = (at % 3, &mut operation.span) {
             took.0 += waits;
-            *late += (longer - waits) as i64;
+            *late += longer as i64 - waits as i64;
         }
     }
     new
@@ -71,6 +71,11 @@ fn the_awaited_rank_is_named_and_not_the_waiting_ones() {
     let culprit = diff.culprit.unwrap_or_else(|| panic!("{:?}", diff.rows));
     assert!(culprit.rank == Rank(1) && (culprit.wait_ns / (4 * MS) as f64 - 1.0).abs() < 0.1, "{culprit:?}");
     assert_eq!(diff.row(CostKind::Waiting).and_then(|row| row.most).map(|(rank, _)| rank), Some(Rank(0)));
+    // Three collectives at the same time wait for the same delay.
+    let overlapping = capture([later(0, 4 * MS, 12 * MS, 0), later(1, 4 * MS, 0, 0)]);
+    let culprit = Diff::of(&before, &overlapping).culprit.expect("a straggler");
+    let step = diff.row(CostKind::Step).expect("steps").change_ns;
+    assert!(culprit.rank == Rank(1) && (culprit.wait_ns / step - 1.0).abs() < 0.01, "{culprit:?}");
     assert_eq!(Diff::of(&after, &before).culprit, None, "they became shorter");
     let both = capture([later(0, 4 * MS, 0, 0), later(1, 4 * MS, 0, 0)]);
     assert_eq!(Diff::of(&before, &both).culprit, None, "both are slower alike");
