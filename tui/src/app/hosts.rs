@@ -172,8 +172,10 @@ impl Host {
                 self.blind.push(text.clone());
             }
         }
-        if view.is_alive() {
+        if view.life() == Life::Alive {
             self.gpus.take(rank, digest);
+        }
+        if view.is_alive() {
             let load = view.load().filter(|load| view.heard().since(load.at) < STALE);
             self.load = self.load.or_else(|| load.map(|load| HostLoadStatus::of(load.host, load.interval)));
         }
@@ -272,6 +274,10 @@ impl Hosts {
             for host in &mut self.rows {
                 let version = host.collector.as_ref().map(|collector| &collector.version);
                 host.differs = version.is_some() && version != self.version.as_ref();
+                // A collector that is gone measures nothing.
+                if host.age.is_some_and(|age| age >= STALE) {
+                    (host.gpus, host.load) = (Gpus::default(), None);
+                }
                 host.judge();
             }
         }

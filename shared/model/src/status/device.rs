@@ -11,6 +11,9 @@ pub struct DeviceStatus {
     pub uuid: String,
     /// Age of the reading, in seconds.
     pub age_s: f64,
+    /// Whether its rank or its collector has stopped reporting.
+    #[serde(skip)]
+    pub(super) unheard: bool,
     /// Share of the recent time in which any kernel ran, in percent; a kernel that only waits counts as well.
     pub gpu_pct: Option<u8>,
     pub sm_mhz: Option<u32>,
@@ -46,7 +49,7 @@ pub struct XidStatus {
 impl DeviceStatus {
     /// Whether the reading is not current.
     pub fn is_stale(&self) -> bool {
-        self.age_s > DeviceReading::STALE.as_secs_f64()
+        self.unheard || self.age_s > DeviceReading::STALE.as_secs_f64()
     }
 
     /// Clears momentary values. Limits, and error counts, stay valid.
@@ -63,6 +66,7 @@ impl From<&DeviceReading> for DeviceStatus {
         Self {
             uuid: reading.uuid.to_string(),
             age_s: reading.age.seconds(),
+            unheard: false,
             gpu_pct: reading.utilisation,
             sm_mhz: reading.sm_clock,
             sm_max_mhz: reading.sm_clock_max,

@@ -37,6 +37,7 @@ impl RankStatus {
         self.figures_age_s = since.map(|since| ago(since).as_secs_f64());
         self.load = self.load.take().filter(|_| view.load().is_some_and(|load| ago(load.at) < STALE));
         if let Some((device, reading)) = self.device.as_mut().zip(view.device()) {
+            device.unheard = view.life() != Life::Alive || ago(view.heard()) >= STALE;
             device.age_s = age_of(reading, ago).as_secs_f64();
         }
     }

@@ -3,6 +3,7 @@
 use xpu_wire::frame::RankDigest;
 
 use super::*;
+use crate::status::rank_status;
 
 /// Frames of a healthy job with `change` applied to its ranks' digests.
 fn changed(change: impl Fn(&mut RankDigest, u64)) -> Status {
@@ -111,4 +112,27 @@ fn an_unreadable_gpu_has_no_figures() {
     digest.ranks[0].device = None;
     jobs.fold(&frame);
     assert_eq!(jobs.foremost().unwrap().rank(Rank(0)).unwrap().device(), None);
+}
+
+/// Of a collector that is gone, and of a stopped or killed process, nothing is shown as current. A hung process still
+/// reports, so its GPU's power is current.
+#[test]
+fn power_is_shown_as_long_as_the_rank_reports() {
+    let jobs = devices(&[(1, 1), (2, 2)]);
+    let job = jobs.foremost().unwrap();
+    let last = job.rank(Rank(0)).unwrap().heard();
+    let power = |job: &Job, seconds: u64| {
+        let now = Moment(last.0 + seconds * 1_000_000_000);
+        rank_status(job, Rank(0), &[], now).device.unwrap().power_w
+    };
+    assert!(power(job, 4).is_some());
+    assert_eq!(power(job, 5), None);
+    for life in [Life::Silent, Life::Died] {
+        let mut jobs = devices(&[(1, 1)]);
+        let mut frame = Simulation::new(7, 1, 2).digests(2).remove(0);
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        digest.ranks[0].life = life;
+        jobs.fold(&frame);
+        assert_eq!(power(jobs.foremost().unwrap(), 0), None, "{life:?}");
+    }
 }
