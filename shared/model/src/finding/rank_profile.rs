@@ -27,6 +27,9 @@ const PAST: usize = 2 * RECENT;
 /// After this many digests with steps, the last [`RECENT`] no longer contain the first steps, which compile.
 pub(super) const BEGUN: usize = RECENT + 3;
 
+/// Half of them.
+pub(super) const HALF: usize = BEGUN / 2;
+
 /// One rank's figures over the last digests.
 #[derive(Debug)]
 pub(super) struct RankProfile {
@@ -69,6 +72,8 @@ pub(super) struct RankProfile {
     /// Share of the time its threads waited for the GPU, over [`LONG`] digests and over [`BEGUN`].
     pub blocked: Option<f64>,
     pub blocked_lately: Option<f64>,
+    /// The same in the later and in the earlier half of the latter.
+    pub blocked_halves: [Option<f64>; 2],
     /// Whether its first steps are over.
     pub begun: bool,
     /// The time that the others wait for it alone, and the share of time in which communication held up its
@@ -131,6 +136,7 @@ impl RankProfile {
             sends: latest.is_some_and(|digest| digest.launches.point_to_point > 0),
             blocked: view.blocked_for(LONG),
             blocked_lately: view.blocked_for(BEGUN),
+            blocked_halves: [0, HALF].map(|skip| view.blocked_before(skip, HALF)),
             begun: view.step().is_none() || has_begun(view),
             delay: view.straggler_delay(),
             exposed: view.exposed_for(LONG),

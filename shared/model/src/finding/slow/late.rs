@@ -11,7 +11,10 @@ use super::{
     },
     COHORT, Clocks, Confidence, Member, SLOW, Suspect, cause, compute, cost, median,
 };
-use crate::{finding::rank_profile::BEGUN, job::mean};
+use crate::{
+    finding::rank_profile::{BEGUN, HALF},
+    job::mean,
+};
 
 /// Share of the time from which the cost of several ranks is reported. It is less certain than that of one
 /// rank, so `minor` costs are not.
@@ -39,6 +42,7 @@ struct Usual {
     /// Shares of the time in which threads waited for the GPU.
     blocked: Option<f64>,
     blocked_lately: Option<f64>,
+    blocked_halves: [Option<f64>; 2],
 }
 
 impl Usual {
@@ -56,6 +60,7 @@ impl Usual {
             busy_lately: of(|member| member.busy_lately).unwrap_or(0.0),
             blocked: of(|member| member.blocked),
             blocked_lately: of(|member| member.blocked_lately),
+            blocked_halves: [of(|member| member.blocked_halves[0]), of(|member| member.blocked_halves[1])],
         })
     }
 }
@@ -85,7 +90,13 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let less = |own: Option<f64>, usual: Option<f64>, digests: usize| {
             own.zip(usual).map(|(own, usual)| usual - own - cut / digests as f64)
         };
-        let spared_lately = less(member.blocked_lately, usual.blocked_lately, BEGUN);
+        // A single pause, which every rank may make at times, is in one half only.
+        let is_repeated = member
+            .blocked_halves
+            .iter()
+            .zip(usual.blocked_halves)
+            .all(|(own, usual)| less(*own, usual, HALF).is_some_and(|less| less > 0.0));
+        let spared_lately = less(member.blocked_lately, usual.blocked_lately, BEGUN).filter(|_| is_repeated);
         if !member.begun || member.late.len() < RECENT || !is_late(member, late, spared_lately) {
             return None;
         }
