@@ -72,6 +72,8 @@ impl Host {
         let _ = fs::remove_file(self.socket());
         let mut collector = self.place.command(built::artifact("xpu-collector"));
         collector.env("XPU_TOP_PEAK_TFLOPS", "bf16=500");
+        // Some tests give each of sixteen ranks a GPU.
+        collector.env("SIMGPU_DEVICES", "16");
         collector.args(["--base-port", BASE, "--bind", &self.address, "--host-name", "sim", "--key-file"]);
         self.collector = Some(Program::start(collector.arg(self.key())));
         until("the collector to listen", || self.socket().exists().then_some(()));

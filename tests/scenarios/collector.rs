@@ -6,7 +6,7 @@ use std::time::Instant;
 use xpu_collector::Offline;
 use xpu_net::recall::{self, Recall};
 use xpu_wire::{
-    frame::{Body, DeviceReading, Frame, RankCpu},
+    frame::{Body, DeviceReading, Frame, GpuProcess, RankCpu},
     id::{Pid, Rank},
     ledger::Call,
     unit::Nanoseconds,

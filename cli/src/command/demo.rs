@@ -54,6 +54,16 @@ struct Plan {
     stays: bool,
 }
 
+/// GPUs of a usual node.
+const DEVICES: u32 = 8;
+
+impl Plan {
+    /// The GPUs of a node: one for each of its ranks.
+    fn devices(&self) -> u32 {
+        self.ranks.div_ceil(self.nodes.max(1)).max(DEVICES)
+    }
+}
+
 impl DemoArgs {
     fn is_headless(&self) -> bool {
         let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -92,8 +102,9 @@ impl Processes {
     fn start(plan: &Plan, base: Option<BasePort>) -> anyhow::Result<Self> {
         let base = port::choose(base, plan.nodes)?;
         let folder = DemoFolder::build(&Parts::beside_this_program()?)?;
-        let nodes: Vec<_> =
-            (0..plan.nodes).map(|node| Node::start(&folder, node, base)).collect::<Result<_, _>>()?;
+        let nodes: Vec<_> = (0..plan.nodes)
+            .map(|node| Node::start(&folder, node, base, plan.devices()))
+            .collect::<Result<_, _>>()?;
         for node in &nodes {
             node.wait_until_ready()?;
         }

@@ -19,7 +19,7 @@ pub enum Process {
 impl Process {
     pub fn find(pid: Pid) -> Self {
         match read(pid) {
-            Some(Stat { started, state }) if !ended(state) => Self::Here { pid, started },
+            Some(Stat { started, state, .. }) if !ended(state) => Self::Here { pid, started },
             _ => Self::Elsewhere,
         }
     }

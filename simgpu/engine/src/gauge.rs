@@ -29,6 +29,10 @@ pub const CONTEXT_BYTES: u64 = 512 << 20;
 /// How many processes share a device.
 const USERS: usize = 8;
 
+/// The time between the end of a kernel and the launch of the next one, in a process that waits for each: it has work
+/// without a pause. In nanoseconds.
+const LAUNCH: u64 = 1_000_000;
+
 /// The page. A new file is all zero, which means a device that was never used.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -81,24 +85,16 @@ pub struct Mine {
 }
 
 impl Mine {
-    /// When a kernel that needs `alone` for itself ends. While another process has work on the device, each has every
-    /// other time slice, as on a real GPU without MPS. Only work that has been launched by now is known.
+    /// The time that a kernel takes which needs `alone` for itself. Each process that has work now is taken to have work
+    /// until the kernel ends, and each has its time slice in turn, as on a real GPU without MPS.
     #[must_use]
-    pub fn end_of(self, start: Moment, alone: Duration) -> Moment {
-        let others = || self.page.users.iter().filter(|user| !ptr::eq(*user, self.user));
-        let mut ends: Vec<u64> =
-            others().map(|user| user.busy_until.load(Relaxed)).filter(|until| *until > start.ns()).collect();
-        ends.sort_unstable();
-        let (mut at, mut left) = (start.ns(), u64::try_from(alone.as_nanos()).unwrap_or(u64::MAX));
-        for (place, until) in ends.iter().enumerate() {
-            let sharing = (ends.len() - place) as u64 + 1;
-            let done = (until - at) / sharing;
-            if done >= left {
-                return Moment::from_ns(at.saturating_add(left.saturating_mul(sharing)));
-            }
-            (at, left) = (*until, left - done);
-        }
-        Moment::from_ns(at.saturating_add(left))
+    pub fn shared(self, now: Moment, alone: Duration) -> Duration {
+        let now = now.ns();
+        let works = |user: &&User| {
+            !ptr::eq(*user, self.user) && user.busy_until.load(Relaxed).saturating_add(LAUNCH) > now
+        };
+        let others = self.page.users.iter().filter(works).count();
+        alone.saturating_mul(u32::try_from(others).unwrap_or(0) + 1)
     }
 
     /// Counts work from `start` to `end`, which would have taken `alone` without other processes.
@@ -270,9 +266,10 @@ mod tests {
         Moment::from_ns(ns)
     }
 
+    /// Runs a kernel that is launched at `start`, and returns its end.
     fn run(place: Mine, start: u64, alone: u64) -> u64 {
         let alone = Duration::from_nanos(alone);
-        let end = place.end_of(at(start), alone);
+        let end = at(start).after(place.shared(at(start), alone));
         place.ran(at(start), end, alone);
         end.ns()
     }
@@ -294,13 +291,15 @@ mod tests {
     /// A kernel takes twice as long while another process has work, and then its usual time.
     #[test]
     fn two_processes_share_the_device_in_time_slices() {
+        const MS: u64 = 1_000_000;
         let (page, one, other) = shared();
-        assert_eq!([run(one, 100, 100), run(other, 120, 20), run(other, 160, 100)], [200, 160, 280]);
-        assert_eq!(run(one, 400, 100), 500);
-        assert_eq!(page.look(at(600)).unwrap().busy_ns, 280);
-        let processes = page.processes(at(600));
+        assert_eq!([run(one, 10 * MS, 10 * MS), run(other, 12 * MS, 4 * MS)], [20 * MS, 20 * MS]);
+        assert_eq!(run(one, 20 * MS, 10 * MS), 40 * MS, "the other launches again");
+        assert_eq!(run(one, 50 * MS, 10 * MS), 60 * MS);
+        assert_eq!(page.look(at(99 * MS)).unwrap().busy_ns, 40 * MS);
+        let processes = page.processes(at(99 * MS));
         let busy: Vec<_> = processes.iter().map(|process| (process.pid, process.busy_ns)).collect();
-        assert_eq!(busy, [(std::process::id(), 200), (std::os::unix::process::parent_id(), 120)]);
+        assert_eq!(busy, [(std::process::id(), 30 * MS), (std::os::unix::process::parent_id(), 4 * MS)]);
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Stream {
         let place = gauge::mine(self.device).filter(|_| op.is_work());
         let end = match (place, op, task) {
             (Some(place), Op::Work(alone), Some(Task::Kernel(_))) => {
-                let end = place.end_of(start, alone);
+                let end = start.after(place.shared(Moment::now(), alone));
                 place.ran(start, end, alone);
                 end
             }

@@ -25,7 +25,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn start(folder: &DemoFolder, node: u32, base: BasePort) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        folder: &DemoFolder,
+        node: u32,
+        base: BasePort,
+        devices: u32,
+    ) -> anyhow::Result<Self> {
         let runtime = folder.runtime(node);
         let address = port::address(node);
         let machine = folder.machine(node);
@@ -34,6 +39,7 @@ impl Node {
         command
             .env("LD_LIBRARY_PATH", folder.libraries())
             .env("SIMGPU_MACHINE_DIR", machine)
+            .env("SIMGPU_DEVICES", devices.to_string())
             // PyTorch's profiler on this host must stay available to real jobs.
             .env("XPU_TOP_KINETO_SOCKET", "off")
             .arg(format!("--bind={address}"))

@@ -52,6 +52,7 @@ impl Worker {
             .env(variable::SOCKET, nodes[node as usize].socket())
             .env("SIMGPU_SHM_DIR", folder.shared_memory())
             .env("SIMGPU_MACHINE_DIR", folder.machine(node))
+            .env("SIMGPU_DEVICES", plan.devices().to_string())
             .env_remove("CUDA_VISIBLE_DEVICES")
             .env_remove(variable::DISABLE);
         if let Some(factor) = faults.slowdown(rank) {

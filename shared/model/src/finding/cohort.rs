@@ -28,6 +28,10 @@ pub(super) const LONG: usize = 3 * RECENT;
 /// least conspicuous rank is the reference.
 pub(super) const MANY: usize = 4;
 
+/// Single ranks are named only if at most one rank in this many is concerned. The median of all ranks is then 0.32
+/// spreads from that of the others (the 62.5th percentile of a normal distribution), so it remains their reference.
+pub(super) const FEW: usize = 5;
+
 /// Number of standard errors within which a value lies 19 times out of 20.
 pub(super) const WIDTH: f64 = 2.0;
 

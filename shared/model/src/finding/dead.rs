@@ -11,7 +11,8 @@ use xpu_wire::{
 use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::exit::Exited};
 use crate::job::{Job, RankView};
 
-/// Largest time between unexplained ends that count as one.
+/// Unexplained ends this close to each other count as one: an end that nobody noted is dated by the rank's last
+/// report, which is up to a second older, and up to two if one was lost.
 const TOGETHER: Duration = Duration::from_secs(2);
 
 pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {

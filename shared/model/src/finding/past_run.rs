@@ -3,8 +3,8 @@
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
-    Class, Confidence, Cost, Evidence, Finding, Kind, Severity, device::EXPLAINS, evidence::pace::PastRun,
-    pace::asked,
+    Class, Confidence, Cost, Evidence, Finding, Kind, Severity, cohort::FEW, device::EXPLAINS,
+    evidence::pace::PastRun, pace::asked,
 };
 use crate::{
     baseline::{Baseline, Normal, work},
@@ -27,13 +27,6 @@ const ENOUGH: f64 = 20.0;
 
 /// Seconds of steps that a rank may have done before its first digest with steps.
 const UNHEARD: f64 = 3.0;
-
-/// Relative precision with which the start of an increase is known.
-const BLUR: f64 = 0.02;
-
-/// Ranks whose change explains [`EXPLAINS`] of the loss are named only if at most one rank in this many has
-/// changed.
-const FEW: usize = 5;
 
 /// The finding of `job`, compared with `run`; `others` are the existing findings, each with a part of the
 /// cost.
@@ -113,7 +106,7 @@ fn since(view: &RankView, than_ms: f64) -> Option<Since> {
             (most, since, at_since) = (excess, passed, steps);
         }
     }
-    let nearly = |all: f64| all - at_since <= FIRST + BLUR * all + UNHEARD * steps / passed.max(1.0);
+    let nearly = |all: f64| all - at_since <= FIRST + UNHEARD * steps / passed.max(1.0);
     let completed = view.step()?.0 as f64;
     Some(Since { seconds: since, from_first: nearly(completed), throughout: nearly(steps) })
 }

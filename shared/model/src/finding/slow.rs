@@ -36,6 +36,10 @@ const LATE_BY_COMPUTE: f64 = cost::REPORTED;
 /// of each rank, which arrive at different times, and of one lost digest. Tuned.
 const FOLLOWED: f64 = 8.0;
 
+/// A late rank may pass on the delay of a rank with a slow GPU, unless it is later by more than half as much again:
+/// that part of its arrival skew, [`cost::PASSED_ON`] of the other's, is its own.
+const BEYOND: f64 = 1.0 + cost::PASSED_ON;
+
 /// The slow ranks. `explained`: their cost has another reason, which is reported. `growth`: the permanent
 /// increase of step times, which one of them may cause.
 pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option<&Growth>) -> Vec<Finding> {
@@ -63,9 +67,10 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     late.retain(|suspect| !others.contains(&suspect.member.rank));
     // A rank that waits for the slow one in one communicator is late in the next, so only the latest is the
     // cause. A rank whose own host is late does not wait.
-    let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
+    let latest = late.iter().filter_map(|suspect| suspect.late).fold(BEYOND * worst, f64::max);
     late.retain(|suspect| {
-        suspect.waits_less || suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst)
+        suspect.waits_less
+            || suspect.late.is_some_and(|late| late > cost::PASSED_ON * latest && late > BEYOND * worst)
     });
     let all = cohorts.iter().flatten().map(|member| member.view);
     let usual = if slow.is_empty() { None } else { device::usual_clock(all) };

@@ -4,7 +4,7 @@
 
 use xpu_wire::id::Rank;
 
-use super::super::cohort::usual_of_others;
+use super::super::cohort::{FEW, usual_of_others};
 use crate::job::{Ahead, Job, RankView, median};
 
 /// Number of digests in the look-back, the half minute within which a slow rank must be named; and the
@@ -88,7 +88,7 @@ pub(super) fn ranks(job: &Job, pace: f64) -> Option<Late> {
     }
     let ranks: Vec<_> = late.iter().map(|(one, _)| one.rank).collect();
     let queued = median(late.iter().map(|(one, _)| one.queued).collect())?;
-    (ranks.len() <= (living.len() / 5).max(1)).then_some(Late { ranks, queued, others_queued })
+    (ranks.len() <= (living.len() / FEW).max(1)).then_some(Late { ranks, queued, others_queued })
 }
 
 fn find(rank: Rank, view: &RankView, pace: f64) -> Option<Found> {

@@ -6,7 +6,7 @@ use xpu_wire::{id::Rank, unit::Nanoseconds};
 use super::{
     super::{
         Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
-        cohort::{MANY, usual_of_others},
+        cohort::{FEW, MANY, usual_of_others},
         device::EXPLAINS,
         evidence::pace::Pauses,
     },
@@ -244,7 +244,7 @@ fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
     let (later, earlier) = (less(0, half, HALF), less(half, half, HALF));
     let mut ranks = less(0, WINDOW, MOST);
     ranks.retain(|rank| later.contains(rank) && earlier.contains(rank));
-    if ranks.len() > (job.ranks().len() / 5).max(1) { Vec::new() } else { ranks }
+    if ranks.len() > (job.ranks().len() / FEW).max(1) { Vec::new() } else { ranks }
 }
 
 #[cfg(test)]

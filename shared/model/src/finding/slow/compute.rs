@@ -98,7 +98,9 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     let latest = all().filter(stayed).filter_map(|member| member.lateness()).fold(0.0, f64::max);
     let kept = |member: &Member<'_>| {
         let late = member.lateness();
-        latest > WAITED_FOR && late.is_some_and(|late| late < 0.5 * latest) && holds_nobody_up(member, late)
+        latest > WAITED_FOR
+            && late.is_some_and(|late| late < cost::PASSED_ON * latest)
+            && holds_nobody_up(member, late)
     };
     let new = fallen
         .into_iter()

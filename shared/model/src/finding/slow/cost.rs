@@ -38,7 +38,7 @@ const ALONE: f64 = 0.6;
 
 /// Share of the time that the others waited for a rank: if the rank itself waited for this much, it mostly
 /// passes on the delay of another rank.
-const PASSED_ON: f64 = 0.5;
+pub(super) const PASSED_ON: f64 = 0.5;
 
 /// Share of the cost of pauses that a rank must cause to account for them: most of it.
 const MOST: f64 = 0.5;
@@ -121,25 +121,34 @@ fn lost_alone(onset: Onset, member: &Member<'_>, rest: &[&Member<'_>]) -> Option
 
 /// The cost of a rank while other findings name ranks too.
 enum Beside {
-    /// It is the latest of all: all that the rest waits for it is its cost.
+    /// It is later than the others, and hides some of them: all that the rest waits for it is its cost.
     Latest(Lost),
-    /// It is late often enough while the others are not.
+    /// It is not hidden and hides none.
     Own,
     /// A later one hides it.
     Hidden(Lost, Rank),
 }
 
 impl Beside {
-    fn of(member: &Member<'_>, now: Option<Lost>, others: &[&Member<'_>], rest: &[&Member<'_>]) -> Self {
-        let onset = |member: &Member<'_>| member.delay.and_then(|delay| delay.onset).unwrap_or(Onset::BEFORE);
-        let alone = |member: &Member<'_>| lost_alone(onset(member), member, rest);
-        let latest = others.iter().filter_map(|other| Some((other.rank, alone(other)?)));
-        let latest = latest.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
+    /// `others`: the ranks of other findings. `rest`: the ranks of no finding.
+    fn of(member: &Member<'_>, all: &[&Member<'_>], others: &[&Member<'_>], rest: &[&Member<'_>]) -> Self {
+        let alone = |member: &Member<'_>| {
+            let onset = member.delay.and_then(|delay| delay.onset).unwrap_or(Onset::BEFORE);
+            lost_alone(onset, member, rest)
+        };
+        let is_hidden = |member: &Member<'_>, alone: Lost| {
+            let now = lost(member, &self::others(all, member.rank));
+            now.is_none_or(|now| now.share < HIDDEN * alone.share)
+        };
+        let others = others.iter().filter_map(|&other| Some((other, alone(other)?)));
+        let others: Vec<_> = others.collect();
+        let latest = others.iter().max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
         match alone(member).zip(latest) {
-            Some((own, (_, other))) if own.share >= other.share => Self::Latest(own),
-            Some((own, (rank, _))) if now.is_none_or(|now| now.share < HIDDEN * own.share) => {
-                Self::Hidden(own, rank)
+            Some((own, (_, latest))) if own.share >= latest.share => {
+                let hides = others.iter().any(|&(other, alone)| is_hidden(other, alone));
+                if hides { Self::Latest(own) } else { Self::Own }
             }
+            Some((own, (latest, _))) if is_hidden(member, own) => Self::Hidden(own, latest.rank),
             _ => Self::Own,
         }
     }
@@ -362,9 +371,8 @@ pub(super) fn of(
     }
     let (others, unnamed): (Vec<_>, Vec<_>) = rest.iter().partition(|member| beside.contains(&member.rank));
     if let Some(member) = latest(&named, &unnamed).filter(|_| !others.is_empty()) {
-        let now = most.map(|(_, lost)| lost);
         let cost = |lost: Lost| Cost::of(lost.share, lost.error, member.pace, all.len(), since_s);
-        match Beside::of(member, now, &others, &unnamed) {
+        match Beside::of(member, &all, &others, &unnamed) {
             Beside::Latest(lost) => return (Some(cost(lost)), since_s),
             Beside::Hidden(lost, rank) => return (Some(cost(lost).behind(rank)), since_s),
             Beside::Own => {}
