@@ -28,7 +28,7 @@ const PAST: usize = 2 * RECENT;
 pub(super) const BEGUN: usize = RECENT + 3;
 
 /// Half of them.
-pub(super) const HALF: usize = BEGUN / 2;
+const HALF: usize = BEGUN / 2;
 
 /// One rank's figures over the last digests.
 #[derive(Debug)]

@@ -11,10 +11,7 @@ use super::{
     },
     COHORT, Clocks, Confidence, Member, SLOW, Suspect, cause, compute, cost, median,
 };
-use crate::{
-    finding::rank_profile::{BEGUN, HALF},
-    job::mean,
-};
+use crate::{finding::rank_profile::BEGUN, job::mean};
 
 /// Share of the time from which the cost of several ranks is reported. It is less certain than that of one
 /// rank, so `minor` costs are not.
@@ -90,13 +87,15 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let less = |own: Option<f64>, usual: Option<f64>, digests: usize| {
             own.zip(usual).map(|(own, usual)| usual - own - cut / digests as f64)
         };
+        let spared_lately = less(member.blocked_lately, usual.blocked_lately, BEGUN);
         // A single pause, which every rank may make at times, is in one half only.
-        let is_repeated = member
-            .blocked_halves
-            .iter()
-            .zip(usual.blocked_halves)
-            .all(|(own, usual)| less(*own, usual, HALF).is_some_and(|less| less > 0.0));
-        let spared_lately = less(member.blocked_lately, usual.blocked_lately, BEGUN).filter(|_| is_repeated);
+        let is_repeated = |spared: &f64| {
+            let mut halves = member.blocked_halves.iter().zip(usual.blocked_halves);
+            halves.all(|(own, usual)| {
+                own.zip(usual).is_some_and(|(own, usual)| usual - own > EXPLAINS * spared)
+            })
+        };
+        let spared_lately = spared_lately.filter(is_repeated);
         if !member.begun || member.late.len() < RECENT || !is_late(member, late, spared_lately) {
             return None;
         }
