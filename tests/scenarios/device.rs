@@ -15,8 +15,8 @@ const NEIGHBOUR: Pid = Pid(2_000_000_000);
 
 /// The other processes on the rank's GPU at `at`: one takes the time that GEMMs take longer.
 pub(crate) fn neighbours(setting: &Setting, rank: u32, at: f64) -> Vec<GpuProcess> {
-    match setting.trouble {
-        Trouble::Neighbour { rank: shared, factor } if shared == rank && setting.is_befallen(at) => {
+    match setting.fault {
+        Fault::Neighbour { rank: shared, factor } if shared == rank && setting.has_fault_at(at) => {
             let busy = Some((100.0 * (factor - 1.0) / factor) as u8);
             vec![GpuProcess { pid: NEIGHBOUR, name: "python3".to_owned(), busy, memory: None }]
         }

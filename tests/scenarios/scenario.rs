@@ -124,8 +124,7 @@ impl Scenario {
     /// Whether all expected findings are reported, in this order; of another process on a GPU, with that process.
     pub(crate) fn is_found(&self, found: &[Finding]) -> bool {
         let is_whole = |finding: &Finding| {
-            !matches!(self.setting.trouble, Trouble::Neighbour { .. })
-                || finding.evidence.neighbours().is_some()
+            !matches!(self.setting.fault, Fault::Neighbour { .. }) || finding.evidence.neighbours().is_some()
         };
         let place = |expected: &Expected| found.iter().position(|one| expected.is(one) && is_whole(one));
         let places = self.expected.iter().map(place);
