@@ -32,6 +32,10 @@ const RESERVE: usize = 256 << 10;
 /// Larger allocations do not use the reserve, because their callers handle failure.
 const LARGEST: usize = 16 << 10;
 
+/// After a larger allocation is freed, unused mappings return to the system at once. The heap itself checks
+/// separate mappings only after thousands of calls.
+const RETURNED: usize = 256 << 10;
+
 /// After this many checks of the lock, its holder counts as gone: the holder was cancelled, or this signal
 /// handler interrupts it.
 const LOOKS: u32 = 1 << 20;
@@ -172,8 +176,14 @@ unsafe impl GlobalAlloc for Memory {
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if !self.is_spare(at) {
             // If the lock is held, the memory is leaked.
-            // SAFETY: the heap gave it.
-            self.with(|heap| unsafe { heap.free(at, layout.size(), layout.align()) });
+            self.with(|heap| {
+                // SAFETY: the heap gave it.
+                unsafe { heap.free(at, layout.size(), layout.align()) };
+                if layout.size() > RETURNED {
+                    // SAFETY: it only unmaps what the heap does not use.
+                    unsafe { heap.trim(0) };
+                }
+            });
         }
     }
 
