@@ -253,6 +253,8 @@ fn map(file: &File) -> Option<&'static Page> {
 mod tests {
     use super::*;
 
+    const MS: u64 = 1_000_000;
+
     /// A page, and the places of two processes on it. The second is this process's parent.
     fn shared() -> (&'static Page, Mine, Mine) {
         let page: &Page = Box::leak(Box::default());
@@ -277,21 +279,21 @@ mod tests {
     #[test]
     fn two_streams_at_the_same_time_are_one_busy_device() {
         let (page, one, _) = shared();
-        assert_eq!([run(one, 100, 100), run(one, 150, 100), run(one, 300, 10)], [200, 250, 310]);
-        assert_eq!(page.look(at(400)).unwrap().busy_ns, 160);
+        let ends = [run(one, 100 * MS, 100 * MS), run(one, 150 * MS, 100 * MS), run(one, 300 * MS, 10 * MS)];
+        assert_eq!(ends, [200 * MS, 250 * MS, 310 * MS]);
+        assert_eq!(page.look(at(400 * MS)).unwrap().busy_ns, 160 * MS);
     }
 
     #[test]
     fn future_work_does_not_count_as_past() {
         let (page, one, _) = shared();
-        run(one, 100, 900);
-        assert_eq!(page.look(at(400)).unwrap().busy_ns, 300);
+        run(one, 100 * MS, 900 * MS);
+        assert_eq!(page.look(at(400 * MS)).unwrap().busy_ns, 300 * MS);
     }
 
     /// A kernel takes twice as long while another process has work, and then its usual time.
     #[test]
     fn two_processes_share_the_device_in_time_slices() {
-        const MS: u64 = 1_000_000;
         let (page, one, other) = shared();
         assert_eq!([run(one, 10 * MS, 10 * MS), run(other, 12 * MS, 4 * MS)], [20 * MS, 20 * MS]);
         assert_eq!(run(one, 20 * MS, 10 * MS), 40 * MS, "the other launches again");
