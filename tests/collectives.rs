@@ -8,6 +8,7 @@ use xpu_tests::{
     host::Host,
     hung::{Hung, SAME, SOON, named, script},
     program::{run, until},
+    torch,
 };
 
 fn one_too_many() -> String {
@@ -96,6 +97,24 @@ for number in sorted(set(of[0]) & set(of[1])):
     assert_eq!(
         outcome.stdout, "nccl:all_reduce [[2000]] [[123]] ['Float'] log_metrics started\n",
         "{outcome:?}"
+    );
+}
+
+#[test]
+fn the_analyser_of_pytorch_names_the_same_rank() {
+    let Some(analyser) = torch::program("torchfrtrace") else { return };
+    let script = script("", &format!("    if differs: hold()\n{SAME}"));
+    let job = Hung::of(3, &script);
+    let (hang, _) = job.hang();
+    assert_eq!(hang["ranks"], serde_json::json!([1]), "{hang:#}");
+    let folder = job.host.place.path("fr");
+    let written = job.host.ask(&format!("collectives --flight-recorder {}", folder.display()));
+    assert_eq!(written.status.code(), Some(0), "{written:?}");
+    let outcome = run(Command::new(analyser).arg(&folder).args(["--prefix", "nccl_trace_rank_"]));
+    let says = format!("{}{}", outcome.stdout, outcome.stderr);
+    assert!(
+        says.contains("Not all ranks joining collective") && says.contains("missing ranks: {1}"),
+        "{says}"
     );
 }
 

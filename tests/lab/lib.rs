@@ -26,6 +26,7 @@ pub mod pty;
 pub mod relay;
 pub mod skip;
 mod stall;
+pub mod torch;
 
 use std::{
     fmt::Write as _,

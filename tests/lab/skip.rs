@@ -26,6 +26,7 @@ pub enum Beyond {
     MemoryGroups,
     Systemd,
     Cores,
+    PyTorch,
 }
 
 /// Skips a test because something is missing that may also be missing in CI.
