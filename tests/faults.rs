@@ -191,6 +191,14 @@ fn larger_gemms_of_one_of_three_ranks_are_named() {
     assert_eq!(found["class"], "compute", "{found:#}");
 }
 
+/// Its GPU has work for a tenth of a second, so it does not pause when the CPUs are busy.
+const NEIGHBOUR: &str = "
+from gpu import *
+while True:
+    for _ in range(50): ok(gemm_ex(8192, 8192, 8192))
+    sync()
+";
+
 /// Another program, without the hook, that multiplies on the GPU of the last rank.
 fn neighbour(job: &Job) -> Program {
     let mut command = job.host.place.command("python3");
@@ -198,7 +206,7 @@ fn neighbour(job: &Job) -> Program {
         .env("PYTHONPATH", built::source("hook"))
         .env("RANK", (job.ranks.len() - 1).to_string())
         .envs(DEVICES)
-        .args(["-B", "-c", "from gpu import *\nwhile True:\n    ok(gemm_ex(8192, 8192, 8192))\n    sync()"]);
+        .args(["-B", "-c", NEIGHBOUR]);
     Program::start(&mut command)
 }
 
