@@ -48,16 +48,23 @@ demo:
 	$(CARGO) build --profile demo -p xpu-top -p xpu-collector -p xpu-hook -p xpu-python -p 'simgpu-*'
 	$(TARGET_DIR)/demo/xpu-top demo
 
+# Its own target folder, because cargo locks the folder in which it builds.
+WHEEL = nice -n 19 $(MAKE) --no-print-directory wheel GLIBC=2.28 CARGO_TARGET_DIR=$(TARGET_DIR)/wheel
+
 # Builds the tests together with the programs: separate builds would build shared crates twice, with other
-# features. Most tests wait most of the time, so five tests on two cores keep the cores busy.
+# features. Most tests wait most of the time, so two cores run five tests at a time, and build the wheel beside
+# them at low priority.
 test: TARGETS := --all-targets
 test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 2 + 1)
-test: build packaged-hook wheel $(BIN)/pytest browser
+test: build packaged-hook $(BIN)/maturin $(BIN)/pytest browser
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
 	@rm -f $(SKIPPED); export XPU_TEST_SKIPPED=$(SKIPPED); worst=0; \
 	if test -x $(TORCH)/bin/torchrun; then export XPU_TEST_TORCH=$${XPU_TEST_TORCH:-$(CURDIR)/$(TORCH)/bin}; fi; \
-	for run in "$(CARGO) nextest run --release --workspace --no-fail-fast" "$(BIN)/pytest -q tests/python"; do \
-	echo "$$run"; $$run; code=$$?; test $$code -le $$worst || worst=$$code; done; \
+	$(WHEEL) >$(TARGET_DIR)/wheel.log 2>&1 & wheel=$$!; \
+	run() { echo "$$*"; "$$@"; code=$$?; test $$code -le $$worst || worst=$$code; }; \
+	run $(CARGO) nextest run --release --workspace --no-fail-fast; \
+	wait $$wheel || { worst=1; tail -n 40 $(TARGET_DIR)/wheel.log; }; \
+	run $(BIN)/pytest -q tests/python; \
 	if test -s $(SKIPPED); then echo "$$(wc -l <$(SKIPPED)) tests were skipped:"; sort $(SKIPPED); else echo "no test was skipped"; fi; \
 	exit $$worst
 

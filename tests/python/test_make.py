@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 
-def make_test(place, nextest, pytest_ends, skips=""):
+def make_test(place, nextest, pytest_ends, skips="", wheel=0):
     """The exit code, the output, and the list of programs that ran."""
     calls = place / "calls"
     stubs = {
@@ -17,10 +17,10 @@ def make_test(place, nextest, pytest_ends, skips=""):
     for name, script in stubs.items():
         (place / name).write_text(f"#!/bin/sh\n{script}\n")
         (place / name).chmod(0o755)
-    old = [
-        part for target in ("build", "packaged-hook", "wheel", "browser", f"{place}/pytest") for part in ("-o", target)
-    ]
+    made = ("build", "packaged-hook", "browser", f"{place}/maturin", f"{place}/pytest")
+    old = [part for target in made for part in ("-o", target)]
     variables = [f"CARGO={place}/cargo", f"BIN={place}", f"CARGO_TARGET_DIR={place}"]
+    variables.append(f"WHEEL=sh -c 'echo no zig; exit {wheel}'")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     run = subprocess.run(
         ["make", "--no-print-directory", *old, *variables, "test"],
@@ -39,6 +39,12 @@ def test_python_tests_run_even_if_others_fail(tmp_path, nextest, python):
     assert calls == ["cargo nextest --version", "cargo nextest run", "pytest"], said
     assert (code != 0) == (nextest != 0 or python != 0), said
     assert said.endswith("no test was skipped\n"), said
+
+
+def test_a_wheel_that_cannot_be_built_fails_with_its_output(tmp_path):
+    code, said, calls = make_test(tmp_path, 0, 0, wheel=2)
+    assert (code, calls[-1]) == (2, "pytest"), said
+    assert "no zig\n" in said, said
 
 
 def test_skipped_tests_are_listed_at_the_end_with_their_reasons(tmp_path):
