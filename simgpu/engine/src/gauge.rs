@@ -31,7 +31,7 @@ const USERS: usize = 8;
 
 /// The time between the end of a kernel and the launch of the next one, in a process that waits for each: it has work
 /// without a pause. In nanoseconds.
-const LAUNCH: u64 = 1_000_000;
+const LAUNCH: u64 = 100_000;
 
 /// The page. A new file is all zero, which means a device that was never used.
 #[repr(C)]
