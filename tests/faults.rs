@@ -218,9 +218,8 @@ fn who_shares_a_gpu_is_named(world: usize, from: u64) {
     job.runs_for(from);
     assert_eq!(job.host.status()["findings"], serde_json::json!([]));
     let neighbour = neighbour(&job);
-    let name = std::fs::read_to_string(format!("/proc/{}/comm", neighbour.pid())).expect("it runs");
     let last = world - 1;
-    let says = format!("process {} ({}) uses the GPU of rank {last} too, for ", neighbour.pid(), name.trim());
+    let says = format!("process {} (python3) uses the GPU of rank {last} too, for ", neighbour.pid());
     let is_right = |found: &Value| {
         let cost = found["cost_ms_per_step"].as_f64();
         cost.is_some_and(|cost| (20.0..33.0).contains(&cost))
