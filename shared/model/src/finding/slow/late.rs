@@ -126,8 +126,11 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             return None;
         }
         // The duration by its digests or, if few of their collectives were timed, since it first cost the
-        // others time.
-        let digests = member.late.iter().take_while(|digest| **digest - usual.late > LATE).count() as f64;
+        // others time. Only two digests in a row show that it was on time, because one may have few timed
+        // collectives.
+        let is_late = |digest: &f64| digest - usual.late > LATE;
+        let before = member.late.windows(2).position(|pair| !pair.iter().any(is_late));
+        let digests = before.unwrap_or(member.late.len()) as f64;
         let costs = member.delay.filter(|delay| delay.cost > LATE);
         let since_s = costs.map_or(0.0, |delay| member.view.heard().since(delay.since).as_secs_f64());
         Some(Suspect {
