@@ -274,7 +274,7 @@ fn the_example_frames_for_other_languages_have_this_format_and_every_kind() {
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 29, "of every kind there is one");
+    assert_eq!(kinds.len(), 30, "of every kind there is one");
 }
 
 #[test]
