@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Read the stacks of this process, write them to standard output, and exit
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) read_stacks: Option<u32>,
-    /// Sample the main thread of this process for ten seconds, write where it was to standard output, and exit
+    /// Sample the main thread of this process for five seconds, write where it was to standard output, and exit
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) sample_main_thread: Option<u32>,
     /// Sample the Python stacks of this process, as ordered on standard input, and write them to standard output

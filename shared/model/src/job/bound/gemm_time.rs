@@ -55,7 +55,7 @@ impl GemmTime {
     }
 }
 
-/// `45 % at the GPU's peak, 5 % lost to lower clocks (power cap), 13 % lost below the peak for other reasons`
+/// `45 % at the GPU's peak, 5 % lost to lower clocks (power cap), 13 % below peak`
 impl fmt::Display for GemmTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at_peak_pct, clock_pct, below_peak_pct, held_by } = self;
@@ -63,6 +63,6 @@ impl fmt::Display for GemmTime {
         if !held_by.is_empty() {
             write!(f, " ({})", held_by.join(", "))?;
         }
-        write!(f, ", {below_peak_pct:.0} % lost below the peak for other reasons")
+        write!(f, ", {below_peak_pct:.0} % below peak")
     }
 }
