@@ -326,8 +326,8 @@ fn a_finding_triggers_a_capture_of_the_steps_before_it() {
     let idle = job.capture("--on-finding=regression --within 1s --steps 2");
     assert!(idle.status.code() == Some(3) && idle.stderr.contains("nothing was captured"), "{idle:?}");
     assert!(!job.file().exists(), "then there is no file");
-    let strange = job.capture("--on-finding=slow --steps 2");
-    assert!(strange.status.code() == Some(64) && strange.stderr.contains("exited, hang, "), "{strange:?}");
+    let invalid = job.capture("--on-finding=slow --steps 2");
+    assert!(invalid.status.code() == Some(64) && invalid.stderr.contains("exited, hang, "), "{invalid:?}");
 
     let mut command = job
         .host

@@ -11,15 +11,15 @@ use std::{process::ExitCode, sync::Mutex, thread};
 use xpu_tests::causes::{Cause, Verdict, causes};
 
 #[derive(Debug)]
-struct Asked {
+struct Arguments {
     ranks: Vec<usize>,
     rounds: usize,
     at_once: usize,
     causes: Vec<Cause>,
 }
 
-fn asked() -> Result<Asked, String> {
-    let mut asked = Asked { ranks: vec![2, 8, 64], rounds: 5, at_once: 1, causes: Vec::new() };
+fn asked() -> Result<Arguments, String> {
+    let mut asked = Arguments { ranks: vec![2, 8, 64], rounds: 5, at_once: 1, causes: Vec::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));

@@ -17,6 +17,7 @@ mod living;
 mod output;
 pub mod past;
 pub mod qualify;
+mod query;
 pub mod ras;
 pub mod record;
 pub mod report;

@@ -2,12 +2,12 @@
 //! it can record from there. No rank waits for another. If a rank is already past the start, all ranks get a
 //! later one, once.
 
-mod appointment;
 mod extent;
 mod news;
 mod plan;
 mod samples;
 mod sheet;
+mod start_point;
 mod tally;
 
 use std::{
@@ -21,11 +21,11 @@ use std::{
 };
 
 use anyhow::Context as _;
-use appointment::Again;
 pub use extent::Extent;
-pub use news::{News, Outcome, Progress};
+pub use news::{CaptureEvent, Outcome, Progress};
 pub use plan::{Begin, Plan, Sampling, Wanted, window_length};
 use samples::Samples;
+use start_point::Again;
 use tally::Tally;
 use tokio::{
     select,
@@ -65,7 +65,7 @@ const SENDING: Duration = Duration::from_secs(3);
 const SAMPLES: Duration = Duration::from_secs(10);
 
 /// Time to send the order that ends a capture.
-const FAREWELL: Duration = Duration::from_millis(300);
+const SENDS_END_WITHIN: Duration = Duration::from_millis(300);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -104,14 +104,14 @@ pub struct Taking<'a> {
     plan: Plan,
     deadline: Instant,
     stop: Stop,
-    report: &'a mut dyn FnMut(News),
+    report: &'a mut dyn FnMut(CaptureEvent),
     inquiry: Inquiry,
     began: Instant,
     examined: Instant,
     /// Why the job hangs.
     stall: Option<String>,
     /// Whether the capture no longer awaits steps.
-    hurried: bool,
+    ended_early: bool,
 }
 
 impl fmt::Debug for Taking<'_> {
@@ -121,13 +121,13 @@ impl fmt::Debug for Taking<'_> {
 }
 
 /// The steps, or the period, that all ranks record.
-struct Appointment {
+struct StartPoint {
     first: Step,
     steps: u32,
     window: Option<CaptureWindow>,
 }
 
-impl Appointment {
+impl StartPoint {
     /// An appointment for a period, without steps.
     fn time(window: CaptureWindow) -> Self {
         Self { first: Step(0), steps: 0, window: Some(window) }
@@ -141,7 +141,7 @@ impl<'a> Taking<'a> {
         request: Request<'_>,
         following: &'a mut Following,
         live: &'a Live,
-        report: &'a mut dyn FnMut(News),
+        report: &'a mut dyn FnMut(CaptureEvent),
     ) -> std::io::Result<Self> {
         let Request { path, header, job, ranks, plan, stop } = request;
         let now = Instant::now();
@@ -165,7 +165,7 @@ impl<'a> Taking<'a> {
             began: now,
             examined: now,
             stall: None,
-            hurried: false,
+            ended_early: false,
         })
     }
 
@@ -189,15 +189,15 @@ impl<'a> Taking<'a> {
         if matches!((self.plan.what, self.plan.begin), (Wanted::Steps(_), Begin::Soon | Begin::At(_))) {
             self.listen(arrivals).await?;
         }
-        let known = appointment::completed(&self.views());
+        let known = start_point::completed(&self.views());
         for again in [false, true] {
-            let Some(Appointment { first, steps, window }) = self.appoint(again, known) else {
-                self.tally.refuse_all(appointment::NO_STEPS);
+            let Some(StartPoint { first, steps, window }) = self.start_point(again, known) else {
+                self.tally.refuse_all(start_point::NO_STEPS);
                 return Ok(());
             };
             let left = self.deadline.saturating_duration_since(Instant::now());
             let limit =
-                if self.hurried { Duration::ZERO } else { left.saturating_sub(SENDING).max(left / 2) };
+                if self.ended_early { Duration::ZERO } else { left.saturating_sub(SENDING).max(left / 2) };
             let limit = Nanoseconds::from(limit);
             let now = Moment::now();
             // The number is unique among viewers.
@@ -213,7 +213,7 @@ impl<'a> Taking<'a> {
             }
             self.live.end_capture(self.tally.job().clone(), number);
             let what = if window.is_some() { "time" } else { "step" };
-            (self.report)(News::Word(format!(
+            (self.report)(CaptureEvent::Word(format!(
                 "a rank has already passed that {what}: all ranks record a later one"
             )));
         }
@@ -222,25 +222,25 @@ impl<'a> Taking<'a> {
     }
 
     /// `None` while no rank's steps are known.
-    fn appoint(&self, again: bool, known: Option<u64>) -> Option<Appointment> {
+    fn start_point(&self, again: bool, known: Option<u64>) -> Option<StartPoint> {
         match (self.plan.what, self.plan.begin) {
             (Wanted::Steps(steps), Begin::Step(first)) if !again => {
-                Some(Appointment { first, steps, window: None })
+                Some(StartPoint { first, steps, window: None })
             }
             (Wanted::Time(length), Begin::At(at)) if !again => {
-                Some(Appointment::time(CaptureWindow { at, length: length.into() }))
+                Some(StartPoint::time(CaptureWindow { at, length: length.into() }))
             }
             (Wanted::Steps(steps), _) => {
                 let again = again.then(|| Again { known, furthest: self.tally.furthest() });
-                Some(Appointment {
-                    first: appointment::first_step(&self.views(), again)?,
+                Some(StartPoint {
+                    first: start_point::first_step(&self.views(), again)?,
                     steps,
                     window: None,
                 })
             }
             (Wanted::Time(length), _) => {
-                let at = Moment::now().after(appointment::lead(again));
-                Some(Appointment::time(CaptureWindow { at, length: length.into() }))
+                let at = Moment::now().after(start_point::lead(again));
+                Some(StartPoint::time(CaptureWindow { at, length: length.into() }))
             }
         }
     }
@@ -254,9 +254,9 @@ impl<'a> Taking<'a> {
 
     /// Waits until the ranks' current steps and their steps per second are known.
     async fn listen(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
-        let until = self.began + appointment::LISTEN.min(self.plan.wait / 2);
+        let until = self.began + start_point::LISTEN.min(self.plan.wait / 2);
         let known = |views: &[&RankView]| {
-            appointment::completed(views).is_some() && appointment::is_rate_known(views)
+            start_point::completed(views).is_some() && start_point::is_rate_known(views)
         };
         while !known(&self.views()) && !self.stop.load(Relaxed) {
             match timeout_at(until, arrivals.recv()).await {
@@ -302,7 +302,7 @@ impl<'a> Taking<'a> {
         if !self.tally.is_over() {
             self.live.end_capture(self.tally.job().clone(), self.tally.order().number);
             // The order is sent with the next sweep of the connections.
-            self.arrive(arrivals, Instant::now() + FAREWELL, |_: &Self| false).await?;
+            self.arrive(arrivals, Instant::now() + SENDS_END_WITHIN, |_: &Self| false).await?;
         }
         if self.plan.python.is_some() {
             let whole = |taking: &Self| taking.samples.are_whole(taking.tally.sending());
@@ -315,11 +315,11 @@ impl<'a> Taking<'a> {
     async fn watch(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let enough = |taking: &Self| taking.stall.is_some() || taking.following.is_watched();
         // After an interrupt, there is no further wait.
-        if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
+        if !self.plan.watch || self.ended_early || self.tally.whole() == 0 || enough(self) {
             return Ok(());
         }
         let word = "everything has arrived; watching the job some seconds longer for slow ranks";
-        (self.report)(News::Word(format!("{word}{}", key_that_ends(" (Ctrl-C skips that)"))));
+        (self.report)(CaptureEvent::Word(format!("{word}{}", key_that_ends(" (Ctrl-C skips that)"))));
         self.arrive(arrivals, self.deadline.min(self.began + WATCH), enough).await
     }
 
@@ -353,15 +353,15 @@ impl<'a> Taking<'a> {
                     self.tally.look(self.following, Instant::now());
                     self.examine();
                     if !self.tally.is_over() {
-                        (self.report)(News::Far(self.tally.progress()));
+                        (self.report)(CaptureEvent::Far(self.tally.progress()));
                     }
                     if self.stop.swap(false, Relaxed) {
                         // A second stop, or a complete capture, ends the wait at once.
-                        if self.hurried || self.tally.is_over() {
+                        if self.ended_early || self.tally.is_over() {
                             self.deadline = Instant::now();
                             break;
                         }
-                        self.hurry();
+                        self.end_early();
                     }
                     if Instant::now() >= deadline {
                         break;
@@ -389,21 +389,23 @@ impl<'a> Taking<'a> {
         }
         let why = self.tally.stall(job, &findings).map(|found| found.evidence.to_string());
         if let Some(evidence) = why.filter(|_| self.stall.is_none()) {
-            (self.report)(News::Word("the job hangs: capturing what the ranks still have".to_owned()));
+            (self.report)(CaptureEvent::Word(
+                "the job hangs: capturing what the ranks still have".to_owned(),
+            ));
             self.stall = Some(evidence);
         }
         // If the job hangs after the last step, all data has arrived. A period ends by itself, except for
         // unfinished GPU work.
-        if self.stall.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
-            self.hurry();
+        if self.stall.is_some() && !self.ended_early && !self.tally.is_over() && self.tally.is_past(now) {
+            self.end_early();
         }
     }
 
     /// Orders every rank to send its data so far and to stop recording.
-    fn hurry(&mut self) {
-        self.hurried = true;
+    fn end_early(&mut self) {
+        self.ended_early = true;
         self.deadline = self.deadline.min(Instant::now() + DRAIN);
-        self.tally.hurry();
+        self.tally.end_early();
         let (job, ranks) = (self.tally.job().clone(), self.tally.awaited());
         self.live.capture(job, ranks, self.tally.order(), self.tally.window());
     }

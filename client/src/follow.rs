@@ -9,7 +9,7 @@ use std::{
 
 use xpu_model::{
     baseline::Runs,
-    finding::{self, Chronicle, Examiner},
+    finding::{self, EndedFindings, Examiner},
     job::{Clock, Job, Jobs},
     status::{Status, UnreachableHost},
 };
@@ -45,7 +45,7 @@ pub struct Following {
     /// The frames of the last minute, if enabled.
     lately: Option<(Packer, Ring)>,
     /// The findings of a job, with those that ended, if enabled.
-    chronicle: Option<Box<(JobName, Chronicle)>>,
+    ended_findings: Option<Box<(JobName, EndedFindings)>>,
     /// Past runs that the job is compared with.
     runs: Option<Arc<Runs>>,
 }
@@ -63,32 +63,32 @@ impl Following {
             digested: BTreeMap::new(),
             clock: Clock::default(),
             lately: None,
-            chronicle: None,
+            ended_findings: None,
             runs: None,
         }
     }
 
     /// Compares the job with past runs from now on.
-    pub fn hold_against(&mut self, runs: Option<Arc<Runs>>) {
+    pub fn compare_with(&mut self, runs: Option<Arc<Runs>>) {
         self.runs = runs;
     }
 
     /// Records findings and when they end, from now on.
     pub fn note_what_goes(&mut self) {
-        self.chronicle = Some(Box::default());
+        self.ended_findings = Some(Box::default());
     }
 
     /// Evaluates findings, if they are recorded and an evaluation is due.
     fn look(&mut self) {
-        let Some(mut chronicle) = self.chronicle.take() else { return };
+        let Some(mut ended_findings) = self.ended_findings.take() else { return };
         if let Some(job) = self.job() {
             let now = self.jobs.clock();
-            if chronicle.0 != *job.name() {
-                *chronicle = (job.name().clone(), Chronicle::default());
+            if ended_findings.0 != *job.name() {
+                *ended_findings = (job.name().clone(), EndedFindings::default());
             }
-            chronicle.1.look(job, now);
+            ended_findings.1.look(job, now);
         }
-        self.chronicle = Some(chronicle);
+        self.ended_findings = Some(ended_findings);
     }
 
     /// From now on, keeps the frames of the last minute as received. They follow the blocks that another
@@ -162,7 +162,7 @@ impl Following {
                     self.look();
                     self.jobs.fold(&frame);
                 }
-                self.clock.hear(&self.jobs, at);
+                self.clock.update(&self.jobs, at);
             }
             Arrival::Link(endpoint, link) => {
                 self.endpoints.insert(endpoint.clone());
@@ -259,15 +259,17 @@ impl Following {
         let mut status = match self.job() {
             Some(job) => {
                 let mut examiner = Examiner::default();
-                examiner.hold_against(self.runs.as_ref());
+                examiner.compare_with(self.runs.as_ref());
                 Status::with(&self.jobs, job, examiner.examine(job, now), now)
             }
             None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),
         };
         status.coverage.hosts_unreachable = self.unreachable().collect();
-        if let Some((_, chronicle)) = self.chronicle.as_deref().filter(|(job, _)| *job == status.job) {
-            chronicle.extend(&mut status.findings, now);
-            status.came_and_went = chronicle.gone(&status.findings);
+        if let Some((_, ended_findings)) =
+            self.ended_findings.as_deref().filter(|(job, _)| *job == status.job)
+        {
+            ended_findings.extend(&mut status.findings, now);
+            status.came_and_went = ended_findings.gone(&status.findings);
         }
         status
     }

@@ -21,11 +21,11 @@ const LONGEST: Duration = Duration::from_mins(10);
 /// Requests the stacks once for each hang, and again for ranks that did not answer.
 #[derive(Debug, Default)]
 pub struct Inquiry {
-    asked: Option<Asked>,
+    asked: Option<LastRequest>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct LastRequest {
     job: JobName,
     next: Moment,
     pause: Duration,
@@ -45,7 +45,7 @@ impl Inquiry {
         let ranks: Vec<_> = job.without_stacks().collect();
         if !ranks.is_empty() {
             let pause = before.map_or(AGAIN, |asked| LONGEST.min(asked.pause * 2));
-            self.asked = Some(Asked { job: job.name().clone(), next: now.after(pause), pause });
+            self.asked = Some(LastRequest { job: job.name().clone(), next: now.after(pause), pause });
         }
         ranks
     }

@@ -156,7 +156,7 @@ struct Tracing<'a> {
 
 impl Tracing<'_> {
     async fn take(mut self) -> anyhow::Result<Outcome> {
-        self.ask_how_they_stand().await?;
+        self.await_states().await?;
         let plan = self.plan();
         let order = KinetoOrder {
             number: number(),
@@ -179,7 +179,7 @@ impl Tracing<'_> {
     }
 
     /// Waits until each rank has answered, and each silent Kineto has had time to poll.
-    async fn ask_how_they_stand(&mut self) -> anyhow::Result<()> {
+    async fn await_states(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
         let by_steps = self.wanted.steps.is_some();
         let (heard, pace) = (begun + HEARD, begun + PACE);

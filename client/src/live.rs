@@ -132,7 +132,7 @@ impl Live {
 #[cfg(test)]
 impl Live {
     /// A handle without collectors, and the receiver of its requests.
-    pub fn deaf() -> (Self, mpsc::Receiver<Order>) {
+    pub fn disconnected() -> (Self, mpsc::Receiver<Order>) {
         let (orders, ordered) = mpsc::channel();
         (Self { orders }, ordered)
     }

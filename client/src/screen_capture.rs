@@ -15,7 +15,7 @@ use xpu_wire::{
 use crate::{
     arrival::{Arrivals, Endpoint},
     background::Background,
-    capture::{Begin, News, Outcome, Plan, Progress, Request, Stop, Taking, Wanted},
+    capture::{Begin, CaptureEvent, Outcome, Plan, Progress, Request, Stop, Taking, Wanted},
     follow::Following,
     live,
     recording_writer::header,
@@ -31,7 +31,7 @@ const WAIT: Duration = Duration::from_mins(2);
 
 /// Progress of the capture begun last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum CaptureState {
     #[default]
     None,
     /// The hosts are asked for their jobs.
@@ -41,7 +41,7 @@ pub enum Standing {
     Failed(String),
 }
 
-impl Standing {
+impl CaptureState {
     pub fn is_under_way(&self) -> bool {
         matches!(self, Self::Beginning | Self::UnderWay(_))
     }
@@ -57,7 +57,7 @@ pub struct Targets {
 #[derive(Debug)]
 pub struct Capturer {
     targets: Targets,
-    work: Background<Standing>,
+    work: Background<CaptureState>,
 }
 
 impl Capturer {
@@ -82,21 +82,21 @@ impl Capturer {
     /// Captures the next steps of all ranks, or the given extent; the file begins with the frames `before`.
     pub fn begin(&mut self, job: JobName, path: PathBuf, wanted: Option<Wanted>, before: Vec<SealedBlock>) {
         let targets = self.targets.clone();
-        self.work.begin(Standing::Beginning, move |state, stop| {
+        self.work.begin(CaptureState::Beginning, move |state, stop| {
             let mut report = |news| {
-                if let News::Far(progress) = news {
-                    state.set(Standing::UnderWay(progress));
+                if let CaptureEvent::Far(progress) = news {
+                    state.set(CaptureState::UnderWay(progress));
                 }
             };
             let wanted = wanted.unwrap_or(Wanted::Steps(STEPS));
             match take(targets, job, path, wanted, before, stop, &mut report) {
-                Ok(outcome) => Standing::Done(outcome),
-                Err(why) => Standing::Failed(format!("not captured: {why:#}")),
+                Ok(outcome) => CaptureState::Done(outcome),
+                Err(why) => CaptureState::Failed(format!("not captured: {why:#}")),
             }
         });
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> CaptureState {
         self.work.state()
     }
 }
@@ -108,7 +108,7 @@ fn take(
     what: Wanted,
     before: Vec<SealedBlock>,
     stop: Stop,
-    report: &mut dyn FnMut(News),
+    report: &mut dyn FnMut(CaptureEvent),
 ) -> anyhow::Result<Outcome> {
     let header = header(Some(&job), &targets.endpoints);
     let mut following = Following::new(targets.endpoints.iter().cloned(), Some(job.clone()));
@@ -143,13 +143,13 @@ fn take(
 
 /// The living ranks, once all hosts have answered or the time for that is over.
 pub(crate) async fn living(following: &mut Following, arrivals: &mut Arrivals, job: &JobName) -> Vec<Rank> {
-    hear_all(following, arrivals).await;
+    await_hosts(following, arrivals).await;
     let ranks = following.jobs().get(job).into_iter().flat_map(xpu_model::job::Job::processes);
     ranks.filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect()
 }
 
 /// Waits until all hosts have answered or the time for that is over.
-pub(crate) async fn hear_all(following: &mut Following, arrivals: &mut Arrivals) {
+pub(crate) async fn await_hosts(following: &mut Following, arrivals: &mut Arrivals) {
     let deadline = Instant::now() + LOOK;
     while !following.is_complete() {
         match timeout_at(deadline, arrivals.recv()).await {

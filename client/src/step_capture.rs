@@ -10,7 +10,7 @@ use crate::{
     follow::Following,
     live,
     recording_writer::header,
-    screen_capture::{Targets, hear_all},
+    screen_capture::{Targets, await_hosts},
 };
 
 /// Longest time of a capture, in addition to its steps.
@@ -48,7 +48,7 @@ pub async fn take(
     let mut following = Following::new(targets.endpoints.iter().cloned(), job.cloned());
     let (live, mut arrivals) =
         live::connect_to_capture(targets.endpoints.clone(), targets.key.clone(), job.cloned());
-    hear_all(&mut following, &mut arrivals).await;
+    await_hosts(&mut following, &mut arrivals).await;
     let job = chosen(&following, job)?;
     if let Some(host) = following.unreachable().next() {
         return Err(Skipped::NotNow(host.why));

@@ -93,7 +93,7 @@ impl Known {
 
     /// Takes the next summary's state. It may be older than the last reading of the ledger page, so counts
     /// never decrease.
-    pub(crate) fn hear(&self, state: &CommunicatorState, now: Moment) -> Self {
+    pub(crate) fn update(&self, state: &CommunicatorState, now: Moment) -> Self {
         let (old, mut new) = (&self.state, state.clone());
         if old.entered > new.entered {
             (new.last_operation, new.last_bytes) = (old.last_operation, old.last_bytes);
@@ -250,9 +250,9 @@ mod tests {
         let counts = |entered, completed| CommunicatorState { entered, completed, ..state(1) };
         known.state = counts(9, 7);
         let late = CommunicatorState { last_bytes: 99, ..counts(5, 5) };
-        let heard = known.hear(&late, Moment(2));
+        let heard = known.update(&late, Moment(2));
         assert_eq!((&heard.state, heard.advanced), (&counts(9, 7), Moment(1)), "nothing moved");
-        let heard = known.hear(&counts(9, 8), Moment(3));
+        let heard = known.update(&counts(9, 8), Moment(3));
         assert_eq!((&heard.state, heard.advanced), (&counts(9, 8), Moment(3)));
     }
 

@@ -6,12 +6,12 @@
 //! ```
 
 mod child_task;
+mod context;
 mod crash;
 mod gpu_core;
 mod memory;
 mod plugin;
 mod status;
-mod surroundings;
 
 use std::{
     collections::VecDeque,
@@ -25,13 +25,13 @@ use xpu_wire::{
 };
 
 pub(crate) use child_task::ChildTask;
+pub(crate) use context::ProcessContext;
 pub use crash::read as read_crash;
 pub use gpu_core::read as read_gpu_core;
 pub(crate) use memory::{KillCounts, MemoryKills};
 use plugin::Plugin;
 pub(crate) use plugin::report;
 pub(crate) use status::{ExitStatus, ExitWatch};
-pub(crate) use surroundings::Surroundings;
 
 use crate::stacks::CrashFrame;
 
@@ -53,7 +53,7 @@ pub(crate) struct Departure {
     pub fault: Option<FaultReading>,
     /// The frames at a fatal signal, outermost first; empty until the note was read.
     pub frames: Vec<CrashFrame>,
-    pub surroundings: Surroundings,
+    pub context: ProcessContext,
 }
 
 /// The reading in progress for a departure.
@@ -69,7 +69,7 @@ impl Reading {
         let deadline = now + READ_LIMIT;
         let crash = departure.fault.take().and_then(|fault| crash::task(program, &fault, deadline));
         crash.map(Self::Crash).or_else(|| {
-            let file = departure.surroundings.gpu_core.take()?;
+            let file = departure.context.gpu_core.take()?;
             gpu_core::task(program, &file, deadline).map(Self::Core)
         })
     }

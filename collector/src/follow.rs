@@ -204,11 +204,11 @@ impl Follow {
                 continue;
             }
             tidied = Some(Instant::now());
-            let wishes = self.lock().known.wishes(Instant::now(), Moment::now());
-            for topic in wishes.subscribe {
+            let topic_changes = self.lock().known.topic_changes(Instant::now(), Moment::now());
+            for topic in topic_changes.subscribe {
                 feed.subscribe(&topic)?;
             }
-            for topic in wishes.unsubscribe {
+            for topic in topic_changes.unsubscribe {
                 feed.unsubscribe(&topic)?;
             }
         }

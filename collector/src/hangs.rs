@@ -41,7 +41,7 @@ use xpu_wire::{
 
 use crate::{
     exits,
-    on_hang::Wish,
+    on_hang::HangAction,
     upstream::{Feed, Upstream},
 };
 use action::{Action, Actions};
@@ -184,7 +184,7 @@ impl Keeper {
     fn take(&mut self, frame: &Frame, feed: &Feed) -> zmq::Result<()> {
         if let Body::Snapshot(snapshot) = &frame.body {
             for job in &snapshot.jobs {
-                self.hear(&job.job, feed)?;
+                self.subscribe(&job.job, feed)?;
             }
         }
         if let Body::Stacks(stacks) = &frame.body
@@ -202,7 +202,7 @@ impl Keeper {
         let (now, instant) = (Moment::now(), Instant::now());
         for incident in self.incidents.values_mut() {
             if incident.recording.take(frame, now) {
-                incident.hear(instant);
+                incident.note_data(instant);
             }
         }
         if !matches!(frame.body, Body::History(_)) {
@@ -227,7 +227,7 @@ impl Keeper {
     }
 
     /// Subscribes to a job's frames.
-    fn hear(&mut self, name: &JobName, feed: &Feed) -> zmq::Result<()> {
+    fn subscribe(&mut self, name: &JobName, feed: &Feed) -> zmq::Result<()> {
         if self.heard.len() >= JOBS && !self.heard.contains_key(name) {
             return Ok(());
         }
@@ -278,7 +278,7 @@ impl Keeper {
             self.write(name, instant);
         }
         let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get_mut(name)) else { return };
-        let for_kernels = incident.is_for_kernels(instant) && self.upstream.wishes.names_kernels(name);
+        let for_kernels = incident.is_for_kernels(instant) && self.upstream.hang_actions.names_kernels(name);
         if for_kernels {
             tracing::warn!("{name}: names the kernels on its GPUs, which ends its ranks");
             incident.hold(Status::of(&self.jobs, job, now), now);
@@ -326,8 +326,8 @@ impl Keeper {
     /// Runs the user's program, if that is this host's task.
     fn run_program(&mut self, name: &JobName, now: Moment) {
         let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get(name)) else { return };
-        let usual = || self.on_hang.as_deref().map(Wish::usual);
-        let Some(wish) = self.upstream.wishes.of(name).or_else(usual) else { return };
+        let usual = || self.on_hang.as_deref().map(HangAction::usual);
+        let Some(wish) = self.upstream.hang_actions.of(name).or_else(usual) else { return };
         // Every host detects a hang, so the host of rank 0 runs the program. A rank's end is detected on its
         // own host.
         let is_its_part = incident.cause == Cause::End || job.of_process(Rank(0)).is_some();

@@ -5,16 +5,16 @@
 //! over HTTP can block it.
 //!
 //! Without a key, the server listens only on this host's own addresses. With a key, it requires a token.
-//! Everything an unknown client can send is bounded: connections ([`door`], [`connection_limit`]), requests
+//! Everything an unknown client can send is bounded: connections ([`acceptor`], [`connection_limit`]), requests
 //! per second, bytes of a body, seconds for each part of a request ([`gate`]).
 
+mod acceptor;
 mod api;
 mod app;
 mod ask;
 mod capture;
 mod connection_limit;
 mod document;
-mod door;
 mod error;
 mod events;
 mod gate;
@@ -159,7 +159,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, HttpError> {
 fn run(listeners: Vec<TcpListener>, app: &Arc<App>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(PAGES).build();
-    let served = runtime.and_then(|runtime| runtime.block_on(door::open(listeners, app)));
+    let served = runtime.and_then(|runtime| runtime.block_on(acceptor::open(listeners, app)));
     if let Err(error) = served {
         tracing::error!("HTTP stopped: {error}; everything else continues");
     }

@@ -42,7 +42,7 @@ use xpu_wire::{
 
 use crate::{
     address::Address,
-    complaint::Complaints,
+    input_errors::InputErrors,
     roster::{Roster, Subject},
 };
 pub use name::KinetoName;
@@ -82,7 +82,7 @@ pub(crate) struct Kineto {
     bell: Option<Bell>,
     /// The begin of the current second, and the datagrams taken in it.
     taken: (Moment, u32),
-    complaints: Complaints,
+    complaints: InputErrors,
 }
 
 impl Kineto {
@@ -97,7 +97,7 @@ impl Kineto {
             queue: BTreeMap::new(),
             bell: None,
             taken: (now, 0),
-            complaints: Complaints::default(),
+            complaints: InputErrors::default(),
         };
         new.bind(now);
         new

@@ -15,7 +15,6 @@
 mod address;
 mod captures;
 mod cgroup;
-mod complaint;
 mod counting;
 mod cpu;
 mod device;
@@ -27,6 +26,7 @@ mod follow;
 mod hangs;
 mod history;
 mod http;
+mod input_errors;
 mod kineto;
 mod listen;
 mod load;

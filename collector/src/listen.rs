@@ -61,7 +61,7 @@ pub fn choose_address(named: Option<IpAddr>, has_key: bool, insecure: bool) -> R
 /// The bound sockets, and the lock that allows this process to bind them.
 pub(crate) struct Sockets {
     pub workers: Socket,
-    pub front: Front,
+    pub viewers: ViewerSockets,
     path: PathBuf,
     _lock: Lock,
 }
@@ -77,7 +77,7 @@ impl Sockets {
             tracing::warn!("cannot write into the lock: {error}");
         }
         let context = Context::new();
-        let front = Front::bind(&context, config.address, config.base, config.key.as_ref())?;
+        let viewers = ViewerSockets::bind(&context, config.address, config.base, config.key.as_ref())?;
         // libzmq removes a socket that an earlier collector left behind, so only the holder of the lock may
         // bind.
         let workers = socket::workers(&context).map_err(OpenError::Library)?;
@@ -89,7 +89,7 @@ impl Sockets {
         if let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
             tracing::warn!("cannot make {} private: {error}", path.display());
         }
-        Ok(Self { workers, front, path, _lock: lock })
+        Ok(Self { workers, viewers, path, _lock: lock })
     }
 }
 
@@ -101,14 +101,14 @@ impl Drop for Sockets {
 }
 
 /// The viewers' sockets, of a collector or of a relay.
-pub(crate) struct Front {
+pub(crate) struct ViewerSockets {
     pub data: Socket,
     pub control: Socket,
     /// Their addresses within this process.
     pub upstream: Upstream,
 }
 
-impl Front {
+impl ViewerSockets {
     pub(crate) fn bind(
         context: &Context,
         address: IpAddr,

@@ -4,10 +4,10 @@
 //! communicator name, operation and size bucket. Shapes have series only on request ([`shapes`]). Kinds
 //! beyond the limit are counted under `other`, and a metric has their number.
 
+mod buckets;
 mod catalogue;
 mod compat;
 mod job;
-mod ladder;
 pub(crate) mod machine;
 mod otlp;
 mod own;
@@ -26,9 +26,9 @@ use xpu_model::{
 };
 use xpu_wire::unit::Moment;
 
+pub(crate) use buckets::Spread;
 pub(crate) use catalogue::Metric;
 pub(crate) use compat::{Dump, Pod};
-pub(crate) use ladder::Spread;
 pub(crate) use otlp::request;
 pub(crate) use own::Own;
 pub(crate) use page::{CONTENT_TYPE, text};

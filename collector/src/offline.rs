@@ -53,8 +53,8 @@ impl Offline {
     pub fn check(&mut self, now: Moment) -> Vec<Frame> {
         let effects = self.roster.check(now);
         let mut frames = self.published(effects, now);
-        let standing = self.roster.standing(now);
-        for record in self.roster.records_to_publish(&standing, now) {
+        let stalled = self.roster.stalled(now);
+        for record in self.roster.records_to_publish(&stalled, now) {
             frames.push(self.frame(Body::Record(record), now));
         }
         frames

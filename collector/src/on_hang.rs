@@ -21,12 +21,12 @@ const JOBS: usize = 256;
 
 /// The command to run, and the folder in which it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct HangAction {
     pub line: String,
     pub folder: PathBuf,
 }
 
-impl Wish {
+impl HangAction {
     /// The command for jobs that set none.
     pub(crate) fn usual(line: &str) -> Self {
         Self { line: line.to_owned(), folder: PathBuf::from("/") }
@@ -42,18 +42,18 @@ impl Wish {
 
 /// The action of each job. It is read as its ranks join, because a rank may be gone a moment later.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, Asked>>>);
+pub(crate) struct HangActions(Arc<Mutex<BTreeMap<JobName, JobAction>>>);
 
 /// The action of one job, from its lowest rank on this host.
 #[derive(Clone, Debug)]
-struct Asked {
+struct JobAction {
     by: Rank,
-    wish: Option<Wish>,
+    action: Option<HangAction>,
     /// Whether the kernels on the job's GPUs are read in a hang, which ends the job.
     names_kernels: bool,
 }
 
-impl Wishes {
+impl HangActions {
     /// Takes the action of a rank that has joined. The lowest of a job's ranks here determines the job's
     /// action.
     pub(crate) fn note(&self, info: &RankInfo) {
@@ -66,17 +66,17 @@ impl Wishes {
         }
         let environment = Environment::of(info.pid, &info.job);
         let set = environment.as_ref().and_then(|environment| environment.value(variable::GPU_CORE));
-        let asked = Asked {
+        let asked = JobAction {
             by: info.rank,
-            wish: environment.and_then(|environment| Wish::of(info.pid, &environment)),
+            action: environment.and_then(|environment| HangAction::of(info.pid, &environment)),
             names_kernels: set.is_some_and(|set| set == variable::GPU_CORE_ON_HANG),
         };
         jobs.insert(info.job.clone(), asked);
     }
 
-    pub(crate) fn of(&self, job: &JobName) -> Option<Wish> {
+    pub(crate) fn of(&self, job: &JobName) -> Option<HangAction> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.get(job)?.wish.clone()
+        jobs.get(job)?.action.clone()
     }
 
     /// Whether the kernels on the job's GPUs are to be read in a hang, which ends its ranks.
@@ -101,8 +101,8 @@ mod tests {
         sleeper.arg("600").current_dir("/tmp").env(variable::JOB, "train").env(variable::ON_HANG, "mail x");
         let mut sleeper = sleeper.spawn().unwrap();
         let of = |job: &str, pid: u32| {
-            let wish = Wish::of(Pid(pid), &Environment::of(Pid(pid), &job.into())?)?;
-            Some((wish.line, wish.folder))
+            let action = HangAction::of(Pid(pid), &Environment::of(Pid(pid), &job.into())?)?;
+            Some((action.line, action.folder))
         };
         let deadline = Instant::now() + Duration::from_secs(30);
         let its_own = Some(("mail x".to_owned(), PathBuf::from("/tmp")));

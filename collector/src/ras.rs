@@ -31,7 +31,7 @@ use xpu_wire::{
 };
 
 use crate::address::Address;
-use address::{RasAddress, Unasked};
+use address::{NotQueried, RasAddress};
 pub(crate) use answer::Answer;
 
 /// Largest number of threads that ask at the same time, each about a job.
@@ -169,8 +169,8 @@ fn ask(target: &Target, creating: &AtomicBool) -> (RasReport, Vec<u8>) {
         Err(why) => return (RasReport { why: why.to_string(), ..report }, Vec::new()),
     };
     let report = RasReport { address: address.to_string(), ..report };
-    let why_not = target.creating.then_some(Unasked::Creating);
-    let why_not = why_not.or_else(|| library::version(&target.pids).and_then(Unasked::of_version));
+    let why_not = target.creating.then_some(NotQueried::Creating);
+    let why_not = why_not.or_else(|| library::version(&target.pids).and_then(NotQueried::of_version));
     if let Some(why) = why_not {
         return (RasReport { why: why.to_string(), ..report }, Vec::new());
     }

@@ -32,9 +32,9 @@ use zmq::{Context, DONTWAIT, POLLIN, Socket};
 
 use crate::{
     address::Address,
-    complaint::Complaints,
     envelope::Envelope,
-    listen::{Front, OpenError},
+    input_errors::InputErrors,
+    listen::{OpenError, ViewerSockets},
     memory::Memory,
     upstream::Upstream,
 };
@@ -64,12 +64,12 @@ pub struct RelayConfig {
 pub struct Relay {
     config: RelayConfig,
     started: Moment,
-    front: Front,
+    viewers: ViewerSockets,
     hosts: Socket,
     contexts: Contexts,
     connections: Vec<Connection>,
     prober: Prober,
-    complaints: Complaints,
+    complaints: InputErrors,
     /// Number of the relay's own frames.
     number: u64,
     /// Messages that did not fit into a viewer's queue.
@@ -88,17 +88,17 @@ impl Relay {
             return Err(OpenError::TooManyHosts { hosts: config.endpoints.len(), most: MOST_HOSTS });
         }
         let context = Context::new();
-        let front = Front::bind(&context, config.address, config.base, config.key.as_ref())?;
+        let viewers = ViewerSockets::bind(&context, config.address, config.base, config.key.as_ref())?;
         let mut contexts = Contexts::new(config.key.clone(), config.endpoints.len());
         Ok(Self {
             hosts: contexts.make(socket::relayed).map_err(OpenError::Library)?,
             connections: config.endpoints.iter().cloned().map(Connection::new).collect(),
             contexts,
             prober: Prober::start(),
-            front,
+            viewers,
             started: now,
             config,
-            complaints: Complaints::default(),
+            complaints: InputErrors::default(),
             number: 0,
             lost: 0,
         })
@@ -106,7 +106,7 @@ impl Relay {
 
     /// The relay's addresses within this process.
     pub fn upstream(&self) -> Upstream {
-        self.front.upstream.clone()
+        self.viewers.upstream.clone()
     }
 
     /// Serves until it is stopped.
@@ -127,7 +127,7 @@ impl Relay {
     }
 
     fn wait(&self, longest: Duration) -> zmq::Result<()> {
-        let sockets = [&self.front.data, &self.front.control, &self.hosts];
+        let sockets = [&self.viewers.data, &self.viewers.control, &self.hosts];
         let mut items = sockets.map(|socket| socket.as_poll_item(POLLIN));
         // Rounded up: a wait of less than a millisecond would spin.
         match zmq::poll(&mut items, longest.as_micros().div_ceil(1000) as i64) {
@@ -139,7 +139,7 @@ impl Relay {
     /// Forwards viewers' subscriptions to the hosts.
     fn pass_subscriptions(&mut self) -> zmq::Result<()> {
         for _ in 0..TURN {
-            let Some(parts) = receive(&self.front.data)? else { break };
+            let Some(parts) = receive(&self.viewers.data)? else { break };
             if let [message] = &parts[..] {
                 let _ = self.hosts.send(message, DONTWAIT);
             }
@@ -151,7 +151,7 @@ impl Relay {
     fn pass_frames(&mut self) -> zmq::Result<()> {
         for _ in 0..TURN {
             let Some(parts) = receive(&self.hosts)? else { break };
-            let passed = self.front.data.send_multipart(&parts, DONTWAIT);
+            let passed = self.viewers.data.send_multipart(&parts, DONTWAIT);
             self.lost += u64::from(passed.is_err());
         }
         Ok(())
@@ -161,7 +161,7 @@ impl Relay {
     fn take_requests(&mut self, now: Moment) -> zmq::Result<bool> {
         let mut asked = false;
         for _ in 0..TURN {
-            let Some(Envelope { from, payload }) = Envelope::receive(&self.front.control)? else { break };
+            let Some(Envelope { from, payload }) = Envelope::receive(&self.viewers.control)? else { break };
             asked = true;
             match codec::decode(&payload) {
                 Ok(Frame { body: Body::Request(mut request), number, now: at, lost, host }) => {
@@ -209,7 +209,7 @@ impl Relay {
     fn answer(&mut self, viewer: &Address, body: Body, now: Moment) {
         let frame = Frame { host: self.config.host.clone(), number: self.number, now, lost: self.lost, body };
         self.number += 1;
-        self.lost += u64::from(viewer.answer(&self.front.control, &codec::encode(&frame)).is_err());
+        self.lost += u64::from(viewer.answer(&self.viewers.control, &codec::encode(&frame)).is_err());
     }
 
     /// Forwards hosts' answers to the requesters. Asks each host, gives up on it and retries it when that is
@@ -228,7 +228,7 @@ impl Relay {
                     // jobs.
                     [payload] => drop(connection.understand(payload)),
                     parts => {
-                        let passed = self.front.control.send_multipart(parts, DONTWAIT);
+                        let passed = self.viewers.control.send_multipart(parts, DONTWAIT);
                         self.lost += u64::from(passed.is_err());
                     }
                 }

@@ -44,10 +44,10 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A rejected sender that is silent for this time counts as gone.
-const INSISTS: Duration = Duration::from_secs(10);
+const REJECTED_GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// Largest number of unknown senders.
-const STRANGERS: usize = 1024;
+const UNKNOWN_SENDERS: usize = 1024;
 
 /// Longest command line and version that are forwarded.
 const LONGEST_TEXT: usize = 256;
@@ -108,7 +108,7 @@ impl Roster {
                 // The sender counts as asked, so that its next summaries cause no question before the place
                 // may be free.
                 let _ = self.ask(from, now);
-                self.turn_away(from, place.job, now);
+                self.reject(from, place.job, now);
                 return vec![Effect::Complain("a place that is taken", text)];
             }
         }
@@ -160,7 +160,7 @@ impl Roster {
             return true;
         }
         let ended = self.places.iter().filter(|(_, worker)| !worker.is_there());
-        let oldest = ended.min_by_key(|(_, worker)| worker.heard()).map(|(place, _)| place.clone());
+        let oldest = ended.min_by_key(|(_, worker)| worker.last_contact()).map(|(place, _)| place.clone());
         oldest.is_some_and(|oldest| self.forget(&oldest))
     }
 
@@ -183,12 +183,12 @@ impl Roster {
             }
             return self.ask(from, now).into_iter().collect();
         };
-        let mut effects = self.deal_to_gpus(&info, number, &mut summary, now);
+        let mut effects = self.split_by_gpu(&info, number, &mut summary, now);
         let Some(worker) = self.of(from) else { return effects };
-        let turned_away = worker.shapes_turned_away();
+        let turned_away = worker.shapes_rejected();
         let gapless = worker.summary(number, summary, now);
         effects.push(Effect::Fresh(info.job, info.rank));
-        if worker.shapes_turned_away() > turned_away {
+        if worker.shapes_rejected() > turned_away {
             let text =
                 format!("rank {} of {} uses more shapes than are kept", worker.info.rank, worker.info.job);
             effects.push(Effect::Complain("too many shapes", text));
@@ -212,7 +212,7 @@ impl Roster {
         for place in &places {
             let Some(worker) = self.places.get_mut(place) else { continue };
             // A program that ends itself with `os._exit` may have made more calls since its last summary.
-            worker.consult_ledger(now);
+            worker.read_ledger(now);
             effects.extend(life_event(worker, Life::Ended, now));
             ranks.extend(worker.next_digest(peaks, now).cloned());
         }
@@ -232,15 +232,15 @@ impl Roster {
         if self.strangers.get(from).is_some_and(|&asked| now.since(asked) < ASK_AGAIN) {
             return None;
         }
-        if self.strangers.len() >= STRANGERS {
+        if self.strangers.len() >= UNKNOWN_SENDERS {
             self.strangers.clear();
         }
         self.strangers.insert(from.clone(), now);
         Some(Effect::Command(from.clone(), Command::Introduce))
     }
 
-    fn turn_away(&mut self, from: &Identity, job: JobName, now: Moment) {
-        if self.turned_away.len() < STRANGERS {
+    fn reject(&mut self, from: &Identity, job: JobName, now: Moment) {
+        if self.turned_away.len() < UNKNOWN_SENDERS {
             self.turned_away.insert(from.clone(), (job, now));
         }
     }
@@ -259,11 +259,11 @@ impl Roster {
         });
         let mut effects: Vec<_> = changed.collect();
         effects.extend(self.departures(now));
-        self.turned_away.retain(|_, (_, spoke)| now.since(*spoke) < INSISTS);
+        self.turned_away.retain(|_, (_, spoke)| now.since(*spoke) < REJECTED_GONE_AFTER);
         let old: Vec<_> = self
             .places
             .iter()
-            .filter(|(_, worker)| !worker.is_there() && now.since(worker.heard()) > REMEMBERED)
+            .filter(|(_, worker)| !worker.is_there() && now.since(worker.last_contact()) > REMEMBERED)
             .map(|(place, _)| place.clone())
             .collect();
         for place in old {
@@ -287,11 +287,11 @@ impl Roster {
 
     /// The workers of a job that can receive messages.
     pub(crate) fn identities(&self, job: &JobName) -> Vec<Identity> {
-        self.those(job, &[])
+        self.workers_named(job, &[])
     }
 
     /// The workers of the named ranks that can receive messages, or of all ranks here if none is named.
-    pub(crate) fn those(&self, job: &JobName, ranks: &[Rank]) -> Vec<Identity> {
+    pub(crate) fn workers_named(&self, job: &JobName, ranks: &[Rank]) -> Vec<Identity> {
         let named = self.processes(job).filter(|worker| worker.is_named(ranks));
         named.filter(|worker| worker.is_there()).map(|worker| worker.identity.clone()).collect()
     }

@@ -346,10 +346,10 @@ fn a_flood_of_ranks_and_of_unknown_workers_is_bounded() {
     roster.goodbye(&who("17"), at(1.0));
     roster.hello(&who("late"), 0, info("k", 0), at(2.0));
     assert_eq!(roster.identities(&"k".into()), [who("late")]);
-    for n in 0..STRANGERS * 3 {
+    for n in 0..UNKNOWN_SENDERS * 3 {
         roster.summary(&who(&format!("s{n}")), 0, steps(0, 1), at(3.0));
     }
-    assert!(roster.strangers.len() <= STRANGERS);
+    assert!(roster.strangers.len() <= UNKNOWN_SENDERS);
 }
 
 /// A second job of the same name would be invisible. So the digests of the first job count its living

@@ -16,14 +16,14 @@ use zmq::{DONTWAIT, POLLIN, PollItem};
 
 use crate::{
     captures::Captures,
-    complaint::Complaints,
     counting::Counting,
     cpu::Cpus,
     device::Devices,
     exits::Exits,
     history::Past,
+    input_errors::InputErrors,
     kineto::Kineto,
-    listen::{Config, Front, OpenError, Sockets},
+    listen::{Config, OpenError, Sockets, ViewerSockets},
     load::Loads,
     memory::Memory,
     ras::Ras,
@@ -67,7 +67,7 @@ pub struct Collector {
     sampler: Sampler,
     kineto: Kineto,
     ras: Ras,
-    complaints: Complaints,
+    complaints: InputErrors,
     /// When a rank last lived, a request last arrived, or an announced process was last found.
     busy: Moment,
 }
@@ -100,14 +100,14 @@ impl Collector {
             devices: Devices::default(),
             cpu: Cpus::default(),
             loads: Loads::default(),
-            complaints: Complaints::default(),
+            complaints: InputErrors::default(),
             busy: now,
         })
     }
 
     /// The collector's addresses within this process.
     pub fn upstream(&self) -> Upstream {
-        self.sockets.front.upstream.clone()
+        self.sockets.viewers.upstream.clone()
     }
 
     /// Serves until stopped, or until idle for the configured time.
@@ -133,11 +133,11 @@ impl Collector {
                 let answers = self.kineto.check(&self.roster, now);
                 self.send_all(answers, now);
                 memory.tend(now);
-                let standing = self.roster.standing(now);
-                for record in self.roster.records_to_publish(&standing, now) {
+                let stalled = self.roster.stalled(now);
+                for record in self.roster.records_to_publish(&stalled, now) {
                     self.publish(Body::Record(record), now);
                 }
-                for target in standing {
+                for target in stalled {
                     self.stacks.want(target, None);
                 }
             }
@@ -181,7 +181,7 @@ impl Collector {
     }
 
     fn wait(&self, longest: Duration) -> zmq::Result<()> {
-        let Sockets { workers, front: Front { data, control, .. }, .. } = &self.sockets;
+        let Sockets { workers, viewers: ViewerSockets { data, control, .. }, .. } = &self.sockets;
         let mut items: Vec<_> =
             [workers, data, control].iter().map(|socket| socket.as_poll_item(POLLIN)).collect();
         let others = self.stacks.descriptors().chain(self.samplers.descriptors());
@@ -196,7 +196,7 @@ impl Collector {
     }
 
     fn is_idle(&mut self, now: Moment) -> bool {
-        let is_held = self.sockets.front.upstream.held.load(Relaxed);
+        let is_held = self.sockets.viewers.upstream.held.load(Relaxed);
         if self.roster.living() > 0 || self.exits.is_busy() || is_held || self.busy > now {
             self.busy = now;
         }
@@ -212,7 +212,7 @@ impl Collector {
 
     fn take_subscriptions(&mut self) -> zmq::Result<()> {
         for _ in 0..TURN {
-            match self.sockets.front.data.recv_bytes(DONTWAIT) {
+            match self.sockets.viewers.data.recv_bytes(DONTWAIT) {
                 Ok(message) => self.subscriptions.take(&message),
                 Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
                 Err(error) => return Err(error),

@@ -95,7 +95,7 @@ impl Wanted {
     }
 
     /// Whether a reading for this target includes everything that `target` needs.
-    fn will_do(&self, target: &Target) -> bool {
+    fn satisfies(&self, target: &Target) -> bool {
         self.is_of(target)
             && (self.target.natively || !target.natively)
             && (self.target.gpus.is_some() || target.gpus.is_none())
@@ -165,7 +165,7 @@ impl Stacks {
             if target.gpus.is_some() || (target.natively && wanted.target.gpus.is_none()) {
                 wanted.target = target;
             }
-        } else if let Some(wanted) = reading.find(|wanted| wanted.will_do(&target)) {
+        } else if let Some(wanted) = reading.find(|wanted| wanted.satisfies(&target)) {
             wanted.join(viewer);
         } else {
             self.waiting.push_back(Wanted { target, viewers: viewer.into_iter().cloned().collect() });

@@ -19,7 +19,7 @@ use xpu_wire::{
 };
 use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 
-use crate::{on_hang::Wishes, ras::RawAnswers};
+use crate::{on_hang::HangActions, ras::RawAnswers};
 
 /// Interval of snapshot requests, which show new jobs and ends.
 const ASK: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ pub struct Upstream {
     /// Whether a part of this process has work to finish, so that an idle collector does not exit.
     pub held: Arc<AtomicBool>,
     /// The hang actions of jobs.
-    pub(crate) wishes: Wishes,
+    pub(crate) hang_actions: HangActions,
     /// Unchanged answers of RAS.
     pub(crate) ras: RawAnswers,
 }
@@ -57,7 +57,7 @@ impl Upstream {
             control: "inproc://control".to_owned(),
             name,
             held: Arc::default(),
-            wishes: Wishes::default(),
+            hang_actions: HangActions::default(),
             ras: RawAnswers::default(),
         }
     }

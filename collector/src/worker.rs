@@ -25,12 +25,12 @@ use xpu_wire::{
 use crate::{
     address::Identity,
     digest::{self, Known, Pending, inside},
-    exits::{ExitStatus, ExitWatch, KillCounts, MemoryKills, Surroundings},
+    exits::{ExitStatus, ExitWatch, KillCounts, MemoryKills, ProcessContext},
     stacks::{Reach, Target},
     totals::Totals,
 };
 use memory::HeldMemory;
-pub(crate) use stall::Motion;
+pub(crate) use stall::RankProgress;
 use step_times::StepTimes;
 use times::Times;
 
@@ -96,7 +96,7 @@ pub(crate) struct Worker {
     watch: ExitWatch,
     /// Its exit status, from the kernel.
     status: Option<ExitStatus>,
-    surroundings: Surroundings,
+    context: ProcessContext,
     /// Whether this worker represents a further GPU of a process that another worker represents.
     is_beside: bool,
 }
@@ -105,8 +105,8 @@ impl Worker {
     /// A worker for a further GPU of a process.
     pub(crate) fn beside(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
         // The process's other worker takes what the kernel reports about the process.
-        let (memory, watch, surroundings) = Default::default();
-        Self { is_beside: true, memory, watch, surroundings, ..Self::new(identity, info, number, now) }
+        let (memory, watch, context) = Default::default();
+        Self { is_beside: true, memory, watch, context, ..Self::new(identity, info, number, now) }
     }
 
     pub(crate) fn is_beside(&self) -> bool {
@@ -154,7 +154,7 @@ impl Worker {
             memory: MemoryKills::default(),
             watch: ExitWatch::default(),
             status: None,
-            surroundings: Surroundings::default(),
+            context: ProcessContext::default(),
             is_beside: false,
             info,
             identity,
@@ -162,7 +162,7 @@ impl Worker {
         new.map_ledger();
         // Without the page, the pid may belong to another process here.
         if new.ledger.is_some() {
-            (new.memory, new.surroundings) = (MemoryKills::of(new.info.pid), Surroundings::of(new.info.pid));
+            (new.memory, new.context) = (MemoryKills::of(new.info.pid), ProcessContext::of(new.info.pid));
             new.watch = ExitWatch::of(new.info.pid);
         }
         new
@@ -181,7 +181,7 @@ impl Worker {
             (self.ledger, self.no_ledger) = (before, None);
         }
         self.expected = number.wrapping_add(1);
-        self.hear(now);
+        self.note_contact(now);
     }
 
     fn map_ledger(&mut self) {
@@ -196,7 +196,7 @@ impl Worker {
         self.ledger = opened.and_then(Result::ok);
     }
 
-    fn hear(&mut self, now: Moment) {
+    fn note_contact(&mut self, now: Moment) {
         self.heard = self.heard.max(now);
         self.gone = None;
         self.unsaid = true;
@@ -219,11 +219,11 @@ impl Worker {
         matches!(self.life, Life::Alive | Life::Silent)
     }
 
-    pub(crate) fn heard(&self) -> Moment {
+    pub(crate) fn last_contact(&self) -> Moment {
         self.heard
     }
 
-    pub(crate) fn shapes_turned_away(&self) -> u64 {
+    pub(crate) fn shapes_rejected(&self) -> u64 {
         self.totals.turned_away()
     }
 
@@ -265,7 +265,7 @@ impl Worker {
         self.pending.spent = Nanoseconds(self.pending.spent.0.saturating_add(spent));
         self.pending.interval = Nanoseconds(self.pending.interval.0.saturating_add(summary.interval.0));
         self.latest = summary;
-        self.hear(now);
+        self.note_contact(now);
         gapless
     }
 
@@ -275,7 +275,7 @@ impl Worker {
             .iter()
             .map(|state| {
                 let known = before.iter().find(|known| known.is_same(state) && !known.closed);
-                known.map_or_else(|| Known::said(state, now), |known| known.hear(state, now))
+                known.map_or_else(|| Known::said(state, now), |known| known.update(state, now))
             })
             .collect();
         let gone = |known: &Known| !states.iter().any(|state| known.is_same(state));
@@ -287,7 +287,7 @@ impl Worker {
     /// Sets the rank's [`Life`]; `Some` if it changed.
     pub(crate) fn become_life(&mut self, life: Life, now: Moment) -> Option<Life> {
         if matches!(life, Life::Alive | Life::Ended) {
-            self.hear(now);
+            self.note_contact(now);
         }
         if life == Life::Alive {
             // The rank may have counted as dead while it sent nothing.
@@ -326,7 +326,7 @@ impl Worker {
         } else {
             return None;
         };
-        self.consult_ledger(now);
+        self.read_ledger(now);
         // The process ran none of its exit handlers (`os._exit(0)`), but did not fail.
         let life = if life == Life::Died && self.exited_well() { Life::Ended } else { life };
         self.become_life(life, now)
@@ -342,7 +342,7 @@ impl Worker {
     }
 
     /// Takes from the page the rank's progress since its last message.
-    pub(crate) fn consult_ledger(&mut self, now: Moment) {
+    pub(crate) fn read_ledger(&mut self, now: Moment) {
         let Some(page) = &self.ledger else { return };
         let reading = page.ledger().read();
         if self.step.is_none_or(|(step, _)| reading.step > step) && reading.step > Step(0) {

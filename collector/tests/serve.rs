@@ -92,7 +92,7 @@ fn a_new_collector_asks_the_workers_of_the_old_one_to_introduce_themselves() {
     until("the question", || {
         worker.step();
         std::thread::sleep(Duration::from_millis(20));
-        matches!(worker.heard(), Some(Body::Command(Command::Introduce))).then_some(())
+        matches!(worker.received(), Some(Body::Command(Command::Introduce))).then_some(())
     });
     worker.hello();
     worker.step();
@@ -200,8 +200,8 @@ fn the_switch_reaches_only_the_workers_of_that_job() {
     let viewer = lab.viewer(None);
     until("both", || (viewer.sees().len() == 2).then_some(()));
     viewer.ask(Request::Enable { job: "a".into(), on: false });
-    until("the command", || (a.heard() == Some(Body::Command(Command::Enable(false)))).then_some(()));
-    assert_eq!(b.heard(), None);
+    until("the command", || (a.received() == Some(Body::Command(Command::Enable(false)))).then_some(()));
+    assert_eq!(b.received(), None);
     viewer.ask(Request::Enable { job: "nobody".into(), on: false });
     until("the refusal", || {
         let parts = viewer.control.recv_multipart(DONTWAIT).ok()?;

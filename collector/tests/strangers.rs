@@ -39,7 +39,7 @@ fn all_is_well(worker: &mut Worker, viewer: &Viewer) {
         worker.step();
         (viewer.sees().first()?.3 > before).then_some(())
     });
-    assert_eq!(worker.heard(), None, "nobody told it anything");
+    assert_eq!(worker.received(), None, "nobody told it anything");
 }
 
 #[test]

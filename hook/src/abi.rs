@@ -114,7 +114,7 @@ pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
         return -1;
     }
     if let Some(observer) = Observer::get() {
-        observer.hurry();
+        observer.wake();
     }
     0
 }

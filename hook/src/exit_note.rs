@@ -45,8 +45,8 @@ static LOOKS: AtomicU32 = AtomicU32::new(0);
 /// Runs before any code of the program, except constructors of other libraries.
 #[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
 extern "C" fn loaded() {
-    observer::heed_environment();
-    plugin::heed_environment();
+    observer::read_environment();
+    plugin::read_environment();
     addresses::begin();
     if switch::is_on() {
         functions::look_for_python();
@@ -131,9 +131,9 @@ pub(crate) fn look(observer: &Observer) {
         words.fault.survived();
     }
     // `exit()` stops the observer; `_exit()` leaves no time for that.
-    if !words.said_exit() || observer.is_stopping() {
+    if !words.has_exit_code() || observer.is_stopping() {
         LOOKS.store(0, Relaxed);
     } else if LOOKS.fetch_add(1, Relaxed) >= GOES_ON {
-        words.stays();
+        words.clear_exit();
     }
 }

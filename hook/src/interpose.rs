@@ -185,7 +185,7 @@ mod tests {
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as c_int;
         for half in [Half::Before, Half::After] {
             HALF.set(half);
-            switch::mend();
+            switch::clear_fault();
             let panics = switch::panics();
             // SAFETY: as libc documents; it has no precondition.
             let answers = [0; 3].map(|_| unsafe { getpagesize() });
@@ -201,7 +201,7 @@ mod tests {
                 .is_none()
             );
         }
-        switch::mend();
+        switch::clear_fault();
     }
 
     #[test]

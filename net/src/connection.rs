@@ -2,8 +2,8 @@
 
 mod contexts;
 mod probe;
+mod route;
 mod tunnel;
-mod way;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +15,7 @@ use zmq::{DONTWAIT, Socket};
 
 pub use contexts::Contexts;
 pub use probe::{Found, Prober};
-pub use way::Way;
+pub use route::Route;
 
 use xpu_wire::{
     codec,
@@ -154,9 +154,9 @@ impl Connection {
 
     /// Takes the result of a probe.
     pub fn probed(&mut self, found: Found, contexts: &mut Contexts, data: &Socket, now: Instant) {
-        let opened = found.and_then(|way| {
-            open(&way, contexts, data, now).map_err(|error| {
-                let at = &way.control;
+        let opened = found.and_then(|route| {
+            open(&route, contexts, data, now).map_err(|error| {
+                let at = &route.control;
                 format!("libzmq cannot connect to {at}: {error}; with many hosts, raise `ulimit -n`")
             })
         });
@@ -298,14 +298,14 @@ impl Connection {
     }
 }
 
-fn open(way: &Way, contexts: &mut Contexts, data: &Socket, now: Instant) -> zmq::Result<Open> {
+fn open(route: &Route, contexts: &mut Contexts, data: &Socket, now: Instant) -> zmq::Result<Open> {
     let control = contexts.make(socket::control_client)?;
     for socket in [&control, data] {
-        socket.set_ipv6(way.is_ipv6)?;
+        socket.set_ipv6(route.is_ipv6)?;
     }
-    control.connect(&way.control)?;
-    data.connect(&way.data)?;
-    Ok(Open { control, data: way.data.clone(), asked: None, heard: now })
+    control.connect(&route.control)?;
+    data.connect(&route.data)?;
+    Ok(Open { control, data: route.data.clone(), asked: None, heard: now })
 }
 
 fn lives(job: &JobSnapshot) -> bool {

@@ -86,7 +86,7 @@ impl Line {
         self
     }
 
-    fn hear(&mut self) -> Vec<u8> {
+    fn receive(&mut self) -> Vec<u8> {
         until("a message", || self.dealer.message().or_else(|| self.otherwise()))
     }
 
@@ -154,14 +154,14 @@ fn give(socket: &Socket, message: &[Vec<u8>], line: &mut Line) {
 
 /// Sends messages of all lengths, then very many at once, in both directions. At libzmq's end, each message
 /// has a first part (`address`), or none.
-fn comes_and_goes(socket: &Socket, line: &mut Line) {
+fn exchange_messages(socket: &Socket, line: &mut Line) {
     for length in [0, 1, 255, 256, 65_536, MEBIBYTE] {
         let body: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
         line.dealer.send(&body);
         let message = taken(socket, line);
         assert_eq!(message.last(), Some(&body), "{length} bytes");
         give(socket, &message, line);
-        assert!(line.hear() == body, "{length} bytes");
+        assert!(line.receive() == body, "{length} bytes");
     }
     for number in 0..MANY {
         line.dealer.send(number.to_string().as_bytes());
@@ -173,7 +173,7 @@ fn comes_and_goes(socket: &Socket, line: &mut Line) {
         back.extend(std::iter::from_fn(|| line.dealer.message()));
     }
     while back.len() < MANY {
-        back.push(line.hear());
+        back.push(line.receive());
     }
     for (number, (there, back)) in there.iter().zip(&back).enumerate() {
         assert_eq!(there.last(), Some(&number.to_string().into_bytes()));
@@ -187,7 +187,7 @@ fn a_binding_collector_is_connected_to() {
     let place = Place::new();
     let router = place.workers();
     let mut line = Line::connect(&place.path).ready();
-    comes_and_goes(&router, &mut line);
+    exchange_messages(&router, &mut line);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn connecting_peers_are_accepted() {
         let peer = place.of(kind);
         peer.connect(&place.endpoint()).expect("a listener");
         let mut line = Line::over(listener.accept().expect("a peer").0).ready();
-        comes_and_goes(&peer, &mut line);
+        exchange_messages(&peer, &mut line);
     }
 }
 
@@ -214,7 +214,7 @@ fn several_connections_of_one_collector_are_distinguished() {
     }
     for (message, line) in messages.iter().zip(&mut lines).rev() {
         give(&router, message, line);
-        assert_eq!(line.hear(), message[1]);
+        assert_eq!(line.receive(), message[1]);
     }
 }
 
@@ -227,7 +227,7 @@ fn a_message_of_several_parts_is_dropped_and_the_next_is_not() {
     let mut line = Line::over(listener.accept().expect("a peer").0).ready();
     give(&peer, &[b"in".to_vec(), b"parts".to_vec()], &mut line);
     give(&peer, &[b"whole".to_vec()], &mut line);
-    assert_eq!((line.hear(), line.dealer.dropped()), (b"whole".to_vec(), 1));
+    assert_eq!((line.receive(), line.dealer.dropped()), (b"whole".to_vec(), 1));
 }
 
 /// A collector with frequent heartbeats.

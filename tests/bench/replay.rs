@@ -43,7 +43,7 @@ pub(crate) fn scrub(table: &mut Table) {
     let (first, last) = (cursor.span().first, cursor.span().last);
     app.replay(Playback::new(Of::File, cursor.span()));
     let mut player = Player::new(cursor, search, began);
-    player.wind(&mut app, first).expect("it reads");
+    player.rewind(&mut app, first).expect("it reads");
     picture(&mut app);
     let opened = began.elapsed();
     let mut jumps: Vec<_> = JUMPS

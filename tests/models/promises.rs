@@ -3,7 +3,7 @@
 use loom::{cell::UnsafeCell, model::Builder, sync::Arc, thread};
 
 use super::{
-    communicator::{CommunicatorLine, Writers}, free::Free, progress::Progress, ring::Ring, sync::Relaxed, tenant::Tenant, thread::ThreadLine,
+    communicator::{CommunicatorLine, Writers}, free::Free, progress::Progress, ring::Ring, sync::Relaxed, tenant::LaneOwner, thread::ThreadLine,
 };
 use crate::{collective::Operation, id::CommunicatorId, ledger::{self, Call}, unit::Moment};
 
@@ -69,7 +69,7 @@ pub(crate) fn a_pair_is_one_threads_at_a_time() {
 /// Three threads request the lane. The first thread returns it.
 pub(crate) fn a_lane_is_one_threads_at_a_time() {
     struct Lane {
-        tenant: Tenant,
+        tenant: LaneOwner,
         group: UnsafeCell<u32>,
     }
     impl Lane {
@@ -83,7 +83,7 @@ pub(crate) fn a_lane_is_one_threads_at_a_time() {
         }
     }
     model(|| {
-        let lane = Arc::new(Lane { tenant: Tenant::nobody(), group: UnsafeCell::new(0) });
+        let lane = Arc::new(Lane { tenant: LaneOwner::nobody(), group: UnsafeCell::new(0) });
         let others = [2, 3].map(|thread| {
             let lane = Arc::clone(&lane);
             thread::spawn(move || _ = lane.lend(thread))

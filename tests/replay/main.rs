@@ -38,7 +38,7 @@ impl Shown {
         let (begin, search) = (cursor.span().first, Search::begin(cursor.again()));
         app.replay(Playback::new(Of::File, cursor.span()));
         let mut player = Player::new(cursor, search, Instant::now());
-        player.wind(&mut app, begin).expect("it reads");
+        player.rewind(&mut app, begin).expect("it reads");
         Self { app, player }
     }
 
@@ -309,7 +309,7 @@ fn the_past_of_a_live_job_can_be_shown() {
     let search = Search::begin(cursor.again());
     let mut player = Player::new(cursor.again(), search, Instant::now());
     lab.app().replay(Playback::new(Of::Live, cursor.span()));
-    player.wind(lab.app(), past).expect("it reads");
+    player.rewind(lab.app(), past).expect("it reads");
     let step = |lab: &mut Lab| lab.screen(132, 40).text();
     let then = step(&mut lab);
     let mut lab = lab.run(20);

@@ -5,13 +5,13 @@ use std::time::Duration;
 use xpu_client::{
     capture::{Extent, Outcome, Progress},
     kineto,
-    screen_capture::Standing,
+    screen_capture::CaptureState,
 };
 use xpu_tests::Lab;
 use xpu_tui::{
     action::{Action, Effect},
     file_loader::{Label, ListedFile, Listing, Loaded, Order, Summary, What},
-    recorder::{Standing as Recording, Written},
+    recorder::{RecorderState as Recording, Written},
     update::update,
 };
 use xpu_wire::{id::Step, simulation::Simulation, unit::Moment};
@@ -186,7 +186,7 @@ fn a_capture_in_progress_has_its_bar_and_its_file() {
     let mut lab = with_files();
     let of = Extent::Steps { first: Step(16_712), last: Step(16_714) };
     let progress = Progress { of, ranks: 64, agreed: 64, whole: 40 };
-    update(lab.app(), Action::Captured(Standing::UnderWay(progress)));
+    update(lab.app(), Action::Captured(CaptureState::UnderWay(progress)));
     let file = Written {
         path: "xpu-top-llama-70b-20270115T083000Z.xpurec".into(),
         bytes: 12_400_000,
@@ -210,7 +210,7 @@ fn a_capture_in_progress_has_its_bar_and_its_file() {
         done: 63,
         ranks: 64,
     };
-    update(lab.app(), Action::Captured(Standing::Done(done)));
+    update(lab.app(), Action::Captured(CaptureState::Done(done)));
     lab.screen(132, 40).shows("▲ c.xpucap: steps 16,712").shows("rank 3: it is past those steps");
     // The result is shown above the keys, and does not replace them.
     let screen = lab.screen(80, 24).text();

@@ -59,12 +59,12 @@ fn the_next_screen_begins_in_the_saved_state() {
     next.keys("<Esc>");
     assert_eq!(next.app().state(), state);
     // Settings that another version kept are ignored.
-    let strange = State {
+    let invalid = State {
         page: "moon".to_owned(),
         metric: "luck".to_owned(),
         sort: "!".to_owned(),
         ..State::default()
     };
-    next.app().resume(&strange);
+    next.app().resume(&invalid);
     next.screen(132, 40).shows("arrival skew ms");
 }

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use expect_test::expect_file;
 use xpu_client::{
     capture::{Extent, Outcome, Progress},
-    screen_capture::Standing,
+    screen_capture::CaptureState,
 };
 use xpu_tests::{Lab, film::Film};
 use xpu_tui::{action::Action, update::update};
@@ -87,12 +87,12 @@ fn a_capture() {
     film.shoot(&mut lab, SECOND);
     let progress = |agreed, whole| {
         let of = Extent::Steps { first: Step(16_402), last: Step(16_404) };
-        Standing::UnderWay(Progress { of, ranks: 8, agreed, whole })
+        CaptureState::UnderWay(Progress { of, ranks: 8, agreed, whole })
     };
-    let mut story = vec![Standing::Beginning];
+    let mut story = vec![CaptureState::Beginning];
     story.extend([3, 8].map(|agreed| progress(agreed, 0)));
     story.extend([1, 3, 4, 6, 8].map(|whole| progress(8, whole)));
-    story.push(Standing::Done(Outcome {
+    story.push(CaptureState::Done(Outcome {
         path: "xpu-top-llama-70b.xpucap".into(),
         complaints: Vec::new(),
         summary: "steps 16,402 to 16,404 of 8 of 8 ranks, 2,160 operations, none dropped".to_owned(),
@@ -101,8 +101,8 @@ fn a_capture() {
         done: 8,
         ranks: 8,
     }));
-    for standing in story {
-        update(lab.app(), Action::Captured(standing));
+    for state in story {
+        update(lab.app(), Action::Captured(state));
         film.shoot(&mut lab, BRIEFLY);
         lab = lab.run(1);
     }

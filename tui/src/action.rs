@@ -24,7 +24,7 @@ use crate::{
     palette::Theme,
     playback::Mark,
     prompt::{self, Edit},
-    recorder::Standing,
+    recorder::RecorderState,
 };
 
 /// Everything that can change the [`crate::app::App`].
@@ -38,9 +38,9 @@ pub enum Action {
     /// The report was copied and written to a file, or writing failed.
     Copied(Result<PathBuf, String>),
     /// The recorder's state.
-    Recorded(Standing),
+    Recorded(RecorderState),
     /// The capture's state.
-    Captured(screen_capture::Standing),
+    Captured(screen_capture::CaptureState),
     /// Capture the next steps of all ranks, or end the capture.
     Capture,
     /// The state of the traces by PyTorch's profiler.

@@ -23,7 +23,8 @@ mod outlier;
 mod overlay;
 mod past;
 mod picker;
-mod seats;
+mod rank_layout;
+mod rank_positions;
 mod selection;
 mod settle;
 mod since;
@@ -31,11 +32,10 @@ mod sort;
 mod stacks;
 mod steps;
 mod watched;
-mod whereabouts;
 mod zoom;
 
 pub use communicators::{Communicator, Communicators, Entered, Traffic};
-pub use connections::{Connections, Standing};
+pub use connections::{Connections, ScreenState};
 pub use files::{Files, Opened};
 pub use fold::{Bundle, Fold};
 pub use gemms::{Basis, Gemm, GemmColumn, Gemms};
@@ -57,13 +57,13 @@ pub use outlier::Outlier;
 pub(crate) use overlay::Overlay;
 pub(crate) use past::Past;
 pub(crate) use picker::{Item, Picker, columns};
-pub use seats::{Seat, Seats};
+pub use rank_layout::{RankLayout, RankSlot};
+pub use rank_positions::{Group, RankPositions};
 pub(crate) use selection::{Choice, Selection};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
-pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
 use xpu_client::arrival::Endpoint;
 use xpu_model::job::Job;
@@ -210,11 +210,11 @@ impl App {
     }
 
     /// The situation that the screen as a whole shows.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn screen_state(&self) -> ScreenState {
         if self.job().is_some() {
-            Standing::Running
+            ScreenState::Running
         } else {
-            self.connections.standing(self.observed.jobs.iter().next().is_some())
+            self.connections.screen_state(self.observed.jobs.iter().next().is_some())
         }
     }
 }

@@ -65,7 +65,7 @@ impl FrameSource {
             app.replay(Playback::new(Of::File, cursor.span()));
             let mut player = Player::new(cursor, Search::begin(search), Instant::now());
             let begin = app.playback().map(|playback| playback.within(begin.unwrap_or_default()));
-            player.wind(app, begin.unwrap_or_default())?;
+            player.rewind(app, begin.unwrap_or_default())?;
             new.player = Some(player);
         }
         Ok(new)
@@ -85,10 +85,10 @@ impl FrameSource {
     /// Updates the app's state of the recorder and the capture.
     pub(crate) fn update_app(&self, app: &mut App) {
         if let Some(recorder) = &self.recorder {
-            update(app, Action::Recorded(recorder.standing()));
+            update(app, Action::Recorded(recorder.state()));
         }
         if let Some(capturer) = &self.capturer {
-            update(app, Action::Captured(capturer.standing()));
+            update(app, Action::Captured(capturer.state()));
         }
         if let Some(tracer) = &self.tracer {
             update(app, Action::Traced(tracer.standing()));
@@ -150,7 +150,7 @@ impl FrameSource {
         let last = app.playback().map(|playback| playback.span.last).unwrap_or_default();
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let to = app.playback().map(|playback| playback.within(Moment(last.0.saturating_sub(by))));
-        player.wind(app, to.unwrap_or_default())?;
+        player.rewind(app, to.unwrap_or_default())?;
         self.player = Some(player);
         Ok(())
     }
@@ -167,7 +167,7 @@ impl FrameSource {
             update(app, Action::Saved(Err(why)));
             return;
         };
-        let records = recorder.standing().file;
+        let records = recorder.state().file;
         if let Some(file) = &records {
             recorder.end();
             update(app, Action::Saved(Ok(file.path.clone())));

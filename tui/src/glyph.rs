@@ -7,7 +7,7 @@ use xpu_model::{finding::Kind, stack::Class, status::RankState};
 
 use crate::palette::Role;
 pub use ascii::ascii;
-pub(crate) use ascii::spell;
+pub(crate) use ascii::to_ascii;
 
 pub const GOOD: &str = "●";
 pub const WARNING: &str = "▲";

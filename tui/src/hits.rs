@@ -9,7 +9,7 @@ use xpu_wire::id::Rank;
 
 use crate::{
     action::{Action, Motion, ZoomAction},
-    app::{App, Columns, Metric, Seat},
+    app::{App, Columns, Metric, RankSlot},
     widget::grid::Grid,
 };
 
@@ -140,12 +140,13 @@ impl Target {
                 };
                 let slots = lines.filter_map(|line| grid.slots_at(across, line)).flatten();
                 let job_view = &app.job_view;
-                let rows =
-                    slots.flat_map(|slot| match (job_view.bundles.get(slot), job_view.seats.at(slot)) {
+                let rows = slots.flat_map(|slot| {
+                    match (job_view.bundles.get(slot), job_view.rank_layout.at(slot)) {
                         (Some(bundle), _) => bundle.rows.clone(),
-                        (None, Some(Seat::Seen(row))) if job_view.bundles.is_empty() => vec![row],
+                        (None, Some(RankSlot::Seen(row))) if job_view.bundles.is_empty() => vec![row],
                         _ => Vec::new(),
-                    });
+                    }
+                });
                 worst(rows, *metric, app)
             }
             Self::Line(line) => Some(Action::Line(*line)),

@@ -129,7 +129,7 @@ impl Palette {
 
     /// The same palette with another theme.
     #[must_use]
-    pub fn dressed(self, theme: Theme) -> Self {
+    pub fn with_theme(self, theme: Theme) -> Self {
         Self::new(self.depth, theme).with_letters(self.letters)
     }
 

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// The recorder's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RecorderState {
     /// The file being written.
     pub file: Option<Written>,
     /// The start of the recording in memory, and its size.
@@ -61,7 +61,7 @@ enum Order {
 pub struct Recorder {
     /// watch --Order--> the thread
     orders: Option<mpsc::SyncSender<Order>>,
-    standing: Arc<Mutex<Standing>>,
+    state: Arc<Mutex<RecorderState>>,
     missed: HashMap<HostName, u64>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,10 +69,10 @@ pub struct Recorder {
 impl Recorder {
     pub fn start() -> Self {
         let (orders, ordered) = mpsc::sync_channel(WAITING);
-        let standing = Arc::new(Mutex::new(Standing::default()));
-        let shared = Arc::clone(&standing);
+        let state = Arc::new(Mutex::new(RecorderState::default()));
+        let shared = Arc::clone(&state);
         let thread = thread::spawn(move || Keeper::new(shared).keep(&ordered));
-        Self { orders: Some(orders), standing, missed: HashMap::new(), thread: Some(thread) }
+        Self { orders: Some(orders), state, missed: HashMap::new(), thread: Some(thread) }
     }
 
     /// Keeps a frame that has just arrived.
@@ -116,8 +116,8 @@ impl Recorder {
         answer.recv().unwrap_or_default()
     }
 
-    pub fn standing(&self) -> Standing {
-        lock(&self.standing).clone()
+    pub fn state(&self) -> RecorderState {
+        lock(&self.state).clone()
     }
 
     fn order(&self, order: Order) {
@@ -136,8 +136,8 @@ impl Drop for Recorder {
     }
 }
 
-fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
-    standing.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<RecorderState>) -> MutexGuard<'_, RecorderState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The recorder's thread.
@@ -145,12 +145,12 @@ struct Keeper {
     packer: Packer,
     ring: Ring,
     file: Option<(PathBuf, Writer<File>)>,
-    standing: Arc<Mutex<Standing>>,
+    state: Arc<Mutex<RecorderState>>,
 }
 
 impl Keeper {
-    fn new(standing: Arc<Mutex<Standing>>) -> Self {
-        Self { packer: Packer::default(), ring: Ring::new(RING_BYTES, RING_LONG), file: None, standing }
+    fn new(state: Arc<Mutex<RecorderState>>) -> Self {
+        Self { packer: Packer::default(), ring: Ring::new(RING_BYTES, RING_LONG), file: None, state }
     }
 
     fn keep(&mut self, orders: &mpsc::Receiver<Order>) {
@@ -206,8 +206,8 @@ impl Keeper {
             writer.write(block)?;
         }
         self.file = Some((path.to_owned(), writer));
-        lock(&self.standing).failure = None;
-        self.share_standing();
+        lock(&self.state).failure = None;
+        self.publish_state();
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl Keeper {
         {
             self.fail(&path, &error);
         }
-        self.share_standing();
+        self.publish_state();
     }
 
     fn store(&mut self, blocks: io::Result<Vec<SealedBlock>>) {
@@ -237,20 +237,20 @@ impl Keeper {
             }
             self.ring.push(block);
         }
-        self.share_standing();
+        self.publish_state();
     }
 
     fn fail(&self, path: &Path, error: &io::Error) {
         let failure = format!("not recorded to {}: {}", path.display(), new_file::why_not(error));
-        let mut standing = lock(&self.standing);
-        standing.failure = Some(failure);
-        standing.file = None;
+        let mut state = lock(&self.state);
+        state.failure = Some(failure);
+        state.file = None;
     }
 
-    fn share_standing(&self) {
-        let mut standing = lock(&self.standing);
-        standing.kept = self.ring.first().map(|first| (first, self.ring.bytes()));
-        standing.file = self.file.as_ref().map(|(path, writer)| {
+    fn publish_state(&self) {
+        let mut state = lock(&self.state);
+        state.kept = self.ring.first().map(|first| (first, self.ring.bytes()));
+        state.file = self.file.as_ref().map(|(path, writer)| {
             let totals = writer.totals();
             Written { path: path.clone(), bytes: totals.bytes, frames: totals.frames }
         });

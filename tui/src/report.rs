@@ -80,9 +80,9 @@ pub fn text(app: &App) -> String {
         };
         let _ = writeln!(text, "  next: {}{command}", finding.advice);
     }
-    if !app.stacks.whereabouts().groups.is_empty() {
-        let _ = writeln!(text, "\nRanks of communicator {}:", app.stacks.whereabouts().title);
-        for group in &app.stacks.whereabouts().groups {
+    if !app.stacks.rank_positions().groups.is_empty() {
+        let _ = writeln!(text, "\nRanks of communicator {}:", app.stacks.rank_positions().title);
+        for group in &app.stacks.rank_positions().groups {
             let _ = writeln!(
                 text,
                 "  {}: entered {}, enqueued {}, done {}, in call: {}{}",
@@ -91,7 +91,7 @@ pub fn text(app: &App) -> String {
                 group.enqueued,
                 group.completed,
                 in_call(group),
-                heard(app, group)
+                report_age(app, group)
             );
         }
     }
@@ -131,7 +131,7 @@ fn hosts(app: &App, ranks: &[Rank]) -> Option<String> {
 }
 
 /// The age of the last reports of its ranks, if they are not current.
-fn heard(app: &App, group: &Group) -> String {
+fn report_age(app: &App, group: &Group) -> String {
     let rows = group.ranks.iter().filter_map(|rank| app.job_view.rows().get(app.job_view.row_of(rank)?));
     let oldest = rows.filter(|row| !row.is_heard()).map(|row| row.age).max();
     oldest.map_or_else(String::new, |age| format!(", as it was {} ago", figure::age(age)))

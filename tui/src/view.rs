@@ -3,7 +3,6 @@
 
 pub(crate) mod captures;
 pub(crate) mod collectives;
-mod cramped;
 mod filtered;
 pub(crate) mod findings;
 mod footer;
@@ -25,6 +24,7 @@ mod rest;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 mod timebar;
+mod too_small;
 
 use ratatui::{
     buffer::Buffer,
@@ -33,7 +33,7 @@ use ratatui::{
 
 use crate::{
     action::Action,
-    app::{App, Standing},
+    app::{App, ScreenState},
     glyph,
     hits::{Hits, Target},
     letters::Letters,
@@ -44,7 +44,7 @@ use crate::{
 pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     let hits = compose(app, area, buffer);
     if app.palette.letters() == Letters::Ascii {
-        glyph::spell(area, buffer);
+        glyph::to_ascii(area, buffer);
     }
     hits
 }
@@ -53,7 +53,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     let mut hits = Hits::default();
     let breakpoint = Breakpoint::of(area);
     if breakpoint == Breakpoint::Cramped {
-        cramped::draw(app, area, buffer);
+        too_small::draw(app, area, buffer);
         return hits;
     }
     let inner = area.inner(Margin::new(1, 0));
@@ -63,9 +63,9 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
         Constraint::Length(if app.overlay.prompt.is_some() { prompt::HEIGHT } else { 1 }),
     ])
     .areas(inner);
-    match (app.standing(), app.page.view()) {
-        (standing, view) if view.needs_job() && standing != Standing::Running => {
-            rest::draw(app, breakpoint, standing, main, buffer);
+    match (app.screen_state(), app.page.view()) {
+        (state, view) if view.needs_job() && state != ScreenState::Running => {
+            rest::draw(app, breakpoint, state, main, buffer);
         }
         (_, view) => view.draw(app, breakpoint, main, buffer, &mut hits),
     }

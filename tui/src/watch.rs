@@ -110,7 +110,7 @@ pub async fn watch(
     let mut app = App::new(endpoints, options.job, options.look, Moment::now());
     app.lay_out(options.groups);
     app.configure(&options.config);
-    app.job_view.hold_against(options.runs.as_ref());
+    app.job_view.compare_with(options.runs.as_ref());
     let kept = options.config.keep_state.then(State::path).flatten();
     if let Some(path) = &kept {
         app.resume(&State::load(path));
@@ -162,7 +162,7 @@ pub async fn watch(
             }
             arrival = arrivals.recv(), if open => {
                 open = arrival.is_some();
-                pass_time(&mut app, &mut source, &loader)?;
+                run_timers(&mut app, &mut source, &loader)?;
                 let began = Instant::now();
                 let mut next = arrival;
                 while let Some(arrival) = next {
@@ -173,7 +173,7 @@ pub async fn watch(
                 due = due.max_soon();
             }
             _ = ticks.tick() => {
-                pass_time(&mut app, &mut source, &loader)?;
+                run_timers(&mut app, &mut source, &loader)?;
                 source.update_app(&mut app);
                 due = due.max_soon();
             }
@@ -217,7 +217,7 @@ impl Due {
 }
 
 /// Carries out effects of time, which need no screen.
-fn pass_time(app: &mut App, source: &mut FrameSource, loader: &FileLoader) -> anyhow::Result<()> {
+fn run_timers(app: &mut App, source: &mut FrameSource, loader: &FileLoader) -> anyhow::Result<()> {
     match update(app, Action::Time(Moment::now())) {
         Some(Effect::AskStacks { job, ranks, reading }) => {
             ask_stacks(app, source.live(), job, ranks, reading);

@@ -41,7 +41,7 @@ use xpu_wire::{
 
 use super::{
     hang_up::HangUp,
-    living::{LOOK, nobody, report_unreachable, selected, take_until, the_job},
+    living::{LOOK, report_no_job, report_unreachable, selected, take_until, the_job},
 };
 use crate::args::{CaptureArgs, RankList, UsageError};
 
@@ -74,7 +74,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         take_until(&mut following, &mut arrivals, Instant::now() + LOOK, until).await;
         let Some(job) = the_job(&following, args.of.job.as_ref())? else {
             report_unreachable(&following, ": its ranks are not captured");
-            eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+            report_no_job(args.of.job.as_ref());
             return Ok(ExitCode::from(Code::NoData as u8));
         };
         report_unreachable(&following, ": its ranks are not captured");
@@ -167,14 +167,14 @@ fn not_new(path: &Path, error: &std::io::Error) -> UsageError {
 /// closing terminal has the same effect.
 pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hang_up = HangUp::heard()?;
+    let mut hang_up = HangUp::install()?;
     let stop = Arc::clone(stop);
     tokio::spawn(async move {
         loop {
             select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                () = hang_up.comes() => {}
+                () = hang_up.received() => {}
             }
             stop.store(true, Relaxed);
         }

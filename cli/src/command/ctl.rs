@@ -17,7 +17,7 @@ use xpu_wire::{
     id::{HostName, JobName, Rank},
 };
 
-use super::living::{LOOK, nobody, report_unreachable, take_until, the_job};
+use super::living::{LOOK, report_no_job, report_unreachable, take_until, the_job};
 use crate::args::{CtlArgs, OnOff};
 
 /// Interval of requests while a rank has not confirmed, because one may have been lost.
@@ -41,7 +41,7 @@ pub fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, until));
     let Some(job) = the_job(&following, args.of.job.as_ref())? else {
         report_unreachable(&following, ": its hooks stay as they are");
-        eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+        report_no_job(args.of.job.as_ref());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let on = args.hook == OnOff::On;
@@ -194,6 +194,6 @@ mod tests {
     fn on_is_whole_only_when_all_are_on() {
         assert!(outcome(&job(&[], &[]), true).is_whole());
         assert!(!outcome(&job(&[3], &[]), true).is_whole());
-        assert!(!Outcome::default().is_whole(), "nobody is not everybody");
+        assert!(!Outcome::default().is_whole(), "report_no_job is not everybody");
     }
 }

@@ -11,7 +11,7 @@ use xpu_model::{
     status::ExitCode as Code,
 };
 
-use super::{output::print, report::read};
+use super::{output::print_document, report::read};
 use crate::args::{DiffArgs, Limit, UsageError};
 
 /// Exit code: a part took longer than `--fail-on` allows.
@@ -23,7 +23,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     args.select.apply(&mut after)?;
     comparable(args, &before, &after)?;
     let diff = Diff::of(&before, &after);
-    print(&if args.json { serde_json::to_string_pretty(&diff)? + "\n" } else { text(&diff, args.top) })?;
+    print_document(&diff, args.json, || text(&diff, args.top))?;
     if diff.before.steps == 0 || diff.after.steps == 0 {
         eprintln!("xpu-top: one of the files has no complete step or window: there is nothing to compare");
         return Ok(ExitCode::from(Code::NoData as u8));

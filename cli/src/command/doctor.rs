@@ -11,14 +11,12 @@ mod preload;
 mod redaction;
 mod started;
 
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use check::{Check, State};
 use serde::Serialize;
 
+use super::output::print_document;
 use crate::args::DoctorArgs;
 
 /// The results of all checks.
@@ -40,12 +38,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             path.display()
         );
     }
-    let text =
-        if args.json { serde_json::to_string_pretty(&examination)? + "\n" } else { examination.text() };
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
-    }
+    print_document(&examination, args.json, || examination.text())?;
     Ok(if examination.verdict == State::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -14,8 +14,8 @@ use xpu_model::{
 use xpu_wire::{id::JobName, text::clean, unit::Moment};
 
 use super::{
-    living::{Connection, LOOK, connect, nobody, report_kept, report_unreachable, take_until},
-    output::print,
+    living::{Connection, LOOK, connect, report_kept, report_no_job, report_unreachable, take_until},
+    output::print_document,
     past,
 };
 use crate::args::FindingsArgs;
@@ -30,18 +30,14 @@ pub fn findings(args: &FindingsArgs, price: Option<Price>) -> anyhow::Result<Exi
         if let Some(path) = &args.file {
             eprintln!("xpu-top: {}: it has no ranks{}", path.display(), of(args));
         } else {
-            eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+            report_no_job(args.of.job.as_ref());
             report_kept("status", args.of.job.as_ref());
         }
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     status.price(price);
     let list = List::of(&status, now);
-    print(&if args.json {
-        serde_json::to_string_pretty(&list)? + "\n"
-    } else {
-        list.text(args.file.is_some())
-    })?;
+    print_document(&list, args.json, || list.text(args.file.is_some()))?;
     Ok(ExitCode::SUCCESS)
 }
 

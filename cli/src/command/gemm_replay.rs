@@ -10,7 +10,7 @@ use xpu_analysis::capture::{ShapeGemms, Standalone};
 use xpu_model::status::ExitCode as Code;
 use xpu_wire::id::JobName;
 
-use super::{output::print, report::read};
+use super::{output::print_document, report::read};
 use crate::{
     args::GemmReplayArgs,
     gpu::{gemm::Gemm, library},
@@ -62,10 +62,6 @@ pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
     let document =
         Document { job, gpu: On { device: args.device, name: gpu.name.clone(), cublas }, standalone };
     let replayed = alone.iter().any(Result::is_ok);
-    print(&if args.json {
-        serde_json::to_string_pretty(&document)? + "\n"
-    } else {
-        text::text(&document, args.top)
-    })?;
+    print_document(&document, args.json, || text::text(&document, args.top))?;
     Ok(ExitCode::from(if replayed { 0 } else { Code::NoData as u8 }))
 }

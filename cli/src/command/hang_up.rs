@@ -8,13 +8,13 @@ pub(super) struct HangUp(Option<Signal>);
 
 impl HangUp {
     /// Handles SIGHUP from now on, unless it is ignored.
-    pub(super) fn heard() -> io::Result<Self> {
+    pub(super) fn install() -> io::Result<Self> {
         let heard = (!is_ignored()).then(|| signal(SignalKind::hangup()));
         heard.transpose().map(Self)
     }
 
     /// Waits for the signal.
-    pub(super) async fn comes(&mut self) {
+    pub(super) async fn received(&mut self) {
         match &mut self.0 {
             Some(signal) => drop(signal.recv().await),
             None => pending().await,
@@ -44,14 +44,14 @@ mod tests {
             let comes = async |hang_up: &mut HangUp| {
                 // SAFETY: SIGHUP is handled, or ignored.
                 unsafe { libc::raise(libc::SIGHUP) };
-                tokio::time::timeout(Duration::from_millis(500), hang_up.comes()).await.is_ok()
+                tokio::time::timeout(Duration::from_millis(500), hang_up.received()).await.is_ok()
             };
             // SAFETY: no handler is installed.
             unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
-            assert!(!comes(&mut HangUp::heard().expect("it is asked for")).await, "under nohup");
+            assert!(!comes(&mut HangUp::install().expect("it is asked for")).await, "under nohup");
             // SAFETY: as above.
             unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
-            assert!(comes(&mut HangUp::heard().expect("it is asked for")).await);
+            assert!(comes(&mut HangUp::install().expect("it is asked for")).await);
         });
     }
 }

@@ -17,7 +17,7 @@ use xpu_wire::{
 
 use super::{
     capture::{named_or_living, stop_on_signals},
-    living::{Connection, LOOK, connect, nobody, report_unreachable, take_until, the_job},
+    living::{Connection, LOOK, connect, report_no_job, report_unreachable, take_until, the_job},
 };
 use crate::args::{KinetoArgs, UsageError};
 
@@ -38,7 +38,7 @@ pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
         take_until(&mut following, &mut arrivals, Instant::now() + LOOK, complete).await;
         report_unreachable(&following, ": its ranks are not traced");
         let Some(job) = the_job(&following, args.of.job.as_ref())? else {
-            eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+            report_no_job(args.of.job.as_ref());
             return Ok(ExitCode::from(Code::NoData as u8));
         };
         let ranks = match &args.pids {

@@ -57,11 +57,18 @@ pub(super) fn report_unreachable(following: &Following, so: &str) {
 pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
     let lives = |job: &&Job| job.living() > 0;
     let living: Vec<_> = following.jobs().iter().filter(lives).map(Job::name).collect();
-    match (named, &living[..]) {
-        (Some(named), _) => Ok(living.contains(&named).then(|| named.clone())),
-        (None, []) => Ok(None),
-        (None, [one]) => Ok(Some((*one).clone())),
-        (None, several) => {
+    match named {
+        Some(named) => Ok(living.contains(&named).then(|| named.clone())),
+        None => unambiguous(&living),
+    }
+}
+
+/// The only one of these jobs; a choice between several is the user's.
+pub(super) fn unambiguous(jobs: &[&JobName]) -> Result<Option<JobName>, UsageError> {
+    match jobs {
+        [] => Ok(None),
+        [one] => Ok(Some((*one).clone())),
+        several => {
             let names: Vec<_> = several.iter().map(|name| name.as_str()).collect();
             Err(UsageError::Value(format!(
                 "there are {} jobs: choose one with --job: {}",
@@ -72,14 +79,16 @@ pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<
     }
 }
 
-pub(super) fn nobody(named: Option<&JobName>) -> String {
-    match named {
+/// Reports that there is no such job.
+pub(super) fn report_no_job(named: Option<&JobName>) {
+    let why = match named {
         Some(job) => format!("job {job} has no rank on these hosts; `xpu-top status` lists the jobs there"),
         None => {
             "no job runs on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`; `xpu-top doctor` on a host says why a started program has no rank"
                 .to_owned()
         }
-    }
+    };
+    eprintln!("xpu-top: {why}");
 }
 
 /// Reports the newest incident folder of this machine's collectors, for a job without ranks to ask.

@@ -2,12 +2,28 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use serde::Serialize;
+
 /// Prints a text. A reader that stops early (`| head`) is no failure.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
+}
+
+/// Prints a document in JSON.
+pub(super) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
+    print(&(serde_json::to_string_pretty(document)? + "\n"))
+}
+
+/// Prints a document in JSON, or as a text.
+pub(super) fn print_document(
+    document: &impl Serialize,
+    as_json: bool,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    if as_json { print_json(document) } else { print(&text()) }
 }
 
 /// Width of a sentence, in columns, if standard output is no terminal, and the smallest width on a terminal.

@@ -24,7 +24,7 @@ use std::{
 
 use xpu_analysis::qualify::{Qualification, Verdict};
 
-use super::output::print;
+use super::output::print_document;
 use crate::args::{ConnectionArgs, JobArgs, QualifyArgs, UsageError};
 
 /// How GPUs are measured.
@@ -53,7 +53,7 @@ pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
         xpu_wire::build().clone_into(&mut of.version);
     }
     of.judge();
-    print(&if args.json { serde_json::to_string_pretty(&of)? + "\n" } else { text::text(&of) })?;
+    print_document(&of, args.json, || text::text(&of))?;
     // The program must end even if a call does not return or CUDA's exit handlers hang.
     end(of.verdict)
 }

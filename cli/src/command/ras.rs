@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode, time::Durat
 
 use serde::Serialize;
 use tokio::time::Instant;
-use xpu_client::{arrival::Arrivals, follow::Following, live::Live};
+use xpu_client::follow::Following;
 use xpu_model::{
     figure,
     job::Job,
@@ -19,10 +19,10 @@ use xpu_wire::{
 };
 
 use super::{
-    collectives::{gather, selected_job},
-    living::{Connection, LOOK, connect, nobody, report_kept, report_unreachable, take_until},
-    output::print,
-    past,
+    collectives::gather,
+    living::{Connection, take_until},
+    output::print_document,
+    query::Query,
 };
 use crate::args::RasArgs;
 
@@ -30,58 +30,43 @@ use crate::args::RasArgs;
 const RECORDS: u32 = 5;
 
 pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
-    if let Some(path) = &args.replay {
-        let (following, _) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
-        let Some(job) = following.job() else {
-            eprintln!("xpu-top: {}: it has no job at that time", path.display());
-            return Ok(ExitCode::from(Code::NoData as u8));
-        };
-        return output(job, args, || {
-            format!("{}: it has no answer of RAS at that time: RAS is asked when a job hangs", path.display())
-        });
-    }
-    let Connection { mut following, live, mut arrivals } = connect(&args.of)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    runtime.block_on(take_until(
-        &mut following,
-        &mut arrivals,
-        Instant::now() + LOOK,
-        Following::has_answered,
-    ));
-    let Some(name) = selected_job(&following, args.of.job.as_ref())? else {
-        report_unreachable(&following, ": its ranks are not compared");
-        eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
-        report_kept("ras", args.of.job.as_ref());
+    let query = Query {
+        command: "ras",
+        of: &args.of,
+        replay: args.replay.as_deref(),
+        at: args.at.as_deref(),
+        without: ": its ranks are not compared",
+    };
+    let found = query.run(async |connection, job| ask(connection, job, args.wait).await)?;
+    let Some((found, job)) = found.as_ref().and_then(|found| Some((found, found.job()?))) else {
         return Ok(ExitCode::from(Code::NoData as u8));
     };
-    let refusal = runtime.block_on(ask(&mut following, &mut arrivals, &live, &name, args.wait));
-    report_unreachable(&following, ": its ranks are not compared");
-    let Some(job) = following.jobs().get(&name) else { return Ok(ExitCode::from(Code::NoData as u8)) };
-    if let Some(why) = refusal {
-        let witness = Witness::unanswered(&why);
-        let report = RasReport { asked_at: Moment::now(), ..RasReport::unanswered(name.clone(), why) };
+    if let Some(Some(why)) = &found.answer {
+        let witness = Witness::unanswered(why);
+        let report =
+            RasReport { asked_at: Moment::now(), ..RasReport::unanswered(job.name().clone(), why.clone()) };
         return written(job, args, &report, &witness);
     }
     output(job, args, || {
-        "no answer: no rank of the job lives, or its collector is too old to ask RAS; try again, with a longer --wait"
-            .to_owned()
+        match &args.replay {
+        Some(path) => {
+            format!("{}: it has no answer of RAS at that time: RAS is asked when a job hangs", path.display())
+        }
+        None => "no answer: no rank of the job lives, or its collector is too old to ask RAS; try again, with a longer --wait"
+            .to_owned(),
+    }
     })
 }
 
 /// Reads the records first, so that RAS's counts are the newer ones; for a job that hangs, both are of the
 /// same state. Returns the reason if nothing is asked.
-async fn ask(
-    following: &mut Following,
-    arrivals: &mut Arrivals,
-    live: &Live,
-    name: &JobName,
-    seconds: u32,
-) -> Option<String> {
+async fn ask(connection: &mut Connection, name: &JobName, seconds: u32) -> Option<String> {
     let deadline = Instant::now() + Duration::from_secs(seconds.into());
-    let job = following.jobs().get(name);
+    let job = connection.following.jobs().get(name);
     let living = job.into_iter().flat_map(Job::ranks).filter(|(_, view)| view.is_alive());
     let first = living.map(|(rank, _)| rank).min()?;
-    gather(following, arrivals, live, name, RECORDS.min(seconds)).await;
+    gather(connection, name, RECORDS.min(seconds)).await;
+    let Connection { following, live, arrivals } = connection;
     if let Some(rank) = following.jobs().get(name).and_then(creating) {
         return Some(format!(
             "rank {rank} is creating a communicator, and RAS may crash when asked then (up to NCCL 2.29.7): try again"
@@ -112,11 +97,7 @@ fn output(job: &Job, args: &RasArgs, none: impl FnOnce() -> String) -> anyhow::R
 }
 
 fn written(job: &Job, args: &RasArgs, report: &RasReport, witness: &Witness) -> anyhow::Result<ExitCode> {
-    if args.json {
-        print(&(serde_json::to_string_pretty(&Document::of(job, report, witness))? + "\n"))?;
-    } else {
-        print(&text(report, witness))?;
-    }
+    print_document(&Document::of(job, report, witness), args.json, || text(report, witness))?;
     let has_answer = witness.verdict != Verdict::NoAnswer;
     Ok(if has_answer { ExitCode::SUCCESS } else { ExitCode::from(Code::NoData as u8) })
 }

@@ -46,7 +46,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut interrupt, mut terminate, mut hang_up) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, HangUp::heard()?);
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, HangUp::install()?);
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let began = Instant::now();
@@ -79,7 +79,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
                 () = sleep_until(end.unwrap_or(began)), if end.is_some() => break,
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
-                () = hang_up.comes() => break,
+                () = hang_up.received() => break,
             }
         }
         anyhow::Ok(())

@@ -10,7 +10,10 @@ use xpu_analysis::{capture::Report, render};
 use xpu_client::new_file;
 use xpu_model::status::ExitCode as Code;
 
-use super::{output::print, stacks::write_to};
+use super::{
+    output::{print, print_json},
+    stacks::write_to,
+};
 use crate::args::ReportArgs;
 
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
@@ -23,7 +26,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         write_to(path, render::html(&capture, &report, args.top).as_bytes())?;
     }
     if args.json {
-        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+        print_json(&report)?;
     } else if args.html.is_none() {
         print(&render::text(&report, args.top))?;
     }

@@ -29,7 +29,7 @@ use xpu_net::key::{Key, KeyError};
 use xpu_tui::config::Config;
 use xpu_wire::{
     endpoint::{BasePort, RuntimeDir, RuntimeDirError, variable},
-    functions::Asked,
+    functions::RequestedFunctions,
     id::{JobName, Pid},
 };
 
@@ -51,7 +51,7 @@ pub fn run(
     let [program, rest @ ..] = &args.command[..] else {
         return Err(UsageError::Value("nothing to start; write xpu-top run -- COMMAND".to_owned()));
     };
-    inherited::outlive_full_files();
+    inherited::ignore_file_size_limit();
     let key = ensure_key(args.connection.key_file.as_deref());
     let mut command = Command::new(program);
     command.args(rest);
@@ -66,7 +66,7 @@ pub fn run(
             return Ok(exec(&mut command, program));
         }
     };
-    let asked = Asked::of(|name| std::env::var(name).ok());
+    let asked = RequestedFunctions::of(|name| std::env::var(name).ok());
     for wrong in asked.iter().flat_map(|asked| &asked.wrong) {
         warn(&format!("{wrong}; captures leave it out"));
     }
@@ -118,14 +118,14 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
 
 /// Replaces this process by the program. Returns only if that fails.
 fn exec(command: &mut Command, program: &OsStr) -> ExitCode {
-    inherited::hand_on(command);
+    inherited::restore(command);
     let mut error = command.exec();
     if error.kind() == io::ErrorKind::ArgumentListTooLong {
         // With the hook's variables, arguments and environment may exceed the size limit, so the program
         // starts without them.
         let mut plain = Command::new(program);
         plain.args(command.get_args());
-        inherited::hand_on(&mut plain);
+        inherited::restore(&mut plain);
         error = plain.exec();
     }
     let (code, hint) = match error.kind() {

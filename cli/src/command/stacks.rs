@@ -30,9 +30,10 @@ use xpu_wire::{
 
 use super::{
     living::{
-        Connection, LOOK, connect, nobody, report_kept, report_unreachable, selected, take_until, the_job,
+        Connection, LOOK, connect, report_kept, report_no_job, report_unreachable, selected, take_until,
+        the_job,
     },
-    output::print,
+    output::{print, print_json},
     past,
 };
 use crate::args::StacksArgs;
@@ -60,7 +61,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, answered));
     let Some(job) = the_job(&following, args.of.job.as_ref())? else {
         report_unreachable(&following, ": its ranks are not shown");
-        eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+        report_no_job(args.of.job.as_ref());
         report_kept("stacks", args.of.job.as_ref());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
@@ -273,7 +274,7 @@ fn put(document: &Document, args: &StacksArgs) -> anyhow::Result<()> {
         write_to(path, stack::folded(&document.tree).as_bytes())?;
     }
     if form.json {
-        print(&(serde_json::to_string_pretty(document)? + "\n"))
+        print_json(document)
     } else if form.text || (form.svg.is_none() && form.folded.is_none()) {
         print(&stack::text(&document.tree))
     } else {

@@ -45,7 +45,7 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     following.note_what_goes();
-    following.hold_against(runs);
+    following.compare_with(runs);
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(look(&mut following, &mut arrivals, &live, args));
@@ -110,7 +110,7 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     let rank = args.rank;
     let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
     let (mut following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), rank)?;
-    following.hold_against(runs);
+    following.compare_with(runs);
     let mut status = following.status(at);
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
@@ -192,11 +192,11 @@ pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> any
         ));
     }
     let Some((ranks, filter)) = filtered else {
-        return output::print(&(serde_json::to_string_pretty(status)? + "\n"));
+        return output::print_json(status);
     };
     let ranks = ranks.into_iter().cloned().collect();
     let document = Document { status: &Status { ranks, ..status.clone() }, filter };
-    output::print(&(serde_json::to_string_pretty(&document)? + "\n"))
+    output::print_json(&document)
 }
 
 /// A status that lists only some ranks.

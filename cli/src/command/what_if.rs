@@ -10,7 +10,7 @@ use std::{fs::File, io::Read as _, path::Path, process::ExitCode};
 use xpu_analysis::what_if::{Job, WhatIf};
 use xpu_model::{finding::Price, status::ExitCode as Code};
 
-use super::{output::print, report::read};
+use super::{output::print_document, report::read};
 use crate::args::{UsageError, WhatIfArgs};
 
 pub fn what_if(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
@@ -32,11 +32,7 @@ pub fn what_if(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCo
         }
     };
     let figures = WhatIf::of(&job);
-    print(&if args.json {
-        serde_json::to_string_pretty(&figures)? + "\n"
-    } else {
-        text::text(&figures, args.top)
-    })?;
+    print_document(&figures, args.json, || text::text(&figures, args.top))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -43,7 +43,7 @@ impl fmt::Display for Progress {
 
 /// Called with messages while the capture runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum CaptureEvent {
     Far(Progress),
     Word(String),
 }

@@ -19,7 +19,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Extent, Progress, appointment::NO_STEPS};
+use super::{Extent, Progress, start_point::NO_STEPS};
 use crate::follow::Following;
 
 /// How long data may be on its way after its rank ended or its host became unreachable.
@@ -206,7 +206,7 @@ impl Tally {
     }
 
     /// Stops waiting for steps.
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn end_early(&mut self) {
         self.order.limit = Nanoseconds(0);
     }
 

@@ -91,9 +91,9 @@ fn request<'r>(path: &'r Path, header: &'r Header, job: JobName) -> Request<'r> 
 }
 
 /// The result of a capture of one rank, and its orders.
-fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<CaptureOrder>, Vec<News>) {
+fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<CaptureOrder>, Vec<CaptureEvent>) {
     let (mut following, job) = followed();
-    let (live, ordered) = Live::deaf();
+    let (live, ordered) = Live::disconnected();
     let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
     let path = fresh_path();
     let header = crate::recording_writer::header(Some(&job), &[]);
@@ -120,7 +120,7 @@ fn a_rank_past_the_step_gets_a_later_one_once() {
     assert_eq!((outcome.whole, &outcome.complaints[..]), (1, &[][..]), "{outcome:?}");
     let [first, second] = orders[..] else { panic!("{orders:?}") };
     assert!(second.first.0 > first.first.0 + 50, "beyond what the rank said: {orders:?}");
-    assert!(news.contains(&News::Word(
+    assert!(news.contains(&CaptureEvent::Word(
         "a rank has already passed that step: all ranks record a later one".to_owned()
     )));
 }
@@ -135,7 +135,7 @@ fn a_rank_that_is_always_past_the_step_is_missing() {
 #[test]
 fn an_error_before_any_data_leaves_no_file() {
     let (mut following, job) = followed();
-    let (live, _ordered) = Live::deaf();
+    let (live, _ordered) = Live::disconnected();
     let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
     // Ends the connection to the collectors.
     drop(sender);

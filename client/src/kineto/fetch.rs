@@ -81,7 +81,7 @@ impl Fetch {
     /// Parts to request now, each with its rank.
     pub(super) fn due(&mut self, ranks: &Ranks, now: Instant) -> Vec<Due> {
         self.begin(ranks, now);
-        self.forsake(now);
+        self.fail_stalled(now);
         let is_due = |fetch: &UnderWay| fetch.asked.is_none_or(|asked| now.duration_since(asked) >= AGAIN);
         let mut due = Vec::new();
         for (rank, one) in ranks.iter() {
@@ -116,7 +116,7 @@ impl Fetch {
         }
     }
 
-    fn forsake(&mut self, now: Instant) {
+    fn fail_stalled(&mut self, now: Instant) {
         let late = |fetch: &UnderWay| now.duration_since(fetch.heard) >= PATIENCE;
         let lost: Vec<_> =
             self.under_way.iter().filter(|(_, fetch)| late(fetch)).map(|(&rank, _)| rank).collect();

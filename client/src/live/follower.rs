@@ -154,8 +154,8 @@ impl Follower {
             for index in 0..self.connections.len() {
                 self.sweep(index, now);
             }
-            self.pass_on_past(now);
-            self.hear(now + SWEEP)?;
+            self.forward_history(now);
+            self.receive(now + SWEEP)?;
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Follower {
     }
 
     /// Passes on the history of all hosts once it is complete, and then the frames that arrived meanwhile.
-    fn pass_on_past(&mut self, now: Instant) {
+    fn forward_history(&mut self, now: Instant) {
         let settled = self.connections.iter().all(Connection::is_settled);
         let Some(recall) = self.recall.take_if(|recall| recall.is_over(settled, now)) else { return };
         for (topic, frame) in recall.frames() {
@@ -234,7 +234,7 @@ impl Follower {
     }
 
     /// Passes on published frames, until `until`.
-    fn hear(&mut self, until: Instant) -> zmq::Result<()> {
+    fn receive(&mut self, until: Instant) -> zmq::Result<()> {
         let wait = until.saturating_duration_since(Instant::now());
         match self.data.poll(POLLIN, i64::try_from(wait.as_millis()).unwrap_or(0)) {
             Ok(0) | Err(zmq::Error::EINTR) => return Ok(()),

@@ -25,7 +25,7 @@ pub(super) fn listen(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     let (nvml, slot) = (Arc::clone(nvml), Arc::clone(slot));
     let body = move || {
         // Errors stay unknown if this kind of GPU, or the container, does not allow reading them.
-        if let Err(error) = hear(&nvml, uuid, &slot) {
+        if let Err(error) = read_events(&nvml, uuid, &slot) {
             tracing::info!("errors of GPU {uuid} cannot be read: {error}");
             *lock(&slot.xids) = None;
         }
@@ -35,7 +35,7 @@ pub(super) fn listen(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     }
 }
 
-fn hear(nvml: &Nvml, uuid: DeviceUuid, slot: &Slot) -> Result<(), NvmlError> {
+fn read_events(nvml: &Nvml, uuid: DeviceUuid, slot: &Slot) -> Result<(), NvmlError> {
     let device = gpu::whole(nvml, uuid)?;
     let events = nvml.create_event_set()?;
     let events =

@@ -15,7 +15,7 @@ use xpu_wire::{id::Pid, unit::Moment};
 use crate::cgroup::Files;
 
 /// Longest time that a killed process takes to free its memory.
-const DYING: Duration = Duration::from_secs(30);
+const FREES_MEMORY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Records of the kernel's log that are searched.
 const RECORDS: usize = 20_000;
@@ -90,7 +90,7 @@ impl MemoryKills {
         if named == Some(true) {
             return Some((true, "the kernel's log names it".to_owned()));
         }
-        let recent = |at: Option<Moment>| at.is_some_and(|at| now.since(at) <= DYING);
+        let recent = |at: Option<Moment>| at.is_some_and(|at| now.since(at) <= FREES_MEMORY_WITHIN);
         if recent(self.in_group) {
             return Some((false, "its control group counts a kill".to_owned()));
         }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn an_old_oom_kill_is_not_the_cause() {
         let kills = |at| MemoryKills { in_group: Some(at), ..MemoryKills::default() };
-        let later = Moment(1).after(DYING * 2);
+        let later = Moment(1).after(FREES_MEMORY_WITHIN * 2);
         assert_eq!(kills(Moment(1)).verdict(Some(false), later), None);
         assert!(matches!(kills(later).verdict(Some(false), later), Some((false, _))));
     }

@@ -38,27 +38,24 @@ pub(super) struct Plugin {
 }
 
 pub(super) fn of(departure: &Departure) -> Vec<Plugin> {
-    let surroundings = &departure.surroundings;
-    if surroundings.plugins.is_empty() {
+    let context = &departure.context;
+    if context.plugins.is_empty() {
         return Vec::new();
     }
     let input = document(departure).to_string().into_bytes();
-    let one = |file: &PathBuf| Plugin {
-        file: file.clone(),
-        python: surroundings.python.clone(),
-        input: input.clone(),
-    };
-    surroundings.plugins.iter().map(one).collect()
+    let one =
+        |file: &PathBuf| Plugin { file: file.clone(), python: context.python.clone(), input: input.clone() };
+    context.plugins.iter().map(one).collect()
 }
 
-fn document(Departure { report, frames, surroundings, .. }: &Departure) -> Value {
+fn document(Departure { report, frames, context, .. }: &Departure) -> Value {
     let or_unknown = |text: &str| if text.is_empty() { UNKNOWN.to_owned() } else { text.to_owned() };
     let RankExit { job, rank, at, exception, ending, .. } = report;
     json!({
         "report": self::report(report, &endpoint::host_name()),
         "infos": {
-            "time": at.0 / 1_000_000_000, "rank": rank, "ip": or_unknown(&surroundings.pod_ip),
-            "pod_name": or_unknown(&surroundings.pod_name), "job_name": job,
+            "time": at.0 / 1_000_000_000, "rank": rank, "ip": or_unknown(&context.pod_ip),
+            "pod_name": or_unknown(&context.pod_name), "job_name": job,
         },
         "exception": exception,
         "signal": match ending { Ending::Signal(signal) => Some(signal.number), _ => None },

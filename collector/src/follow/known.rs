@@ -7,7 +7,7 @@ use std::{
 };
 
 use xpu_model::{
-    finding::{Chronicle, Episode, Finding},
+    finding::{EndedFindings, Episode, Finding},
     job::{Clock, Jobs},
     step_times::StepTimes,
 };
@@ -40,7 +40,7 @@ type Place = (JobName, Rank);
 
 /// Topics to subscribe to, and to unsubscribe from.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct TopicChanges {
     pub subscribe: Vec<String>,
     pub unsubscribe: Vec<String>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Known {
     jobs: Jobs,
     clock: Clock,
     /// The findings of each job, with those that ended.
-    chronicles: BTreeMap<JobName, Chronicle>,
+    chronicles: BTreeMap<JobName, EndedFindings>,
     step_times: BTreeMap<JobName, StepTimes>,
     tallies: BTreeMap<Place, Tally>,
     /// When each rank was last in a snapshot.
@@ -78,7 +78,7 @@ impl Known {
     }
 
     /// Sets the moment of the recording that is shown.
-    pub(super) fn stand_at(&mut self, at: Moment) {
+    pub(super) fn set_position(&mut self, at: Moment) {
         self.still = Some(at);
     }
 
@@ -112,7 +112,7 @@ impl Known {
 
     /// Findings of a job that have ended: those of its history that are not among the present findings.
     pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<Episode> {
-        self.chronicles.get(job).map_or_else(Vec::new, |chronicle| chronicle.gone(present))
+        self.chronicles.get(job).map_or_else(Vec::new, |ended_findings| ended_findings.gone(present))
     }
 
     pub(crate) fn step_times(&self, job: &JobName) -> Option<&StepTimes> {
@@ -190,17 +190,17 @@ impl Known {
         } else {
             self.fold(frame);
         }
-        self.clock.hear(&self.jobs, now);
+        self.clock.update(&self.jobs, now);
     }
 
     fn fold(&mut self, frame: &Frame) {
         let now = self.jobs.clock();
         for job in self.jobs.iter().take(JOBS) {
             if !self.chronicles.contains_key(job.name()) {
-                self.chronicles.insert(job.name().clone(), Chronicle::default());
+                self.chronicles.insert(job.name().clone(), EndedFindings::default());
             }
-            if let Some(chronicle) = self.chronicles.get_mut(job.name()) {
-                chronicle.look(job, now);
+            if let Some(ended_findings) = self.chronicles.get_mut(job.name()) {
+                ended_findings.look(job, now);
             }
             if !self.step_times.contains_key(job.name()) {
                 self.step_times.insert(job.name().clone(), StepTimes::default());
@@ -225,7 +225,7 @@ impl Known {
     }
 
     /// Forgets ranks that are gone, and returns the topics to subscribe to from now on.
-    pub(crate) fn wishes(&mut self, instant: Instant, now: Moment) -> Wishes {
+    pub(crate) fn topic_changes(&mut self, instant: Instant, now: Moment) -> TopicChanges {
         self.looked_at.retain(|_, looked| instant.duration_since(*looked) < LOOKED_FOR);
         let Self { looked_at, reported, .. } = self;
         reported.retain(|_, reported| now.since(*reported) < FORGOTTEN);
@@ -235,16 +235,16 @@ impl Known {
         self.jobs.keep_details(|job, rank| looked_at.contains_key(&(job.clone(), rank)));
         self.tallies.retain(|place, _| reported.contains_key(place));
         let wanted = self.wanted();
-        let wishes = Wishes {
+        let topic_changes = TopicChanges {
             subscribe: wanted.difference(&self.subscribed).cloned().collect(),
             unsubscribe: self.subscribed.difference(&wanted).cloned().collect(),
         };
         // Frames published without a subscription do not count as missed.
         self.numbers.retain(|(_, topic), _| {
-            !wishes.unsubscribe.iter().any(|gone| topic.starts_with(gone.as_bytes()))
+            !topic_changes.unsubscribe.iter().any(|gone| topic.starts_with(gone.as_bytes()))
         });
         self.subscribed = wanted;
-        wishes
+        topic_changes
     }
 
     fn wanted(&self) -> BTreeSet<String> {
@@ -271,16 +271,16 @@ mod tests {
     fn ranks_of_a_snapshot_are_known_until_no_collector_reports_them() {
         let simulation = Simulation::new(2, 2, 4);
         let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
-        assert!(known.wishes(Instant::now(), now).subscribe.is_empty() && !known.has_snapshot());
+        assert!(known.topic_changes(Instant::now(), now).subscribe.is_empty() && !known.has_snapshot());
         snapshot(&mut known, &simulation, now);
         let job = simulation.job.clone();
-        let wishes = known.wishes(Instant::now(), now);
-        assert_eq!(wishes.subscribe.len(), 2 + 8, "{wishes:?}");
-        assert!(known.has_snapshot() && wishes.unsubscribe.is_empty());
-        assert!(known.wishes(Instant::now(), now).subscribe.is_empty(), "once is enough");
+        let topic_changes = known.topic_changes(Instant::now(), now);
+        assert_eq!(topic_changes.subscribe.len(), 2 + 8, "{topic_changes:?}");
+        assert!(known.has_snapshot() && topic_changes.unsubscribe.is_empty());
+        assert!(known.topic_changes(Instant::now(), now).subscribe.is_empty(), "once is enough");
         let later = now.after(FORGOTTEN);
-        let wishes = known.wishes(Instant::now(), later);
-        assert_eq!((wishes.unsubscribe.len(), known.jobs().get(&job).is_none()), (10, true));
+        let topic_changes = known.topic_changes(Instant::now(), later);
+        assert_eq!((topic_changes.unsubscribe.len(), known.jobs().get(&job).is_none()), (10, true));
     }
 
     /// Measures the cost of computing the topics: `cargo nextest run --release -p xpu-collector --run-ignored
@@ -292,11 +292,11 @@ mod tests {
         let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
         snapshot(&mut known, &simulation, now);
         assert_eq!(known.reported.len(), 10_000);
-        known.wishes(Instant::now(), now);
+        known.topic_changes(Instant::now(), now);
         let mut times: Vec<_> = (0..100)
             .map(|_| {
                 let began = Instant::now();
-                known.wishes(began, now);
+                known.topic_changes(began, now);
                 began.elapsed()
             })
             .collect();

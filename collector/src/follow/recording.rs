@@ -74,7 +74,7 @@ impl Recording {
         // The first reading finds the ranks. The second reading includes their details.
         loop {
             let mut known = Known::recorded(self.at, pages);
-            self.cursor.wind(self.at);
+            self.cursor.rewind(self.at);
             self.read(&mut known)?;
             if self.watches_all(&known) {
                 return Ok(known);
@@ -91,7 +91,7 @@ impl Recording {
             *known = self.known(pages)?;
             return Ok(());
         }
-        known.stand_at(to);
+        known.set_position(to);
         self.read(known)?;
         self.watches_all(known);
         Ok(())

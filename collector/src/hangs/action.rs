@@ -15,7 +15,7 @@ use std::{
 use xpu_wire::{endpoint::variable, id::JobName};
 
 use super::incident::Cause;
-use crate::{exits::ChildTask, on_hang::Wish};
+use crate::{exits::ChildTask, on_hang::HangAction};
 
 /// Time limit of a program.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -27,7 +27,7 @@ const WAITING: usize = 64;
 /// One run of a program.
 #[derive(Debug)]
 pub(super) struct Action {
-    wish: Wish,
+    wish: HangAction,
     job: JobName,
     cause: Cause,
     document: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Action {
 impl Action {
     /// `None` if the job disables the program with an empty command line.
     pub(super) fn new(
-        wish: &Wish,
+        wish: &HangAction,
         job: &JobName,
         cause: Cause,
         document: Vec<u8>,
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn action(line: &str) -> Option<Action> {
-        let wish = Wish { line: line.to_owned(), folder: PathBuf::from("/none/there") };
+        let wish = HangAction { line: line.to_owned(), folder: PathBuf::from("/none/there") };
         Action::new(&wish, &"a".into(), Cause::Hang, b"{\"it\": \"$(touch no) `touch no`\"}".to_vec(), None)
     }
 

@@ -140,7 +140,7 @@ impl Incident {
         let has_turned = cause == Cause::End && self.cause == Cause::Hang;
         if has_turned {
             self.cause = Cause::End;
-            self.hear(instant);
+            self.note_data(instant);
         }
         let is_sure = self.cause == Cause::End || self.looks >= LOOKS;
         if is_sure && (self.asked.is_none() || has_turned) {
@@ -151,7 +151,7 @@ impl Incident {
     }
 
     /// Notes that new data has arrived, which is not yet on disk.
-    pub(super) fn hear(&mut self, instant: Instant) {
+    pub(super) fn note_data(&mut self, instant: Instant) {
         (self.news, self.is_new) = (instant, true);
     }
 

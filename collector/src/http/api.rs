@@ -43,7 +43,7 @@ pub(super) type Answer = Result<Json<Value>, Problem>;
 /// The job; by default the one with most living ranks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Which {
+pub(super) struct JobSelector {
     pub(super) job: Option<String>,
     rank: Option<Rank>,
 }
@@ -56,7 +56,7 @@ pub(super) fn body<T>(read: Result<Json<T>, JsonRejection>) -> Result<T, Problem
     })
 }
 
-pub(super) fn query(read: Result<Query<Which>, QueryRejection>) -> Result<Which, Problem> {
+pub(super) fn query(read: Result<Query<JobSelector>, QueryRejection>) -> Result<JobSelector, Problem> {
     read.map(|Query(which)| which).map_err(|rejection| {
         Problem::new(rejection.status(), rejection.body_text(), "write ?job=NAME&rank=NUMBER, or neither")
     })
@@ -150,7 +150,7 @@ pub(super) fn status(known: &Known, name: Option<&str>) -> Result<Status, Proble
 
 pub(super) async fn ranks(
     State(app): State<Arc<App>>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<JobSelector>, QueryRejection>,
 ) -> Answer {
     let which = query(which)?;
     let (name, rank) = (which.job.clone(), which.rank);
@@ -191,7 +191,7 @@ pub(super) async fn ranks(
 
 pub(super) async fn findings(
     State(app): State<Arc<App>>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<JobSelector>, QueryRejection>,
 ) -> Answer {
     let name = query(which)?.job;
     let found = seen(&app, move |known| {
@@ -207,7 +207,7 @@ pub(super) async fn findings(
 
 pub(super) async fn steps(
     State(app): State<Arc<App>>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<JobSelector>, QueryRejection>,
 ) -> Answer {
     let name = query(which)?.job;
     let found = seen(&app, move |known| {

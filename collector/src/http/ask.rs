@@ -42,7 +42,7 @@ pub(super) fn switch(upstream: &Upstream, job: JobName, on: bool) -> Result<(), 
     // Requests are handled in order: once this one is answered, the first was carried out or refused.
     asked.send(request(Request::Snapshot), 0)?;
     let mut refused = None;
-    hear(&asked, Instant::now() + DONE, |frame| match frame.body {
+    receive(&asked, Instant::now() + DONE, |frame| match frame.body {
         Body::Refusal(why) => {
             refused = Some(why);
             true
@@ -65,7 +65,7 @@ pub(super) fn stacks(
     asked.send(request(wanted), 0)?;
     let mut came: Vec<(HostName, RankStacks)> = Vec::new();
     let mut refused = None;
-    let heard = hear(&asked, Instant::now() + STACKS, |frame| {
+    let heard = receive(&asked, Instant::now() + STACKS, |frame| {
         match frame.body {
             Body::Stacks(stacks) if stacks.job == *job && ranks.contains(&stacks.rank) => {
                 came.retain(|(_, known)| known.rank != stacks.rank);
@@ -94,7 +94,7 @@ fn open(upstream: &Upstream) -> zmq::Result<Socket> {
 }
 
 /// Receives answers until one is enough.
-fn hear(socket: &Socket, until: Instant, mut enough: impl FnMut(Frame) -> bool) -> Result<(), Unanswered> {
+fn receive(socket: &Socket, until: Instant, mut enough: impl FnMut(Frame) -> bool) -> Result<(), Unanswered> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -31,9 +31,9 @@ use xpu_model::status::Status;
 use xpu_wire::unit::Moment;
 
 use super::{
+    acceptor::LIFE,
     api::{self, query, seen, status},
     app::{App, run_blocking},
-    door::LIFE,
     error::Problem,
     gzip::{Member, Piece},
 };
@@ -48,11 +48,11 @@ const EVERY: Duration = Duration::from_secs(1);
 const LENGTH: Duration = LIFE.saturating_sub(Duration::from_secs(10));
 
 /// A job's name; `None` means the foremost job.
-type Which = Option<String>;
+type Selected = Option<String>;
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    streams: Mutex<BTreeMap<Which, Sender<Piece>>>,
+    streams: Mutex<BTreeMap<Selected, Sender<Piece>>>,
     /// Signals that the pages show another moment of a recording, so that documents are made at once.
     woken: Notify,
 }
@@ -73,7 +73,7 @@ struct Document {
 
 pub(super) async fn listen(
     State(app): State<Arc<App>>,
-    which: Result<Query<api::Which>, QueryRejection>,
+    which: Result<Query<api::JobSelector>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let job = query(which)?.job;
@@ -106,7 +106,7 @@ fn receiver(app: &Arc<App>, job: Option<String>) -> Receiver<Piece> {
 }
 
 impl Events {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Which, Sender<Piece>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Selected, Sender<Piece>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -115,7 +115,7 @@ impl Events {
     }
 
     /// Removes a stream without listeners.
-    fn ends(&self, job: &Which, sender: &Sender<Piece>) -> bool {
+    fn ends(&self, job: &Selected, sender: &Sender<Piece>) -> bool {
         let mut streams = self.lock();
         // Counted under the lock: a new listener is either counted here or starts another stream.
         let is_over = sender.receiver_count() == 0;

@@ -15,7 +15,7 @@ use axum::{
 use tokio::time::timeout;
 use xpu_wire::endpoint::host_name;
 
-use super::{HttpConfig, app::App, door::Peer, error::Problem, token::Token, web};
+use super::{HttpConfig, acceptor::Peer, app::App, error::Problem, token::Token, web};
 
 /// Requests a second on average, and in a burst.
 const RATE: f64 = 50.0;
@@ -42,7 +42,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    fn lets_through(&self, now: Instant) -> bool {
+    fn admits(&self, now: Instant) -> bool {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, since) = *kept;
         let left = (left + now.saturating_duration_since(since).as_secs_f64() * RATE).min(BURST);
@@ -80,7 +80,7 @@ pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Ne
     let response = match refuse(&app, &request) {
         Some(problem) => {
             let mut response = problem.into_response();
-            // Closing the connection frees its seat for others.
+            // Closing the connection frees its slot for others.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
         }
@@ -94,16 +94,16 @@ pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Ne
 }
 
 fn refuse(app: &App, request: &Request) -> Option<Problem> {
-    let problem = not_let_in(&app.config, request);
+    let problem = rejection(&app.config, request);
     let pace = app.paces.of(app.config.token.as_ref(), request, problem.is_some());
-    if pace.lets_through(Instant::now()) {
+    if pace.admits(Instant::now()) {
         return problem;
     }
     let error = format!("more than {RATE} requests a second");
     Some(Problem::new(StatusCode::TOO_MANY_REQUESTS, error, "try again in a second"))
 }
 
-fn not_let_in(config: &HttpConfig, request: &Request) -> Option<Problem> {
+fn rejection(config: &HttpConfig, request: &Request) -> Option<Problem> {
     // RFC 9112, section 3.2, forbids more than one Host header.
     if request.headers().get_all(header::HOST).iter().nth(1).is_some() {
         let next = "send one Host header";
@@ -120,7 +120,7 @@ fn not_let_in(config: &HttpConfig, request: &Request) -> Option<Problem> {
         }
         Some(_) => None,
         // Without a token, a web page in a user's browser could send requests in that user's name.
-        None => (!is_meant(request.headers())).then(|| {
+        None => (!names_this_host(request.headers())).then(|| {
             let next = "use an address or localhost: other names are refused (DNS rebinding)";
             Problem::new(StatusCode::FORBIDDEN, "wrong Host header", next)
         }),
@@ -131,7 +131,7 @@ fn not_let_in(config: &HttpConfig, request: &Request) -> Option<Problem> {
 /// token, and never needed one.
 fn is_of_this_host(request: &Request) -> bool {
     let peer = request.extensions().get::<Peer>();
-    peer.is_some_and(|Peer(address)| address.is_loopback()) && is_meant(request.headers())
+    peer.is_some_and(|Peer(address)| address.is_loopback()) && names_this_host(request.headers())
 }
 
 fn no_token() -> Problem {
@@ -145,7 +145,7 @@ fn too_late() -> Problem {
 }
 
 /// Whether the request's host name can mean only this host.
-fn is_meant(headers: &HeaderMap) -> bool {
+fn names_this_host(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let Some(host) = hosts.next() else { return true };
     let Ok(host) = host.to_str() else { return false };
@@ -179,7 +179,7 @@ mod tests {
         };
         let request = Request::builder().uri(path).extension(Peer(peer.into()));
         let request = hosts.iter().fold(request, |request, host| request.header(header::HOST, *host));
-        let problem = not_let_in(&config, &request.body(Body::empty()).unwrap());
+        let problem = rejection(&config, &request.body(Body::empty()).unwrap());
         problem.map(|problem| problem.into_response().status().as_u16())
     }
 
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn a_burst_passes_and_then_a_fixed_rate() {
         let (pace, now) = (Pace::default(), Instant::now());
-        let passed = (0..1000).filter(|_| pace.lets_through(now)).count();
+        let passed = (0..1000).filter(|_| pace.admits(now)).count();
         assert_eq!(passed, BURST as usize);
         let later = now + Duration::from_secs(1);
-        assert_eq!((0..1000).filter(|_| pace.lets_through(later)).count(), RATE as usize);
+        assert_eq!((0..1000).filter(|_| pace.admits(later)).count(), RATE as usize);
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_name_that_another_host_could_have_is_not_local() {
         let meant = |host: &str| {
-            is_meant(&[(header::HOST, HeaderValue::from_str(host).unwrap())].into_iter().collect())
+            names_this_host(&[(header::HOST, HeaderValue::from_str(host).unwrap())].into_iter().collect())
         };
         for host in ["localhost:18889", "127.0.0.1:18889", "10.1.2.3", "[::1]:18889", "LOCALHOST"] {
             assert!(meant(host), "{host}");
@@ -264,6 +264,6 @@ mod tests {
         for host in ["evil.example", "evil.example:18889", "localhost.evil.example", ""] {
             assert!(!meant(host), "{host}");
         }
-        assert!(is_meant(&HeaderMap::new()), "HTTP/1.0 has none, and no browser");
+        assert!(names_this_host(&HeaderMap::new()), "HTTP/1.0 has none, and no browser");
     }
 }

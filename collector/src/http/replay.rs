@@ -21,7 +21,7 @@ use crate::follow::{Recording, Replay, Steering};
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct PlaybackRequest {
     /// The moment in seconds since 1970, clamped to the recording.
     at: Option<f64>,
     /// Seconds to move from the moment that is shown.
@@ -34,7 +34,10 @@ pub(super) async fn show(State(app): State<Arc<App>>) -> Answer {
     answer(&app, |steering| steering.replay()).await
 }
 
-pub(super) async fn steer(State(app): State<Arc<App>>, wish: Result<Json<Wish>, JsonRejection>) -> Answer {
+pub(super) async fn steer(
+    State(app): State<Arc<App>>,
+    wish: Result<Json<PlaybackRequest>, JsonRejection>,
+) -> Answer {
     let wish = body(wish)?;
     if wish.speed.is_some_and(|speed| !Recording::SPEEDS.contains(&speed)) {
         let error = format!("speed {:?}", wish.speed.unwrap_or_default());
@@ -45,7 +48,7 @@ pub(super) async fn steer(State(app): State<Arc<App>>, wish: Result<Json<Wish>, 
     Ok(answered)
 }
 
-impl Wish {
+impl PlaybackRequest {
     fn apply(self, steering: &mut Steering<'_>) -> Replay {
         let now = steering.replay();
         if let Some(to) = self.at.or_else(|| Some(now.at + self.by?)) {

@@ -77,7 +77,7 @@ pub(super) fn word(value: &impl serde::Serialize) -> String {
 
 /// Whether a rank's figures are current. Stale figures have no gauges.
 pub(super) fn is_live(job: &Job, findings: &[Finding], rank: Rank, view: &RankView, now: Moment) -> bool {
-    let silence = now.since(job.common(view.host(), view.heard()));
+    let silence = now.since(job.common(view.host(), view.last_report()));
     stale_since(view, finding::state(findings, rank, view), silence).is_none()
 }
 

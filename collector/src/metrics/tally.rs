@@ -16,8 +16,8 @@ use xpu_wire::{
 
 use super::{
     LABEL, Pages,
+    buckets::{Buckets, Spread},
     compat::Levels,
-    ladder::{Ladder, Spread},
     shapes::Shapes,
 };
 
@@ -135,7 +135,7 @@ impl Tally {
         self.python = summary.python;
         self.launches = summary.launches;
         if let Some(steps) = &summary.steps {
-            self.steps.get_or_insert_with(|| Spread::new(Ladder::STEPS)).take(&steps.durations);
+            self.steps.get_or_insert_with(|| Spread::new(Buckets::STEPS)).take(&steps.durations);
         }
         self.take_gemms(summary);
         self.take_messages(summary);
@@ -153,7 +153,7 @@ impl Tally {
                 flops: 0.0,
                 timed_flops: 0.0,
                 timed_for: Nanoseconds(0),
-                durations: Spread::new(Ladder::OPERATIONS),
+                durations: Spread::new(Buckets::OPERATIONS),
             });
             gemms.count = gemms.count.saturating_add(gemm.count);
             gemms.flops += gemm.shape.flops() * gemm.count as f64;
@@ -177,7 +177,7 @@ impl Tally {
             let messages = self.messages.entry(kind).or_insert_with(|| Messages {
                 count: 0,
                 bytes: 0.0,
-                durations: Spread::new(Ladder::OPERATIONS),
+                durations: Spread::new(Buckets::OPERATIONS),
             });
             messages.count = messages.count.saturating_add(total.count);
             messages.bytes += total.bytes as f64 * total.count as f64;

@@ -22,7 +22,7 @@ pub(super) struct RasAddress(String);
 
 /// Why RAS is not asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unasked {
+pub(super) enum NotQueried {
     #[error("no process of the job can be read from here: start a collector in its container, as its user")]
     NoProcess,
     #[error("RAS is off: the job was started with NCCL_RAS_ENABLE={0}")]
@@ -39,7 +39,7 @@ pub(super) enum Unasked {
     NoJson(String),
 }
 
-impl Unasked {
+impl NotQueried {
     pub(super) fn of_version(version: Version) -> Option<Self> {
         let text = version.to_string();
         if CRASHES.contains(&version) {
@@ -52,11 +52,11 @@ impl Unasked {
 
 impl RasAddress {
     /// The address, from the environment of the job's processes here, which share one address.
-    pub(super) fn of(target: &Target) -> Result<Self, Unasked> {
+    pub(super) fn of(target: &Target) -> Result<Self, NotQueried> {
         let mut environments = target.pids.iter().filter_map(|&pid| Environment::of(pid, &target.job));
-        let environment = environments.next().ok_or(Unasked::NoProcess)?;
+        let environment = environments.next().ok_or(NotQueried::NoProcess)?;
         if let Some(set) = environment.value("NCCL_RAS_ENABLE").filter(|set| set.trim() == "0") {
-            return Err(Unasked::Off(set));
+            return Err(NotQueried::Off(set));
         }
         let set = environment.value("NCCL_RAS_ADDR").filter(|set| !set.is_empty());
         Ok(Self(set.unwrap_or_else(|| DEFAULT.to_owned())))
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn versions_that_crash_or_have_no_json_are_not_asked() {
         let of = |(major, minor, patch)| Version { major, minor, patch };
-        let said = |version| Unasked::of_version(version).map(|why| why.to_string()).unwrap_or_default();
+        let said = |version| NotQueried::of_version(version).map(|why| why.to_string()).unwrap_or_default();
         for patch in 2..=5 {
             assert!(said(of((2, 26, patch))).contains("may crash when asked"), "{patch}");
         }

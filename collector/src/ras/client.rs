@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    address::{RasAddress, Unasked},
+    address::{NotQueried, RasAddress},
     answer::Answer,
 };
 
@@ -46,7 +46,7 @@ impl Default for Limits {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(super) enum Unanswered {
     #[error("nothing listens there: RAS needs NCCL 2.24 or newer, without NCCL_RAS_ENABLE=0")]
-    Nobody,
+    NotListening,
     #[error("cannot connect: {0}")]
     Unreachable(String),
     #[error("the program that listens there is not NCCL's RAS")]
@@ -63,7 +63,7 @@ pub(super) enum Unanswered {
     Unreadable(String),
     #[error("its RAS does not support JSON, which NCCL 2.28.7 added; ask it with NCCL's own ncclras")]
     NoJson,
-    #[error("{}", Unasked::Creating)]
+    #[error("{}", NotQueried::Creating)]
     Creating,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn ask(
 ) -> Result<(Answer, Vec<u8>), Unanswered> {
     let deadline = Instant::now() + limits.all;
     let resolved = address.resolve().map_err(|error| Unanswered::Unreachable(error.to_string()))?;
-    let mut why = Unanswered::Nobody;
+    let mut why = Unanswered::NotListening;
     for _ in 0..CONNECTIONS {
         let mut may_change = false;
         for &to in &resolved {
@@ -115,7 +115,7 @@ fn ask_once(
     deadline: Instant,
 ) -> Result<(Answer, Vec<u8>), Unanswered> {
     let within = |time: Duration| deadline.min(Instant::now() + time);
-    let mut talk = Talk::connect(to, within(limits.line))?;
+    let mut talk = Query::connect(to, within(limits.line))?;
     // A listener that is not RAS gets this line and nothing else.
     let greeting = talk.ask("CLIENT PROTOCOL 2", within(limits.line))?;
     if !greeting.starts_with("SERVER PROTOCOL ") {
@@ -135,15 +135,15 @@ fn ask_once(
 }
 
 /// One connection, and the bytes read from it.
-struct Talk {
+struct Query {
     stream: TcpStream,
     read: Vec<u8>,
 }
 
-impl Talk {
+impl Query {
     fn connect(to: SocketAddr, until: Instant) -> Result<Self, Unanswered> {
         let stream = TcpStream::connect_timeout(&to, left(until)?).map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => Unanswered::Nobody,
+            io::ErrorKind::ConnectionRefused => Unanswered::NotListening,
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Unanswered::Silent,
             _ => Unanswered::Unreachable(error.to_string()),
         })?;

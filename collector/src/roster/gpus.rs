@@ -17,7 +17,7 @@ use crate::{address::Identity, worker::Worker};
 impl Roster {
     /// Gives each GPU except the first its part of a summary. The part of the first GPU remains in the
     /// summary.
-    pub(super) fn deal_to_gpus(
+    pub(super) fn split_by_gpu(
         &mut self,
         info: &RankInfo,
         number: u64,

@@ -142,12 +142,12 @@ fn orders_reach_a_process_once_whichever_of_its_gpus_is_named() {
     roster.summary(&who(), 1, summary([0, 1], 10), at(1));
     assert_eq!(roster.identities(&job()), [who()]);
     for named in [gpu(0), gpu(1), PROCESS] {
-        assert_eq!(roster.those(&job(), &[named]), [who()], "{named}");
+        assert_eq!(roster.workers_named(&job(), &[named]), [who()], "{named}");
         let answering: Vec<_> =
             roster.subjects(&job(), &[named]).iter().map(|subject| subject.rank).collect();
         assert_eq!(answering, [gpu(0)], "{named}");
     }
-    assert_eq!(roster.those(&job(), &[Rank(1)]), []);
+    assert_eq!(roster.workers_named(&job(), &[Rank(1)]), []);
     assert_eq!(roster.records(&job(), &[], 1, at(2)).unwrap().len(), 1);
 }
 

@@ -37,9 +37,9 @@ impl Roster {
     }
 
     /// The records of hung jobs, once per hang. For a rank that is gone, this is its last record.
-    pub(crate) fn records_to_publish(&mut self, standing: &[Target], now: Moment) -> Vec<RankRecord> {
+    pub(crate) fn records_to_publish(&mut self, stalled: &[Target], now: Moment) -> Vec<RankRecord> {
         let mut records = Vec::new();
-        for target in standing {
+        for target in stalled {
             let place = Place { job: target.job.clone(), rank: target.rank };
             let worker = self.places.get_mut(&place);
             records.extend(worker.and_then(|worker| worker.record_to_publish(UNASKED, now)));

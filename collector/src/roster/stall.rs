@@ -15,7 +15,7 @@ use xpu_wire::{
 use super::{Place, Roster};
 use crate::{
     stacks::{Launcher, Target},
-    worker::{Motion, Worker},
+    worker::{RankProgress, Worker},
 };
 
 /// Minimum interval between readings of a job that no viewer requested. A job that often pauses, to save or
@@ -44,7 +44,7 @@ impl Roster {
         now: Moment,
     ) -> Option<FoundStacks> {
         let has_stacks = |worker: &Worker| worker.life() != Life::Ended || (kept && worker.kept().is_some());
-        let moved = self.of_job(job).map(|worker| worker.motion().moved).max()?;
+        let moved = self.of_job(job).map(|worker| worker.progress().moved).max()?;
         let changed = self.of_job(job).map(Worker::changed).max()?;
         if !self.of_job(job).any(has_stacks) {
             return None;
@@ -111,29 +111,29 @@ impl Roster {
     /// since.
     ///
     /// Only a viewer of the whole job can decide whether this is a hang. It then finds the stacks ready.
-    pub(crate) fn standing(&self, now: Moment) -> Vec<Target> {
-        let mut jobs: BTreeMap<&JobName, Motion> = BTreeMap::new();
+    pub(crate) fn stalled(&self, now: Moment) -> Vec<Target> {
+        let mut jobs: BTreeMap<&JobName, RankProgress> = BTreeMap::new();
         for worker in self.places.values().filter(|worker| worker.is_there()) {
             match jobs.entry(&worker.info.job) {
                 Entry::Vacant(job) => {
-                    job.insert(worker.motion());
+                    job.insert(worker.progress());
                 }
-                Entry::Occupied(mut job) => job.get_mut().join(worker.motion()),
+                Entry::Occupied(mut job) => job.get_mut().join(worker.progress()),
             }
         }
-        jobs.retain(|job, motion| {
+        jobs.retain(|job, progress| {
             // Stacks without native frames, which a user requested early in the hang, do not replace this
             // reading.
             let thorough =
                 self.of_job(job).filter_map(|worker| worker.kept().filter(|kept| kept.is_thorough()));
             let read = thorough.map(|kept| kept.read_at).max();
-            let stalled_for = now.since(motion.moved);
-            motion.enabled
-                && stalled_for >= self.patience(job, *motion, stalled_for)
-                && read.is_none_or(|read| read < motion.moved && now.since(read) >= UNASKED)
+            let stalled_for = now.since(progress.moved);
+            progress.enabled
+                && stalled_for >= self.patience(job, *progress, stalled_for)
+                && read.is_none_or(|read| read < progress.moved && now.since(read) >= UNASKED)
         });
-        let standing = self.places.values().filter(|worker| worker.is_there());
-        standing
+        let present = self.places.values().filter(|worker| worker.is_there());
+        present
             .filter(|worker| jobs.contains_key(&worker.info.job) && !worker.is_beside())
             .map(|worker| worker.target(true, now))
             .collect()
@@ -143,9 +143,9 @@ impl Roster {
 impl Roster {
     /// How long the ranks of a job here may make no progress before this counts as a hang. The time is
     /// shorter if all of them wait for their GPUs, because then no rank loads or compiles.
-    fn patience(&self, job: &JobName, motion: Motion, stalled_for: Duration) -> Duration {
-        let usual = finding::patience(motion.begun, motion.pace);
-        let might_be_early = !motion.begun && stalled_for < usual && stalled_for >= finding::EARLY_PATIENCE;
+    fn patience(&self, job: &JobName, progress: RankProgress, stalled_for: Duration) -> Duration {
+        let usual = finding::patience(progress.begun, progress.pace);
+        let might_be_early = !progress.begun && stalled_for < usual && stalled_for >= finding::EARLY_PATIENCE;
         let mut living = self.of_job(job).filter(|worker| worker.is_there());
         if might_be_early && living.all(Worker::waits_for_gpu) { finding::EARLY_PATIENCE } else { usual }
     }
@@ -156,15 +156,15 @@ fn why_not_gpus<'a, Workers: Iterator<Item = &'a Worker>>(
     living: impl Fn() -> Workers,
     now: Moment,
 ) -> Option<&'static str> {
-    let motion = living().map(Worker::motion).reduce(|mut all, one| {
+    let progress = living().map(Worker::progress).reduce(|mut all, one| {
         all.join(one);
         all
     })?;
-    if !motion.enabled {
+    if !progress.enabled {
         Some("it is unknown whether it makes progress: its hook is off (xpu-top ctl --hook on)")
     } else if !living().any(Worker::shows_progress) {
         Some("it is unknown whether it makes progress: it has no steps and no NCCL communicators")
-    } else if now.since(motion.moved) < finding::patience(motion.begun, motion.pace) {
+    } else if now.since(progress.moved) < finding::patience(progress.begun, progress.pace) {
         Some("it makes progress: reading its GPUs would end it, and is only for hung jobs")
     } else {
         None

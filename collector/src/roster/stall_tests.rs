@@ -66,17 +66,17 @@ fn read(roster: &mut Roster, rank: u32, now: Moment) {
     roster.keep(&mut RankStacks { read_at: now, ..stacks }, now);
 }
 
-fn standing(roster: &Roster, seconds: f64) -> Vec<u32> {
-    roster.standing(at(seconds)).into_iter().map(|target| target.rank.0).collect()
+fn stalled(roster: &Roster, seconds: f64) -> Vec<u32> {
+    roster.stalled(at(seconds)).into_iter().map(|target| target.rank.0).collect()
 }
 
 #[test]
 fn all_ranks_of_a_hung_job_are_read_once() {
     let mut roster = trained(2, 100);
-    assert_eq!(standing(&roster, 9.0), [0_u32; 0]);
-    assert_eq!(standing(&roster, 10.0), [0, 1]);
+    assert_eq!(stalled(&roster, 9.0), [0_u32; 0]);
+    assert_eq!(stalled(&roster, 10.0), [0, 1]);
     (0..2).for_each(|rank| read(&mut roster, rank, at(10.0)));
-    assert_eq!(standing(&roster, 1000.0), [0_u32; 0]);
+    assert_eq!(stalled(&roster, 1000.0), [0_u32; 0]);
 }
 
 fn read_by_hand(roster: &mut Roster, rank: u32, now: Moment) {
@@ -89,7 +89,7 @@ fn read_by_hand(roster: &mut Roster, rank: u32, now: Moment) {
 fn a_dump_by_hand_does_not_replace_the_dump_of_a_stall() {
     let mut roster = trained(1, 100);
     read_by_hand(&mut roster, 0, at(3.0));
-    assert_eq!(standing(&roster, 10.0), [0]);
+    assert_eq!(stalled(&roster, 10.0), [0]);
     let asked = |roster: &Roster, natively| {
         let FoundStacks { known, .. } = roster.stacks(&"a".into(), &[], true, natively, at(11.0)).unwrap();
         known.iter().map(|stacks| stacks.read_at).collect::<Vec<_>>()
@@ -97,7 +97,7 @@ fn a_dump_by_hand_does_not_replace_the_dump_of_a_stall() {
     assert_eq!((asked(&roster, false), asked(&roster, true)), (vec![at(3.0)], vec![]));
     read(&mut roster, 0, at(10.0));
     read_by_hand(&mut roster, 0, at(10.5));
-    assert_eq!((standing(&roster, 1000.0), asked(&roster, true)), (vec![], vec![at(10.0)]));
+    assert_eq!((stalled(&roster, 1000.0), asked(&roster, true)), (vec![], vec![at(10.0)]));
     // Once the rank has moved, earlier stacks are out of date.
     step(&mut roster, 0, 2, 100, at(20.0));
     read_by_hand(&mut roster, 0, at(21.0));
@@ -108,14 +108,14 @@ fn a_dump_by_hand_does_not_replace_the_dump_of_a_stall() {
 fn a_rank_with_progress_prevents_a_hang() {
     let mut roster = trained(2, 100);
     step(&mut roster, 1, 2, 100, at(8.0));
-    assert_eq!(standing(&roster, 10.0), [0_u32; 0]);
-    assert_eq!(standing(&roster, 18.0), [0, 1]);
+    assert_eq!(stalled(&roster, 10.0), [0_u32; 0]);
+    assert_eq!(stalled(&roster, 18.0), [0, 1]);
 }
 
 #[test]
 fn slow_steps_have_a_longer_patience() {
     let roster = trained(1, 4000);
-    assert_eq!((standing(&roster, 19.0), standing(&roster, 21.0)), (vec![], vec![0]));
+    assert_eq!((stalled(&roster, 19.0), stalled(&roster, 21.0)), (vec![], vec![0]));
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn a_job_that_hangs_repeatedly_is_read_once_a_minute() {
     let mut roster = trained(1, 100);
     read(&mut roster, 0, at(10.0));
     step(&mut roster, 0, 2, 100, at(20.0));
-    assert_eq!(standing(&roster, 40.0), [0_u32; 0]);
-    assert_eq!(standing(&roster, 71.0), [0]);
+    assert_eq!(stalled(&roster, 40.0), [0_u32; 0]);
+    assert_eq!(stalled(&roster, 71.0), [0]);
 }
 
 #[test]

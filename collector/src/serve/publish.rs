@@ -18,7 +18,7 @@ pub(super) const CONTROL: &str = "/control";
 impl Collector {
     pub(super) fn send(&mut self, viewer: &Address, body: Body, now: Moment) {
         let bytes = self.encode(CONTROL, body, now);
-        self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
+        self.counting.sent(&viewer.answer(&self.sockets.viewers.control, &bytes));
     }
 
     pub(super) fn send_all(&mut self, answers: Answers, now: Moment) {
@@ -37,7 +37,7 @@ impl Collector {
             }
             let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
             for viewer in viewers {
-                self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
+                self.counting.sent(&viewer.answer(&self.sockets.viewers.control, &bytes));
             }
         }
     }
@@ -57,14 +57,14 @@ impl Collector {
             self.ras.note(self.roster.creates_communicator());
         }
         for answered in self.ras.turn(Instant::now()) {
-            self.send_word_of_ras(answered, now);
+            self.send_ras_answer(answered, now);
         }
     }
 
     /// Sends an answer of RAS to its requesters, and its unchanged bytes to the thread that saves hangs.
-    pub(super) fn send_word_of_ras(&mut self, answered: ras::Answered, now: Moment) {
+    pub(super) fn send_ras_answer(&mut self, answered: ras::Answered, now: Moment) {
         let ras::Answered { viewers, report, raw } = answered;
-        let Upstream { name, ras, .. } = &self.sockets.front.upstream;
+        let Upstream { name, ras, .. } = &self.sockets.viewers.upstream;
         let (own, mut viewers): (Vec<_>, Vec<_>) =
             viewers.into_iter().partition(|viewer| viewer.to.0.starts_with(name));
         let is_kept = !own.is_empty();
@@ -100,7 +100,7 @@ impl Collector {
             Body::Event(event) => {
                 note(event);
                 if let Event::Joined(info) = event {
-                    self.sockets.front.upstream.wishes.note(info);
+                    self.sockets.viewers.upstream.hang_actions.note(info);
                 }
                 topic::events(event.job())
             }
@@ -137,7 +137,7 @@ impl Collector {
         if !is_heard {
             return;
         }
-        let data = &self.sockets.front.data;
+        let data = &self.sockets.viewers.data;
         let outcome =
             data.send(topic.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| data.send(bytes, DONTWAIT));
         self.counting.sent(&outcome);

@@ -15,11 +15,11 @@ use crate::{address::Address, envelope::Envelope, request_time::RequestTime, ros
 impl Collector {
     pub(super) fn take_requests(&mut self, now: Moment) -> zmq::Result<()> {
         for _ in 0..TURN {
-            let Some(envelope) = Envelope::receive(&self.sockets.front.control)? else { break };
+            let Some(envelope) = Envelope::receive(&self.sockets.viewers.control)? else { break };
             let answer = match codec::decode(&envelope.payload) {
                 Ok(Frame { body: Body::Request(request), now: theirs, .. }) => {
                     // Readers of the pages do not keep the collector alive.
-                    if !envelope.from.to.0.starts_with(&self.sockets.front.upstream.name) {
+                    if !envelope.from.to.0.starts_with(&self.sockets.viewers.upstream.name) {
                         self.busy = now;
                     }
                     self.answer(request, &envelope.from, RequestTime::new(now, theirs))
@@ -108,7 +108,7 @@ impl Collector {
             Request::Ras { job, rank } => {
                 let target = self.roster.ras_target(&job, rank, now)?;
                 if let Some(known) = self.ras.want(target, viewer, Instant::now()) {
-                    self.send_word_of_ras(known, now);
+                    self.send_ras_answer(known, now);
                 }
                 None
             }
@@ -147,7 +147,7 @@ impl Collector {
         viewer: &Address,
         now: Moment,
     ) -> Option<Body> {
-        let identities = self.roster.those(job, ranks);
+        let identities = self.roster.workers_named(job, ranks);
         if identities.is_empty() {
             // Named ranks may live on other hosts.
             return ranks.is_empty().then(|| self.nobody(job));

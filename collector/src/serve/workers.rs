@@ -84,7 +84,7 @@ impl Collector {
                 Effect::Departed(mut departure) => {
                     if self.stacks.reads_gpus_of(departure.report.pid) {
                         // The core dump is the one being read for the stacks, not one of an exception.
-                        departure.surroundings.gpu_core = None;
+                        departure.context.gpu_core = None;
                     }
                     self.exits.take(*departure);
                 }

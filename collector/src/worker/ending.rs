@@ -4,7 +4,9 @@
 use std::{fs, time::Duration};
 
 use xpu_wire::{
-    frame::{ApiError, Asked, Ending, FatalSignal, Life, PythonException, RankExit, RefusedMemory, TERM},
+    frame::{
+        ApiError, Ending, FatalSignal, Life, PythonException, RankExit, RefusedMemory, StopRequest, TERM,
+    },
     id::Pid,
     ledger::{FaultReading, LastReading},
     text,
@@ -43,19 +45,19 @@ impl Worker {
             return None;
         }
         self.departed = true;
-        self.consult_ledger(now);
+        self.read_ledger(now);
         self.status = self.status.or_else(|| self.watch.status());
         let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();
         let gone = self.gone.unwrap_or(now);
         let killed = || self.memory.killed(self.info.pid, now);
         let Some((ending, at)) = verdict(&last, self.status, self.life, gone, killed) else {
             // The process survived an exception of its GPU.
-            if let Some(file) = &self.surroundings.gpu_core {
+            if let Some(file) = &self.context.gpu_core {
                 let _ = fs::remove_file(file);
             }
             return None;
         };
-        let asked = last.asked.clone().map(|(by, name, at)| Asked {
+        let asked = last.asked.clone().map(|(by, name, at)| StopRequest {
             by: Pid(by),
             name: text::clean(&name).into_owned(),
             at,
@@ -77,7 +79,7 @@ impl Worker {
         };
         let is_signal = matches!(&report.ending, Ending::Signal(signal) if signal.number != TERM);
         let fault = last.fault.filter(|fault| is_signal && !fault.stack.is_empty());
-        Some(Departure { report, fault, frames: Vec::new(), surroundings: self.surroundings.clone() })
+        Some(Departure { report, fault, frames: Vec::new(), context: self.context.clone() })
     }
 }
 
@@ -121,7 +123,7 @@ fn verdict(
     // The kernel's status, else the process's own note. The note also counts for a process that sent a
     // goodbye and was then killed during shutdown.
     let leaving = exit.is_some() && life == Life::Ended;
-    let status = status.filter(|&status| !(leaving && is_sent_away(status)));
+    let status = status.filter(|&status| !(leaving && is_ended_by_launcher(status)));
     let (how, at) = match (status, exit) {
         (Some(status), exit) => (Some(status), exit.map_or(gone, |(_, at)| at)),
         (None, Some((code, at))) => (Some(code), at),
@@ -156,13 +158,13 @@ fn verdict(
     }
     let killed = if last.exception.is_none() { killed() } else { None };
     Some(match killed {
-        Some((certain, told_by)) => (Ending::OutOfMemory { certain, told_by }, gone),
+        Some((certain, source)) => (Ending::OutOfMemory { certain, source }, gone),
         None => (Ending::Unnoted, gone),
     })
 }
 
 /// Whether the process ended in the way in which launchers end the remaining ranks.
-fn is_sent_away(status: ExitStatus) -> bool {
+fn is_ended_by_launcher(status: ExitStatus) -> bool {
     matches!(status, ExitStatus::Signal(TERM | KILL))
 }
 

@@ -36,7 +36,7 @@ impl Worker {
 
     /// The record of a rank in a hung job, once per hang.
     pub(crate) fn record_to_publish(&mut self, pause: Duration, now: Moment) -> Option<RankRecord> {
-        let moved = self.motion().moved;
+        let moved = self.progress().moved;
         if self.published.is_some_and(|at| at >= moved || now.since(at) < pause) {
             return None;
         }

@@ -20,7 +20,7 @@ const ABSENT: Duration = Duration::from_secs(2);
 
 /// The progress of a rank, or of several.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Motion {
+pub(crate) struct RankProgress {
     /// When any of them last joined, completed a step, or entered or completed a collective.
     pub moved: Moment,
     /// Whether any of them has completed its first step.
@@ -31,7 +31,7 @@ pub(crate) struct Motion {
     pub enabled: bool,
 }
 
-impl Motion {
+impl RankProgress {
     pub(crate) fn join(&mut self, other: Self) {
         self.moved = self.moved.max(other.moved);
         self.begun |= other.begun;
@@ -41,11 +41,11 @@ impl Motion {
 }
 
 impl Worker {
-    pub(crate) fn motion(&self) -> Motion {
+    pub(crate) fn progress(&self) -> RankProgress {
         let collective = self.communicators.iter().map(|known| known.advanced).max();
         let step = self.step.map(|(_, at)| at);
         let completed = self.communicators.iter().map(|known| known.state.completed).max();
-        Motion {
+        RankProgress {
             moved: self.joined.max(collective.unwrap_or_default()).max(step.unwrap_or_default()),
             begun: match self.step {
                 Some((step, _)) => step > Step(0),
@@ -82,7 +82,7 @@ impl Worker {
     /// Whether the rank makes no progress, and none of its threads is inside a call.
     pub(crate) fn is_absent(&self, now: Moment) -> bool {
         let is_inside = || self.ledger.as_ref().is_some_and(|page| !page.ledger().read().threads.is_empty());
-        now.since(self.motion().moved) >= ABSENT && !is_inside()
+        now.since(self.progress().moved) >= ABSENT && !is_inside()
     }
 
     /// Whether one of its threads waits for the GPU.
@@ -93,7 +93,7 @@ impl Worker {
 
     /// Keeps stacks. Within one hang, stacks without native frames do not replace stacks with them.
     pub(crate) fn keep(&mut self, stacks: &RankStacks) {
-        let moved = self.motion().moved;
+        let moved = self.progress().moved;
         let has_more = self.kept().is_some_and(|kept| kept.is_thorough() && kept.read_at >= moved);
         if stacks.pid == self.info.pid
             && (stacks.is_thorough() || !has_more)

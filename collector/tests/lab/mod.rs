@@ -176,7 +176,7 @@ impl Worker {
         self.say(Body::Summary(Summary { interval, steps: Some(steps), ..Summary::default() }));
     }
 
-    pub(crate) fn heard(&self) -> Option<Body> {
+    pub(crate) fn received(&self) -> Option<Body> {
         receive(&self.socket).map(|frame| frame.body)
     }
 }

@@ -32,7 +32,7 @@ const THREAD: u32 = xpu_wire::frame::CapturedOperation::NO_THREAD;
 pub(super) enum Activity {
     #[default]
     NotAsked,
-    Asked,
+    Requested,
     On {
         session: Session,
         /// The hook's count of launches when CUPTI's session began.
@@ -47,12 +47,12 @@ pub(super) enum Activity {
 
 impl Activity {
     pub(super) fn asked(asked: bool) -> Self {
-        if asked { Self::Asked } else { Self::NotAsked }
+        if asked { Self::Requested } else { Self::NotAsked }
     }
 
     /// Begins CUPTI's session if it is requested. Called shortly before the first step.
     pub(super) fn begin(&mut self) {
-        if matches!(self, Self::Asked) {
+        if matches!(self, Self::Requested) {
             *self = match Session::begin() {
                 Ok(session) => {
                     Self::On { session, launched: launched(), switched_off: None, looked: 0, came: (0, 0) }
@@ -103,7 +103,7 @@ pub(super) fn add_to(capture: &mut UnderWay, ended: CaptureEnd) -> Tracing {
     let orderly = ended != CaptureEnd::ProcessEnd;
     match std::mem::take(&mut capture.activity) {
         Activity::NotAsked => Tracing::NotAsked,
-        Activity::Asked => Tracing::Refused { why: "no step began in time".to_owned() },
+        Activity::Requested => Tracing::Refused { why: "no step began in time".to_owned() },
         Activity::Refused(why) => Tracing::Refused { why },
         Activity::On { session, launched: before, .. } => match session.end(orderly) {
             Err(why) => Tracing::Refused { why },

@@ -135,7 +135,7 @@ unsafe fn run(python: &Python) -> bool {
             STATE.store(LATE, Release);
             return true;
         }
-        stand_before(python, names);
+        chain(python, names);
         let begin = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
         let answer = (python.PyObject_CallObject)(begin, ptr::null_mut());
         if answer.is_null() {
@@ -148,7 +148,7 @@ unsafe fn run(python: &Python) -> bool {
 
 /// # Safety
 /// The calling thread holds the interpreter's lock.
-unsafe fn stand_before(python: &Python, names: Object) {
+unsafe fn chain(python: &Python, names: Object) {
     // SAFETY: the caller's promise; every object is checked before it is used. The noting functions live as
     // long as the process.
     unsafe {
@@ -156,13 +156,13 @@ unsafe fn stand_before(python: &Python, names: Object) {
         let (of_main, of_thread) = (own(c"note_of_main"), own(c"note_of_thread"));
         let main = (python.PySys_GetObject)(c"__excepthook__".as_ptr());
         if !main.is_null() && !of_main.is_null() {
-            MAIN.stand_before(python, main, c"excepthook", of_main, before_main);
+            MAIN.chain(python, main, c"excepthook", of_main, before_main);
         }
         let module = (python.PyImport_AddModule)(c"_thread".as_ptr());
         if !module.is_null() && !of_thread.is_null() {
             let threads = (python.PyObject_GetAttrString)(module, c"_excepthook".as_ptr());
             if !threads.is_null() {
-                THREADS.stand_before(python, threads, c"_excepthook", of_thread, before_threads);
+                THREADS.chain(python, threads, c"_excepthook", of_thread, before_threads);
                 (python.Py_DecRef)(threads);
             }
         }

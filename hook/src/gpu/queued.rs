@@ -42,7 +42,7 @@ const FIRST_SHARE: f64 = 0.8;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    fronts: [Front; EVENTS],
+    fronts: [LeadingEvent; EVENTS],
     /// A launch found no free event. Further launches do not search until the hook's thread has checked the
     /// events.
     is_full: AtomicBool,
@@ -68,7 +68,7 @@ const UNDER_WAY: u8 = 2;
 
 /// The event before a launch.
 #[derive(Debug)]
-struct Front {
+struct LeadingEvent {
     /// [`FREE`], or its owner.
     state: AtomicU8,
     place: UnsafeCell<Place>,
@@ -82,11 +82,11 @@ struct Place {
 }
 
 // SAFETY: `place` is touched by the thread that made the state TAKEN, and by the hook's own thread while it is UNDER_WAY.
-unsafe impl Sync for Front {}
+unsafe impl Sync for LeadingEvent {}
 
 impl Queue {
     pub(crate) fn new() -> Self {
-        let front = |_| Front {
+        let front = |_| LeadingEvent {
             state: AtomicU8::new(FREE),
             place: UnsafeCell::new(Place { event: Event::UNMADE, ticket: 0 }),
         };
@@ -234,7 +234,7 @@ pub(crate) fn note_preceding(lane: &Lane, ticket: u64, stream: cudaStream_t) {
     }
 }
 
-impl Front {
+impl LeadingEvent {
     /// Takes the event for this thread, if no other thread has it.
     fn take(&self) -> bool {
         self.state.load(Relaxed) == FREE && self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()

@@ -243,7 +243,7 @@ unsafe extern "C" fn follow(handle: *mut c_void, name: *const c_char, caller: us
     }
     // SAFETY: the caller promises a string.
     let Some(symbol) = (unsafe { table::find(name) }) else { return answer };
-    let stand_in = answers::stand_in_for(answer.expose_provenance(), caller, std::iter::once(symbol));
+    let stand_in = answers::replacement_for(answer.expose_provenance(), caller, std::iter::once(symbol));
     stand_in.map_or(answer, ptr::with_exposed_provenance_mut)
 }
 

@@ -304,7 +304,7 @@ mod tests {
             0,
             "the next call is not taken for one inside this"
         );
-        switch::mend();
+        switch::clear_fault();
     }
 
     /// The result of `around` for a call of this kind with its mark at `here`.

@@ -118,12 +118,12 @@ const NO: u8 = 2;
 /// is loaded.
 pub(crate) fn is_wanted() -> bool {
     if WANTED.load(Relaxed) == UNKNOWN {
-        heed_environment();
+        read_environment();
     }
     WANTED.load(Relaxed) == YES && !switch::is_broken()
 }
 
-pub(crate) fn heed_environment() {
+pub(crate) fn read_environment() {
     // SAFETY: the name ends with NUL; nobody changes the environment before the program runs.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     // SAFETY: an entry of the environment is a string.

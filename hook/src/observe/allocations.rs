@@ -29,7 +29,7 @@ const NOWHERE: usize = 63;
 
 /// The owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum MemoryOwner {
     /// GPU memory, including managed memory.
     Device,
     /// Page-locked host memory.
@@ -40,7 +40,7 @@ pub(crate) enum Whose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
     address: usize,
-    whose: Whose,
+    owner: MemoryOwner,
     /// The device on which it was made, or [`NOWHERE`].
     device: usize,
     /// The call site's number in the ledger's page; 0 if it is unknown.
@@ -77,14 +77,14 @@ struct Held {
 impl Allocation {
     /// The bytes, eight bits for the site, six for the device, and one for host memory.
     fn word(self) -> u64 {
-        let host = u64::from(self.whose == Whose::Host);
+        let host = u64::from(self.owner == MemoryOwner::Host);
         self.bytes << 15 | u64::from(self.site) << 7 | (self.device as u64) << 1 | host
     }
 
     fn from_word(address: usize, word: u64) -> Self {
-        let whose = if word & 1 == 1 { Whose::Host } else { Whose::Device };
+        let owner = if word & 1 == 1 { MemoryOwner::Host } else { MemoryOwner::Device };
         let device = (word >> 1) as usize & NOWHERE;
-        Self { address, whose, device, site: (word >> 7) as u8, bytes: word >> 15 }
+        Self { address, owner, device, site: (word >> 7) as u8, bytes: word >> 15 }
     }
 }
 
@@ -112,7 +112,7 @@ impl Allocations {
     pub(crate) fn allocated(
         &self,
         address: *const c_void,
-        (whose, bytes): (Whose, u64),
+        (owner, bytes): (MemoryOwner, u64),
         device: Option<c_int>,
         site: u8,
         sites: &MemorySites,
@@ -122,14 +122,14 @@ impl Allocations {
         }
         self.made.fetch_add(1, Relaxed);
         let device = device.and_then(|device| usize::try_from(device).ok()).unwrap_or(NOWHERE).min(NOWHERE);
-        let allocation = Allocation { address: address.addr(), whose, device, site, bytes };
+        let allocation = Allocation { address: address.addr(), owner, device, site, bytes };
         // CUDA never returns a live address again, so the hook did not see the free of the allocation that
         // was here.
         if let Some(before) = self.take(address) {
             self.given_back(before, sites);
         }
         if self.put(allocation) {
-            for held in self.on(allocation).into_iter().chain([self.held(whose)]) {
+            for held in self.on(allocation).into_iter().chain([self.held(owner)]) {
                 let now = held.now.fetch_add(bytes, Relaxed) + bytes;
                 held.most.fetch_max(now, Relaxed);
             }
@@ -191,14 +191,14 @@ impl Allocations {
     /// Subtracts an allocation that the program no longer holds.
     fn given_back(&self, allocation: Allocation, sites: &MemorySites) {
         sites.freed(allocation.site, allocation.bytes);
-        for held in self.on(allocation).into_iter().chain([self.held(allocation.whose)]) {
+        for held in self.on(allocation).into_iter().chain([self.held(allocation.owner)]) {
             held.now.fetch_sub(allocation.bytes, Relaxed);
         }
     }
 
     /// The memory held on its device.
     fn on(&self, allocation: Allocation) -> Option<&Held> {
-        self.on.get(allocation.device).filter(|_| allocation.whose == Whose::Device)
+        self.on.get(allocation.device).filter(|_| allocation.owner == MemoryOwner::Device)
     }
 
     /// Bytes held on this device now, and their maximum.
@@ -206,16 +206,16 @@ impl Allocations {
         self.on.get(device.0 as usize).map_or((0, 0), Held::bytes)
     }
 
-    fn held(&self, whose: Whose) -> &Held {
-        match whose {
-            Whose::Device => &self.device,
-            Whose::Host => &self.host,
+    fn held(&self, owner: MemoryOwner) -> &Held {
+        match owner {
+            MemoryOwner::Device => &self.device,
+            MemoryOwner::Host => &self.host,
         }
     }
 
     /// Bytes held now, and their maximum.
-    pub(crate) fn bytes(&self, whose: Whose) -> (u64, u64) {
-        self.held(whose).bytes()
+    pub(crate) fn bytes(&self, owner: MemoryOwner) -> (u64, u64) {
+        self.held(owner).bytes()
     }
 
     /// Number of allocations and of frees so far.
@@ -257,16 +257,16 @@ mod tests {
     #[test]
     fn held_memory_is_the_memory_not_freed() {
         let (known, sites) = (Allocations::new().unwrap(), sites());
-        known.allocated(at(512), (Whose::Device, 100), Some(1), 0, &sites);
-        known.allocated(at(1024), (Whose::Device, 50), Some(1), 0, &sites);
-        known.allocated(at(2048), (Whose::Host, 7), Some(1), 0, &sites);
+        known.allocated(at(512), (MemoryOwner::Device, 100), Some(1), 0, &sites);
+        known.allocated(at(1024), (MemoryOwner::Device, 50), Some(1), 0, &sites);
+        known.allocated(at(2048), (MemoryOwner::Host, 7), Some(1), 0, &sites);
         let taken = known.take(at(512));
         known.released(at(512), taken, true, &sites);
-        assert_eq!((known.bytes(Whose::Device), known.bytes(Whose::Host)), ((50, 150), (7, 7)));
+        assert_eq!((known.bytes(MemoryOwner::Device), known.bytes(MemoryOwner::Host)), ((50, 150), (7, 7)));
         assert_eq!([0, 1].map(|device| known.held_on(DeviceIndex(device))), [(0, 0), (50, 150)]);
         let taken = known.take(at(1024));
         known.released(at(1024), taken, false, &sites);
-        assert_eq!(known.bytes(Whose::Device), (50, 150), "the library refused");
+        assert_eq!(known.bytes(MemoryOwner::Device), (50, 150), "the library refused");
         known.released(at(4096), known.take(at(4096)), true, &sites);
         known.released(ptr::null(), known.take(ptr::null()), true, &sites);
         assert_eq!((known.calls(), known.missed()), ((3, 2), (0, 1)));
@@ -275,9 +275,9 @@ mod tests {
     #[test]
     fn a_reused_address_counts_once() {
         let (known, sites) = (Allocations::new().unwrap(), sites());
-        known.allocated(at(512), (Whose::Device, 100), Some(1), 0, &sites);
-        known.allocated(at(512), (Whose::Device, 30), Some(1), 0, &sites);
-        assert_eq!(known.bytes(Whose::Device), (30, 100));
+        known.allocated(at(512), (MemoryOwner::Device, 100), Some(1), 0, &sites);
+        known.allocated(at(512), (MemoryOwner::Device, 30), Some(1), 0, &sites);
+        assert_eq!(known.bytes(MemoryOwner::Device), (30, 100));
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let made = |address, bytes| {
             let here = Allocating { frames: 7, returns_to: 0x10, step: Step(3) };
             let site = sites.allocated(bytes, here, |_, _| ());
-            known.allocated(at(address), (Whose::Device, bytes), Some(1), site, &sites);
+            known.allocated(at(address), (MemoryOwner::Device, bytes), Some(1), site, &sites);
         };
         let held = || sites.read().first().map_or(0, |site| site.held);
         made(512, 100);
@@ -302,12 +302,13 @@ mod tests {
     #[test]
     fn allocations_beyond_the_limit_are_counted_and_not_tracked() {
         let (known, sites) = (Allocations::new().unwrap(), sites());
-        (1..=2 * PLACES).for_each(|n| known.allocated(at(n * 512), (Whose::Device, 1), Some(1), 0, &sites));
+        (1..=2 * PLACES)
+            .for_each(|n| known.allocated(at(n * 512), (MemoryOwner::Device, 1), Some(1), 0, &sites));
         let (unplaced, _) = known.missed();
         assert!(unplaced >= PLACES as u64);
-        assert_eq!(known.bytes(Whose::Device).0 + unplaced, 2 * PLACES as u64);
+        assert_eq!(known.bytes(MemoryOwner::Device).0 + unplaced, 2 * PLACES as u64);
         (1..=2 * PLACES).for_each(|n| known.released(at(n * 512), known.take(at(n * 512)), true, &sites));
-        assert_eq!((known.bytes(Whose::Device).0, known.missed().1), (0, 0));
+        assert_eq!((known.bytes(MemoryOwner::Device).0, known.missed().1), (0, 0));
     }
 
     #[test]
@@ -319,12 +320,12 @@ mod tests {
                 scope.spawn(move || {
                     for n in 1..20_000_usize {
                         let address = at((thread * 100 + n % 100 + 1) * 512);
-                        known.allocated(address, (Whose::Device, 3), Some(1), 0, sites);
+                        known.allocated(address, (MemoryOwner::Device, 3), Some(1), 0, sites);
                         known.released(address, known.take(address), true, sites);
                     }
                 });
             }
         });
-        assert_eq!((known.bytes(Whose::Device).0, known.missed()), (0, (0, 0)));
+        assert_eq!((known.bytes(MemoryOwner::Device).0, known.missed()), (0, (0, 0)));
     }
 }

@@ -23,7 +23,7 @@ use cudarc::runtime::sys::cudaStream_t;
 use launch_clock::LaunchClock;
 use queries::Queries;
 use step_clock::StepClock;
-use tenant::Tenant;
+use tenant::LaneOwner;
 use xpu_wire::{
     ledger::{Call, ThreadLine},
     unit::Moment,
@@ -51,7 +51,7 @@ use crate::{
 const GAP_ONE_IN: u64 = 31;
 
 pub(crate) struct Lane {
-    tenant: Tenant,
+    tenant: LaneOwner,
     pub(crate) ring: Ring<Record>,
     pub(crate) timers: Timers,
     pub(crate) counters: Counters,
@@ -126,7 +126,7 @@ impl Lane {
     /// `None` if there is no memory for it.
     pub(crate) fn new(observer: &'static Observer, slots: usize) -> Option<Self> {
         Some(Self {
-            tenant: Tenant::nobody(),
+            tenant: LaneOwner::nobody(),
             ring: Ring::new(slots)?,
             timers: Timers::new()?,
             counters: Counters::default(),
@@ -318,7 +318,7 @@ impl Lane {
     pub(crate) fn push(&self, record: Record) {
         match self.ring.push(record) {
             Pushed::In => {}
-            Pushed::HalfFull => self.observer.hurry(),
+            Pushed::HalfFull => self.observer.wake(),
             Pushed::Dropped => {
                 if let Some(id) = record.timer() {
                     self.timers.give_back(id);

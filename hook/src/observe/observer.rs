@@ -40,7 +40,7 @@ use crate::{
     python::optimizer::{Optimizer, Optimizers},
 };
 
-pub(crate) use birth::heed_environment;
+pub(crate) use birth::read_environment;
 pub(crate) use end::{register, register_exit};
 
 /// Maximum number of threads that can launch at once.
@@ -154,7 +154,7 @@ impl Observer {
         let until = monotonic() + LANE_PATIENCE.as_nanos() as u64;
         let lent = loop {
             let rings = self.more_lanes.rings();
-            self.hurry();
+            self.wake();
             if let Some(lane) = self.lanes().find(|lane| lane.lend(thread)) {
                 break Some(lane);
             }
@@ -290,7 +290,7 @@ impl Observer {
 
     /// Wakes the hook's thread if it sleeps, without waiting for it.
     #[cold]
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn wake(&self) {
         self.bell.ring();
     }
 

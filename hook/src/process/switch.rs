@@ -91,7 +91,7 @@ pub(crate) fn fail() {
 
 /// Clears a fault, for the next test.
 #[cfg(test)]
-pub(crate) fn mend() {
+pub(crate) fn clear_fault() {
     OFF.store(0, Relaxed);
 }
 
@@ -126,6 +126,6 @@ mod tests {
         fail();
         set(true);
         assert!(!is_on());
-        mend();
+        clear_fault();
     }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Overhead {
 pub(crate) struct Governor {
     plan: Plan,
     gaps: VecDeque<u64>,
-    bill: Bill,
+    last_cost: CostSample,
     /// When the next completion events must be requested.
     marks_due: u64,
     /// When launches were last counted, and how many collectives, and sends and receives, could have had an
@@ -68,7 +68,7 @@ pub(crate) struct Governor {
 
 /// Numbers of operations at the last check, and their cost.
 #[derive(Debug, Default)]
-struct Bill {
+struct CostSample {
     pairs: u64,
     recorded: u64,
     counted: u64,
@@ -83,7 +83,7 @@ impl Governor {
         Self {
             plan: Plan::new(now),
             gaps: VecDeque::new(),
-            bill: Bill::default(),
+            last_cost: CostSample::default(),
             marks_due: now,
             launched: (now, [0; 2]),
         }
@@ -106,9 +106,9 @@ impl Governor {
         let price = cost.unwrap_or(COST) + 2 * gap.unwrap_or(GAP);
         let mark =
             Some(observer.queue.typical_cost()).filter(|&cost| cost > 0).unwrap_or(MARK_COST) + MARK_GAP;
-        self.bill.charge(observer, price, mark);
+        self.last_cost.charge(observer, price, mark);
         let overhead = &observer.overhead;
-        overhead.spent.store(self.bill.timing + self.bill.counting, Relaxed);
+        overhead.spent.store(self.last_cost.timing + self.last_cost.counting, Relaxed);
         overhead.event_cost.store(cost.unwrap_or(0), Relaxed);
         overhead.event_gap.store(gap.unwrap_or(0), Relaxed);
         let budget = budget::ppm().map(|ppm| f64::from(ppm) * 1e-6);
@@ -122,8 +122,12 @@ impl Governor {
         });
         let Some(budget) = budget else { return };
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
-        let done =
-            Done { pairs: self.bill.pairs, counting: self.bill.counting, waits, chances: chances(observer) };
+        let done = Done {
+            pairs: self.last_cost.pairs,
+            counting: self.last_cost.counting,
+            waits,
+            chances: chances(observer),
+        };
         if self.plan.look(now, budget, price as f64, &done) {
             self.apply(observer);
         }
@@ -163,7 +167,7 @@ impl Governor {
     }
 }
 
-impl Bill {
+impl CostSample {
     /// Adds up the spent time, given the cost of a pair of events and of an event without timing.
     fn charge(&mut self, observer: &Observer, price: u64, mark: u64) {
         let sum =

@@ -163,7 +163,7 @@ impl Publisher {
             let is_due = Instant::now() >= due;
             self.has_room = memory::is_left(if self.has_visited { NEEDED } else { NEEDED_AT_FIRST });
             if let Some(visit) = Visit::begin().filter(|_| self.has_room) {
-                self.look_around();
+                self.poll();
                 if is_due {
                     cupti::release_memory();
                 }
@@ -214,7 +214,7 @@ impl Publisher {
     }
 
     /// Reads new records of launching threads, and the GPU's progress.
-    fn look_around(&mut self) {
+    fn poll(&mut self) {
         self.fold.gather(self.observer);
         self.governor.learn(self.fold.take_gaps());
         self.governor.visit(self.observer, switch::time_on(monotonic()));

@@ -34,7 +34,7 @@ pub(crate) use tally::totals;
 use xpu_wire::{
     endpoint::variable,
     frame::{CapturedLabel, FunctionKind, Tracing},
-    functions::Asked,
+    functions::RequestedFunctions,
 };
 
 /// The functions that are always watched.
@@ -44,7 +44,7 @@ const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__
 const GENERATIONS: u16 = 3;
 const GENERATION: u16 = u16::MAX - GENERATIONS;
 
-static ASKED: OnceLock<Asked> = OnceLock::new();
+static ASKED: OnceLock<RequestedFunctions> = OnceLock::new();
 static ALWAYS: AtomicBool = AtomicBool::new(false);
 
 /// The requested recording, and the current one; 0 for none.
@@ -67,7 +67,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// Reads the environment, and returns errors for invalid values.
 pub(crate) fn set_from(value: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let Some(asked) = Asked::of(value) else { return Vec::new() };
+    let Some(asked) = RequestedFunctions::of(value) else { return Vec::new() };
     let wrong = asked.wrong.clone();
     let _ = ASKED.set(asked);
     wrong

@@ -14,7 +14,7 @@ use std::{
 
 use xpu_wire::endpoint::Endpoint;
 
-use super::{tunnel::Tunnels, way::Way};
+use super::{route::Route, tunnel::Tunnels};
 
 /// Longest wait for one address to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ const ADDRESSES: usize = 4;
 /// Concurrent lookups.
 const THREADS: usize = 16;
 
-pub type Found = Result<Way, String>;
+pub type Found = Result<Route, String>;
 
 /// Threads that probe. They end when this is dropped.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ fn work(
         let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((connection, endpoint)) = next else { return };
         let found = match &endpoint.ssh {
-            Some(ssh) => tunnels.way(&endpoint, ssh),
+            Some(ssh) => tunnels.route(&endpoint, ssh),
             None => probe(&endpoint),
         };
         if answer.send((connection, found)).is_err() {
@@ -92,7 +92,7 @@ fn probe(endpoint: &Endpoint) -> Found {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(_) => {
                 let data = SocketAddr::new(address.ip(), endpoint.base.data());
-                return Ok(Way {
+                return Ok(Route {
                     control: format!("tcp://{address}"),
                     data: format!("tcp://{data}"),
                     is_ipv6: address.is_ipv6(),
@@ -136,8 +136,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         for host in ["127.0.0.1", "localhost"] {
-            let way = probe(&endpoint(host, address.port())).unwrap();
-            assert_eq!((way.control, way.is_ipv6), (format!("tcp://{address}"), false));
+            let route = probe(&endpoint(host, address.port())).unwrap();
+            assert_eq!((route.control, route.is_ipv6), (format!("tcp://{address}"), false));
         }
         drop(listener);
         let why = probe(&endpoint("127.0.0.1", address.port())).unwrap_err();

@@ -29,7 +29,7 @@ use xpu_wire::{
     text,
 };
 
-use super::way::Way;
+use super::route::Route;
 
 /// Largest number of tunnels, because each takes a process. For more hosts, run a relay where the ports are
 /// open.
@@ -85,9 +85,9 @@ struct Tunnel {
 impl Tunnels {
     /// The local address of a host, through a tunnel that is created if there is none. The error names its
     /// remedy.
-    pub(super) fn way(&self, endpoint: &Endpoint, ssh: &Ssh) -> Result<Way, String> {
-        if let Some(way) = self.known(endpoint) {
-            return Ok(way);
+    pub(super) fn route(&self, endpoint: &Endpoint, ssh: &Ssh) -> Result<Route, String> {
+        if let Some(route) = self.known(endpoint) {
+            return Ok(route);
         }
         let mut tunnel = self.begin(endpoint, ssh)?;
         let deadline = Instant::now() + PATIENCE;
@@ -101,16 +101,16 @@ impl Tunnels {
             }
             thread::sleep(LOOK);
         }
-        let way = tunnel.way();
+        let route = tunnel.route();
         self.lock().insert(endpoint.clone(), tunnel);
-        Ok(way)
+        Ok(route)
     }
 
-    fn known(&self, endpoint: &Endpoint) -> Option<Way> {
+    fn known(&self, endpoint: &Endpoint) -> Option<Route> {
         let mut open = self.lock();
         let tunnel = open.get_mut(endpoint)?;
         if matches!(tunnel.child.try_wait(), Ok(None)) {
-            return Some(tunnel.way());
+            return Some(tunnel.route());
         }
         open.remove(endpoint);
         None
@@ -143,9 +143,9 @@ impl Drop for Tunnels {
 }
 
 impl Tunnel {
-    fn way(&self) -> Way {
+    fn route(&self) -> Route {
         let [control, data] = self.sockets.each_ref().map(|socket| format!("ipc://{}", socket.display()));
-        Way { control, data, is_ipv6: false }
+        Route { control, data, is_ipv6: false }
     }
 
     fn why(&mut self, endpoint: &Endpoint, what: &str) -> String {
@@ -236,14 +236,14 @@ mod tests {
     fn the_last_message_of_ssh_is_passed_on() {
         // `sh` treats the arguments as unknown options, reports them, and ends.
         let (far, ssh) = endpoint("sh");
-        let why = Tunnels::default().way(&far, &ssh).unwrap_err();
+        let why = Tunnels::default().route(&far, &ssh).unwrap_err();
         assert!(why.starts_with("ssh to far ended: ") && why.contains("must work without a prompt"), "{why}");
     }
 
     #[test]
     fn a_command_that_is_not_there_is_named() {
         let (far, ssh) = endpoint("/no/such/ssh");
-        let why = Tunnels::default().way(&far, &ssh).unwrap_err();
+        let why = Tunnels::default().route(&far, &ssh).unwrap_err();
         assert!(why.contains("/no/such/ssh") && why.contains("installed"), "{why}");
     }
 }

@@ -40,8 +40,8 @@ pub use matched::{MatchedCollective, MatchedCollectives, Participation};
 pub use per::Per;
 pub use report::{
     ArrivalRow, CollectiveRow, CopyRow, FunctionRow, Gaps, GemmRow, HostKind, HostRow, KernelRow, Kinds,
-    NOISE_NS, Pace, PythonRank, PythonReport, RankReport, Report, SlowKind, SlowRow, Spread, StepReport,
-    Summary, WindowReport, bucket, copied, host_function, python_place, transposed,
+    NOISE_NS, Pace, PythonRank, PythonReport, RankReport, Report, ShapeText, SlowKind, SlowRow, Spread,
+    StepReport, Summary, WindowReport, bucket, copied, host_function, python_place, transposed,
 };
 pub(crate) use report::{gemm_shape, role};
 pub use sampled::{Sampled, Stack};
@@ -197,7 +197,7 @@ impl Capture {
                 self.sampled.entry(part.rank).or_default().take(part);
             }
             Body::Digest(digest) if self.is_of(&digest.job) => {
-                digest.ranks.iter().for_each(|of| self.hear(of));
+                digest.ranks.iter().for_each(|of| self.read_digest(of));
             }
             Body::Snapshot(snapshot) => {
                 let jobs = snapshot.jobs.iter().filter(|job| self.is_of(&job.job));
@@ -206,7 +206,7 @@ impl Capture {
                     for past in earlier {
                         self.advance(digest.rank, past.step, past.step_at);
                     }
-                    self.hear(digest);
+                    self.read_digest(digest);
                 }
             }
             _ => {}
@@ -217,7 +217,7 @@ impl Capture {
         self.sheet.as_ref().is_some_and(|sheet| sheet.job == *job)
     }
 
-    fn hear(&mut self, digest: &RankDigest) {
+    fn read_digest(&mut self, digest: &RankDigest) {
         self.advance(digest.rank, digest.step, digest.step_at);
         self.pids.insert(digest.rank, digest.pid);
         self.world_size = Some(digest.world_size).filter(|&size| size > 0).or(self.world_size);

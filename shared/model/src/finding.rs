@@ -4,11 +4,11 @@
 //! the tuning seeds of `make scenarios` (1000 and up). Results of these seeds are never published. Recordings
 //! of real GPUs (`tests/recorded`) check tuned constants too.
 
-mod chronicle;
 mod cohort;
 mod cpu_wait;
 mod dead;
 mod device;
+mod ended_findings;
 pub mod evidence;
 mod examiner;
 mod hang;
@@ -26,9 +26,9 @@ mod wait;
 
 use std::fmt;
 
-pub use chronicle::Chronicle;
 pub use cohort::peers;
 pub use device::{Clocks, HeldClock};
+pub use ended_findings::EndedFindings;
 pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
 pub use hang::{Doing, EARLY_PATIENCE, GPU_WAITS, Witness, patience};

@@ -95,7 +95,7 @@ impl Job {
         let differs = self.views().next().is_some_and(|other| other.world_size() != info.world_size);
         self.mixed |= differs;
         let former = self.ranks.get(&info.rank).filter(|view| (view.host(), view.pid()) != (host, info.pid));
-        self.replaced = self.replaced.max(former.map(|view| self.common(view.host(), view.heard())));
+        self.replaced = self.replaced.max(former.map(|view| self.common(view.host(), view.last_report())));
         let view =
             self.ranks.entry(info.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), info.pid)));
         view.introduce(host, info, self.revision);
@@ -149,7 +149,7 @@ impl Job {
                 let at = |moment| self.common(view.host(), moment);
                 let started = view.info().map(|info| at(info.started));
                 let is_former = started.is_some_and(|started| started < replaced && started < began);
-                !view.is_alive() && is_former && at(view.heard()) < began
+                !view.is_alive() && is_former && at(view.last_report()) < began
             })
             .map(|(rank, _)| rank)
             .collect();
@@ -163,10 +163,10 @@ impl Job {
     /// Drops ranks of a larger former run: those that ended, and those whose host no longer reports. The
     /// living ranks report the number of ranks.
     fn forget_larger(&mut self) {
-        let heard = |view: &RankView| self.common(view.host(), view.heard());
+        let heard = |view: &RankView| self.common(view.host(), view.last_report());
         let latest = self.views().map(heard).max().unwrap_or_default();
         let is_here = |view: &RankView| {
-            let is_new = view.heard() == Moment::default();
+            let is_new = view.last_report() == Moment::default();
             view.is_alive() && (is_new || latest.since(heard(view)) < GONE)
         };
         let Some(world) = self.views().filter(|view| is_here(view)).map(RankView::world_size).max() else {
@@ -189,7 +189,7 @@ impl Job {
     }
 
     /// Notes the clock of a frame's host. A repeated frame gives no new information about it.
-    fn hear_clock(&mut self, frame: &Frame, behind: Duration) {
+    fn update_clock(&mut self, frame: &Frame, behind: Duration) {
         match self.behind.get_mut(&frame.host) {
             Some((said, _)) if *said >= frame.now => {}
             Some(known) => *known = (frame.now, behind),
@@ -293,8 +293,8 @@ impl Job {
         self.ranks.values().filter(|view| view.is_alive()).count()
     }
 
-    fn heard(&self) -> Moment {
-        self.views().map(RankView::heard).max().unwrap_or_default()
+    fn last_report(&self) -> Moment {
+        self.views().map(RankView::last_report).max().unwrap_or_default()
     }
 
     /// The transfer rates of its communicators.

@@ -217,7 +217,7 @@ impl Status {
         let seen = processes(job.ranks().filter(|(_, view)| view.latest().is_some()).map(|(rank, _)| rank));
         let others = || jobs.iter().filter(|other| other.name() != job.name());
         let lost_losses =
-            job.ranks().filter(|(_, view)| view.has_lost_its_loss()).map(|(rank, _)| rank).collect();
+            job.ranks().filter(|(_, view)| view.is_loss_invalid()).map(|(rank, _)| rank).collect();
         Self {
             job: job.name().clone(),
             world_size: job.world_size(),

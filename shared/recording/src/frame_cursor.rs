@@ -34,7 +34,7 @@ pub struct FrameCursor {
     /// Ranks whose details are read.
     ranks: BTreeSet<Rank>,
     /// Number of frames that did not decode.
-    strange: u64,
+    unknown_kind: u64,
 }
 
 impl FrameCursor {
@@ -49,7 +49,7 @@ impl FrameCursor {
             reader: None,
             ahead: VecDeque::new(),
             ranks: BTreeSet::new(),
-            strange: 0,
+            unknown_kind: 0,
         }
     }
 
@@ -84,14 +84,14 @@ impl FrameCursor {
             all.truncate(2);
             all.push(format!("and {rest} more places are damaged"));
         }
-        if self.strange > 0 {
-            all.push(format!("{} frames are of an unknown kind", self.strange));
+        if self.unknown_kind > 0 {
+            all.push(format!("{} frames are of an unknown kind", self.unknown_kind));
         }
         all
     }
 
     /// Goes back to a position from which everything shown at `to` is known.
-    pub fn wind(&mut self, to: Moment) {
+    pub fn rewind(&mut self, to: Moment) {
         self.ahead.clear();
         let after = self.entries.partition_point(|entry| entry.first <= to);
         let mut bytes = 0;
@@ -118,7 +118,7 @@ impl FrameCursor {
         rest.filter(|entry| entry.kind == Kind::Overview).map(|entry| u64::from(entry.raw)).sum()
     }
 
-    /// Whether reading on to `to` costs at most as much as [`Self::wind`].
+    /// Whether reading on to `to` costs at most as much as [`Self::rewind`].
     pub fn is_near(&self, to: Moment) -> bool {
         self.distance(to) <= MORE
     }
@@ -160,10 +160,10 @@ impl FrameCursor {
             Some(_) => read,
             None => Frames::read(&mut self.recording, entry, &self.ranks)?,
         };
-        let Some(Frames { all, strange }) = read else { return Ok(()) };
+        let Some(Frames { all, unknown_kind }) = read else { return Ok(()) };
         let ordered = self.ahead.back().is_none_or(|(last, _)| *last <= entry.first);
         self.ahead.extend(all);
-        self.strange += strange;
+        self.unknown_kind += unknown_kind;
         if !ordered {
             self.ahead.make_contiguous().sort_by_key(|(at, _)| *at);
         }

@@ -287,8 +287,8 @@ fn every_kind_of_frame_comes_back_as_it_was() {
 /// Frames that fill each text field that the other example frames leave empty.
 fn wordy() -> Vec<Frame> {
     use crate::frame::{
-        Asked, CapturedLabel, CommunicatorState, Ending, FailedKernel, FunctionKind, HookHealth,
-        KernelTotals, MissingRank, RankDetail, RankExit, TaskState, Tracing,
+        CapturedLabel, CommunicatorState, Ending, FailedKernel, FunctionKind, HookHealth, KernelTotals,
+        MissingRank, RankDetail, RankExit, StopRequest, TaskState, Tracing,
     };
     let text = || "text".to_owned();
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
@@ -351,13 +351,13 @@ fn wordy() -> Vec<Frame> {
         account.why = Some(text());
     }
     let killed = RankExit {
-        ending: Ending::OutOfMemory { certain: true, told_by: text() },
+        ending: Ending::OutOfMemory { certain: true, source: text() },
         kernel: crate::frame::example::exit().kernel.map(|kernel| FailedKernel {
             name: text(),
             error: text(),
             ..kernel
         }),
-        asked: Some(Asked { by: Pid(1), name: text(), at: Moment(1) }),
+        asked: Some(StopRequest { by: Pid(1), name: text(), at: Moment(1) }),
         ..crate::frame::example::exit()
     };
     let mut all = vec![digests];

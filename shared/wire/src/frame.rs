@@ -43,8 +43,8 @@ pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
 };
 pub use exit::{
-    ApiError, Asked, EndCause, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RefusedMemory,
-    TERM, kernel_size, signal_name,
+    ApiError, EndCause, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RefusedMemory,
+    StopRequest, TERM, kernel_size, signal_name,
 };
 pub use history::{History, Packed};
 pub use kineto::{

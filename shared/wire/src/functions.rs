@@ -21,7 +21,7 @@ const SENTENCES: usize = 16;
 
 /// The requested functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestedFunctions {
     /// The variable they come from.
     pub variable: &'static str,
     /// Each with its module.
@@ -30,7 +30,7 @@ pub struct Asked {
     pub wrong: Vec<String>,
 }
 
-impl Asked {
+impl RequestedFunctions {
     /// From the environment: [`variable::FUNCTIONS`], or if that is not set xpu-timer's variable.
     pub fn of(value: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let own = value(variable::FUNCTIONS).map(|text| Self::read(variable::FUNCTIONS, &text));
@@ -89,8 +89,8 @@ fn is_function(form: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Asked {
-        Asked::read(variable::FUNCTIONS, text)
+    fn read(text: &str) -> RequestedFunctions {
+        RequestedFunctions::read(variable::FUNCTIONS, text)
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn xpu_timers_variable_is_read_if_ours_is_not_set() {
         let of = |ours: Option<&str>, theirs: Option<&str>| {
-            Asked::of(|name| match name {
+            RequestedFunctions::of(|name| match name {
                 "XPU_TOP_TRACE_FUNCS" => ours.map(str::to_owned),
                 "XPU_TIMER_HOST_TRACING_FUNC" => theirs.map(str::to_owned),
                 _ => None,

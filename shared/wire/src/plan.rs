@@ -34,65 +34,40 @@ pub enum Protocol {
     Other,
 }
 
-impl Algorithm {
-    /// NCCL's numbering.
-    pub const ALL: [Self; 7] = [
-        Self::Tree,
-        Self::Ring,
-        Self::CollnetDirect,
-        Self::CollnetChain,
-        Self::Nvls,
-        Self::NvlsTree,
-        Self::Pat,
-    ];
+/// Implements an enum by NCCL's names, in NCCL's numbering.
+macro_rules! by_nccl {
+    ($type:ident, $count:literal: $($variant:ident = $name:literal),+) => {
+        impl $type {
+            /// NCCL's numbering.
+            pub const ALL: [Self; $count] = [$(Self::$variant),+];
 
-    pub fn from_nccl(number: u8) -> Self {
-        Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other)
-    }
+            pub fn from_nccl(number: u8) -> Self {
+                Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other)
+            }
 
-    pub fn named(name: &[u8]) -> Self {
-        let is = |one: &Self| one.name().as_bytes() == name;
-        Self::ALL.into_iter().find(is).unwrap_or(Self::Other)
-    }
+            pub fn named(name: &[u8]) -> Self {
+                let is = |one: &Self| one.name().as_bytes() == name;
+                Self::ALL.into_iter().find(is).unwrap_or(Self::Other)
+            }
 
-    /// NCCL's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tree => "TREE",
-            Self::Ring => "RING",
-            Self::CollnetDirect => "COLLNET_DIRECT",
-            Self::CollnetChain => "COLLNET_CHAIN",
-            Self::Nvls => "NVLS",
-            Self::NvlsTree => "NVLS_TREE",
-            Self::Pat => "PAT",
-            Self::Other => "UNKNOWN",
+            /// NCCL's name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                    Self::Other => "UNKNOWN",
+                }
+            }
         }
-    }
+    };
 }
 
-impl Protocol {
-    /// NCCL's numbering.
-    pub const ALL: [Self; 3] = [Self::Ll, Self::Ll128, Self::Simple];
-
-    pub fn from_nccl(number: u8) -> Self {
-        Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other)
-    }
-
-    pub fn named(name: &[u8]) -> Self {
-        let is = |one: &Self| one.name().as_bytes() == name;
-        Self::ALL.into_iter().find(is).unwrap_or(Self::Other)
-    }
-
-    /// NCCL's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ll => "LL",
-            Self::Ll128 => "LL128",
-            Self::Simple => "SIMPLE",
-            Self::Other => "UNKNOWN",
-        }
-    }
+by_nccl! {
+    Algorithm, 7:
+    Tree = "TREE", Ring = "RING", CollnetDirect = "COLLNET_DIRECT", CollnetChain = "COLLNET_CHAIN", Nvls = "NVLS",
+    NvlsTree = "NVLS_TREE", Pat = "PAT"
 }
+
+by_nccl! { Protocol, 3: Ll = "LL", Ll128 = "LL128", Simple = "SIMPLE" }
 
 /// `RING/LL128 x24`
 impl fmt::Display for Plan {

@@ -212,7 +212,7 @@ impl Dealer {
         let (header, body) = (*header, mem::take(&mut body.bytes));
         self.reading = Reading::Header(HeaderBytes::default());
         match header.kind {
-            Kind::Command => self.obey(&body)?,
+            Kind::Command => self.handle_command(&body)?,
             Kind::Message { more: true } => {
                 let before = self.parts.unwrap_or(0);
                 self.parts = Some(before.saturating_add(header.length as usize));
@@ -235,7 +235,7 @@ impl Dealer {
         }
     }
 
-    fn obey(&mut self, body: &[u8]) -> Result<(), Error> {
+    fn handle_command(&mut self, body: &[u8]) -> Result<(), Error> {
         match Command::parse(body).ok_or(Error::Command)? {
             Command::Ready { socket_type } => {
                 if !PEERS.contains(&socket_type) {

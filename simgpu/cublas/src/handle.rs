@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use simgpu_engine::handles::Handles;
 
-use crate::call::{Status, call};
+use simgpu_engine::cublas::{Status, call};
 
 /// cuBLAS of CUDA 13.0
 const VERSION: c_int = 130_000;

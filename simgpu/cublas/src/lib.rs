@@ -5,7 +5,6 @@
 
 #![allow(non_snake_case, reason = "the names are cuBLAS's")]
 
-mod call;
 mod gemm;
 mod handle;
 mod multiply;

@@ -6,8 +6,8 @@ use std::ffi::c_int;
 use simgpu_engine::driver::Driver;
 use simgpu_engine::gemm::{COMPUTE_32F, COMPUTE_32F_FAST_TF32, Gemm};
 
-use crate::call::{Status, call};
 use crate::handle::Handle;
+use simgpu_engine::cublas::{Status, call};
 
 /// The data type and compute type of a GEMM.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 
 use simgpu_engine::lock;
 
-use crate::call::{Status, put};
+use crate::put::put;
+use simgpu_engine::cublas::Status;
 
 /// The attributes of a kind of descriptor, with their sizes in bytes.
 pub(crate) type Table = &'static [(c_int, usize)];

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use simgpu_engine::handles::Handles;
 
 use crate::attributes::{self, Attributes};
-use crate::call::{Status, call, put};
+use crate::put::put;
+use simgpu_engine::cublas::{Status, call};
 
 struct Library;
 

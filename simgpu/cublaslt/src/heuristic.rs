@@ -2,9 +2,10 @@
 
 use std::ffi::{c_float, c_int};
 
-use crate::call::{Status, call, put};
 use crate::descriptors::{MATMULS, known};
 use crate::layouts;
+use crate::put::put;
+use simgpu_engine::cublas::{Status, call};
 
 /// `cublasLtMatmulHeuristicResult_t`
 #[repr(C)]

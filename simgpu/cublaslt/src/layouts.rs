@@ -6,7 +6,8 @@ use std::sync::Mutex;
 
 use simgpu_engine::lock;
 
-use crate::call::{Status, call, put};
+use crate::put::put;
+use simgpu_engine::cublas::{Status, call};
 
 /// `cublasLtMatrixLayoutOpaque_t`, 64 bytes until CUDA 13.1.
 #[repr(C)]

@@ -5,8 +5,8 @@
 #![allow(non_snake_case, reason = "the names are cublasLt's")]
 
 mod attributes;
-mod call;
 mod descriptors;
 mod heuristic;
 mod layouts;
 mod matmul;
+mod put;

@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_void};
 use simgpu_engine::gemm::Gemm;
 
 use crate::attributes::{MATMUL_COMPUTE_TYPE, MATMUL_TRANSA, MATMUL_TRANSB};
-use crate::call::{Status, call};
 use crate::descriptors::{MATMULS, known};
 use crate::layouts::{self, Layout};
+use simgpu_engine::cublas::{Status, call};
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cublasLtMatmul(

@@ -45,7 +45,7 @@ fn begin(stream: usize, mode: c_int, into: usize) -> c_int {
             return Err(Error::CAPTURE_UNSUPPORTED);
         }
         if let Some(running) = stream.capture() {
-            running.spoil();
+            running.invalidate();
             return Err(Error::CAPTURE_UNSUPPORTED);
         }
         gpu.captures.begin(&stream, mode, Thread::current(), into);
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut 
         let stream = gpu.stream(stream)?;
         let capture = stream.capture().ok_or(Error::INVALID_VALUE)?;
         if capture.origin != stream.id {
-            capture.spoil();
+            capture.invalidate();
             return Err(Error::CAPTURE_UNMATCHED);
         }
         if capture.mode != Mode::Relaxed && capture.owner() != Thread::current() {
@@ -127,7 +127,7 @@ fn state(gpu: &Gpu, stream: usize) -> Result<(c_int, u64), Error> {
     }
     Ok(match stream.capture() {
         None => (STATUS_NONE, 0),
-        Some(capture) if capture.is_spoilt() => (STATUS_INVALIDATED, 0),
+        Some(capture) if capture.is_invalidated() => (STATUS_INVALIDATED, 0),
         Some(capture) => (STATUS_ACTIVE, capture.id),
     })
 }

@@ -4,10 +4,11 @@ use std::ffi::{c_float, c_int, c_uint};
 use std::sync::Arc;
 
 use simgpu_engine::clock::Moment;
-use simgpu_engine::event::{Event, Last};
+use simgpu_engine::event::{Event, Last, Mark};
 
 use crate::call::{call, put};
 use crate::error::Error;
+use crate::gpu::Gpu;
 
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
@@ -70,33 +71,19 @@ fn record(event: usize, stream: usize) -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaEventQuery(event: usize) -> c_int {
-    call(|gpu| {
-        let event = gpu.event(event)?;
-        gpu.allow_unsafe()?;
-        match event.last() {
-            Last::Never => Ok(()),
-            Last::Captured(_) => Err(Error::CAPTURED_EVENT),
-            Last::Recorded(mark) => match mark.resolved() {
-                Some(at) if at <= Moment::now() => Ok(()),
-                _ => Err(Error::NOT_READY),
-            },
-        }
+    call(|gpu| match recorded(gpu, event)?.map(|mark| mark.resolved()) {
+        Some(resolved) if resolved.is_none_or(|at| at > Moment::now()) => Err(Error::NOT_READY),
+        _ => Ok(()),
     })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaEventSynchronize(event: usize) -> c_int {
     call(|gpu| {
-        let event = gpu.event(event)?;
-        gpu.allow_unsafe()?;
-        match event.last() {
-            Last::Never => Ok(()),
-            Last::Captured(_) => Err(Error::CAPTURED_EVENT),
-            Last::Recorded(mark) => {
-                mark.wait_resolved().sleep_until();
-                Ok(())
-            }
+        if let Some(mark) = recorded(gpu, event)? {
+            mark.wait_resolved().sleep_until();
         }
+        Ok(())
     })
 }
 
@@ -108,6 +95,17 @@ pub(crate) unsafe extern "C" fn cudaEventElapsedTime(ms: *mut c_float, start: us
         // SAFETY: CUDA requires a writable pointer.
         unsafe { put(ms, milliseconds(start, end)) }
     })
+}
+
+/// What the event was last recorded as, for a call that may synchronise; `None` if it was never recorded.
+fn recorded(gpu: &Gpu, event: usize) -> Result<Option<Arc<Mark>>, Error> {
+    let event = gpu.event(event)?;
+    gpu.allow_unsafe()?;
+    match event.last() {
+        Last::Never => Ok(None),
+        Last::Captured(_) => Err(Error::CAPTURED_EVENT),
+        Last::Recorded(mark) => Ok(Some(mark)),
+    }
 }
 
 /// When a timing event was reached, if the wall clock is past that moment.

@@ -181,7 +181,7 @@ impl Gpu {
             return Err(Error::CAPTURE_IMPLICIT);
         }
         match stream.capture() {
-            Some(capture) if capture.is_spoilt() => Err(Error::CAPTURE_INVALIDATED),
+            Some(capture) if capture.is_invalidated() => Err(Error::CAPTURE_INVALIDATED),
             _ => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-use simgpu_engine::gauge::{self, Mine};
+use simgpu_engine::gauge::{self, UserSlot};
 use simgpu_engine::lock;
 use simgpu_engine::op::Node;
 use simgpu_engine::trace::{self, Library, Task};
@@ -20,42 +20,42 @@ const PITCH: usize = 512;
 
 /// Addresses that were allocated and not freed, with their bytes and their device.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<Book>);
+pub(crate) struct Memory(Mutex<Allocations>);
 
 #[derive(Debug, Default)]
-struct Book {
-    given: HashMap<usize, Given>,
+struct Allocations {
+    allocation: HashMap<usize, Allocation>,
     /// The bytes allocated on each device.
     held: HashMap<c_int, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Given {
+struct Allocation {
     bytes: u64,
     /// `None` for host memory.
     device: Option<c_int>,
 }
 
-impl Given {
-    fn place(self) -> Option<Mine> {
+impl Allocation {
+    fn place(self) -> Option<UserSlot> {
         gauge::mine(self.device?)
     }
 }
 
-impl Book {
-    fn take(&mut self, address: usize, given: Given) {
-        self.given.insert(address, given);
-        if let Some(device) = given.device {
-            *self.held.entry(device).or_default() += given.bytes;
+impl Allocations {
+    fn take(&mut self, address: usize, allocation: Allocation) {
+        self.allocation.insert(address, allocation);
+        if let Some(device) = allocation.device {
+            *self.held.entry(device).or_default() += allocation.bytes;
         }
     }
 
-    fn give_back(&mut self, address: usize) -> Option<Given> {
-        let given = self.given.remove(&address)?;
-        if let Some(held) = given.device.and_then(|device| self.held.get_mut(&device)) {
-            *held -= given.bytes;
+    fn give_back(&mut self, address: usize) -> Option<Allocation> {
+        let allocation = self.allocation.remove(&address)?;
+        if let Some(held) = allocation.device.and_then(|device| self.held.get_mut(&device)) {
+            *held -= allocation.bytes;
         }
-        Some(given)
+        Some(allocation)
     }
 }
 
@@ -81,10 +81,10 @@ impl Memory {
             unsafe { libc::free(memory.as_ptr()) };
             return reported;
         }
-        let given = Given { bytes: bytes as u64, device };
-        lock(&self.0).take(memory.as_ptr().addr(), given);
-        if let Some(place) = given.place() {
-            place.allocated(given.bytes);
+        let allocation = Allocation { bytes: bytes as u64, device };
+        lock(&self.0).take(memory.as_ptr().addr(), allocation);
+        if let Some(place) = allocation.place() {
+            place.allocated(allocation.bytes);
         }
         Ok(())
     }
@@ -110,9 +110,9 @@ impl Memory {
         if address.is_null() {
             return Ok(());
         }
-        let given = lock(&self.0).give_back(address.addr()).ok_or(Error::INVALID_VALUE)?;
-        if let Some(place) = given.place() {
-            place.freed(given.bytes);
+        let allocation = lock(&self.0).give_back(address.addr()).ok_or(Error::INVALID_VALUE)?;
+        if let Some(place) = allocation.place() {
+            place.freed(allocation.bytes);
         }
         // SAFETY: malloc returned it in `give`, and the program had not freed it until now.
         unsafe { libc::free(address) };

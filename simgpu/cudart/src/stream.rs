@@ -1,13 +1,15 @@
 //! `cudaStream*`, except for captures.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
+use std::sync::Arc;
 
 use simgpu_engine::clock::Moment;
 use simgpu_engine::event::Last;
-use simgpu_engine::stream::Kind;
+use simgpu_engine::stream::{Kind, Stream};
 
 use crate::call::{call, put};
 use crate::error::Error;
+use crate::gpu::Gpu;
 
 const NON_BLOCKING: c_uint = 1;
 
@@ -63,28 +65,26 @@ pub(crate) extern "C" fn cudaStreamDestroy(stream: usize) -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamSynchronize(stream: usize) -> c_int {
-    call(|gpu| {
-        let stream = gpu.stream(stream)?;
-        if let Some(capture) = stream.capture() {
-            capture.spoil();
-            return Err(Error::CAPTURE_UNSUPPORTED);
-        }
-        gpu.allow_unsafe()?;
-        Ok(stream.synchronize()?)
-    })
+    call(|gpu| Ok(uncaptured(gpu, stream)?.synchronize()?))
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamQuery(stream: usize) -> c_int {
     call(|gpu| {
-        let stream = gpu.stream(stream)?;
-        if let Some(capture) = stream.capture() {
-            capture.spoil();
-            return Err(Error::CAPTURE_UNSUPPORTED);
-        }
-        gpu.allow_unsafe()?;
+        let stream = uncaptured(gpu, stream)?;
         if stream.is_done(Moment::now()) { Ok(()) } else { Err(Error::NOT_READY) }
     })
+}
+
+/// The stream, for a call that may not happen during a capture: there it invalidates the capture.
+fn uncaptured(gpu: &Gpu, stream: usize) -> Result<Arc<Stream>, Error> {
+    let stream = gpu.stream(stream)?;
+    if let Some(capture) = stream.capture() {
+        capture.invalidate();
+        return Err(Error::CAPTURE_UNSUPPORTED);
+    }
+    gpu.allow_unsafe()?;
+    Ok(stream)
 }
 
 #[unsafe(no_mangle)]
@@ -96,10 +96,10 @@ pub(crate) extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags
             (Last::Never, _) => Ok(()),
             (Last::Recorded(mark), None) => Ok(stream.wait(mark)?),
             (Last::Recorded(_), Some(capture)) => {
-                capture.spoil();
+                capture.invalidate();
                 Err(Error::CAPTURE_ISOLATION)
             }
-            (Last::Captured(capture), _) if capture.is_spoilt() => Err(Error::CAPTURE_INVALIDATED),
+            (Last::Captured(capture), _) if capture.is_invalidated() => Err(Error::CAPTURE_INVALIDATED),
             (Last::Captured(capture), None) if gpu.captures.is_active(&capture) => {
                 capture.join(&stream);
                 Ok(())
@@ -109,8 +109,8 @@ pub(crate) extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags
                 Ok(())
             }
             (Last::Captured(of_event), Some(of_stream)) => {
-                of_event.spoil();
-                of_stream.spoil();
+                of_event.invalidate();
+                of_stream.invalidate();
                 Err(Error::CAPTURE_MERGE)
             }
         }

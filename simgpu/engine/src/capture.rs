@@ -58,12 +58,12 @@ impl Capture {
         lock(&self.nodes).push(node);
     }
 
-    pub fn spoil(&self) {
+    pub fn invalidate(&self) {
         self.spoilt.store(true, Ordering::Release);
     }
 
     #[must_use]
-    pub fn is_spoilt(&self) -> bool {
+    pub fn is_invalidated(&self) -> bool {
         self.spoilt.load(Ordering::Acquire)
     }
 
@@ -77,7 +77,7 @@ impl Capture {
         lock(&self.members).push(Arc::clone(stream));
     }
 
-    fn minds(&self, caller: Thread, caller_mode: Mode) -> bool {
+    fn is_invalidated_by(&self, caller: Thread, caller_mode: Mode) -> bool {
         if self.owner == caller {
             self.mode != Mode::Relaxed && caller_mode != Mode::Relaxed
         } else {
@@ -124,7 +124,7 @@ impl Captures {
         active.retain(|other| !Arc::ptr_eq(other, capture));
         self.count.store(active.len(), Ordering::Release);
         let nodes = std::mem::take(&mut *lock(&capture.nodes));
-        (!capture.is_spoilt()).then_some(nodes)
+        (!capture.is_invalidated()).then_some(nodes)
     }
 
     #[must_use]
@@ -140,8 +140,8 @@ impl Captures {
             return true;
         }
         let active = lock(&self.active);
-        let minding = active.iter().filter(|capture| capture.minds(caller, mode));
-        minding.map(|capture| capture.spoil()).count() == 0
+        let minding = active.iter().filter(|capture| capture.is_invalidated_by(caller, mode));
+        minding.map(|capture| capture.invalidate()).count() == 0
     }
 
     /// Whether a stream that synchronises with the legacy stream is being captured; `spoil` then invalidates
@@ -158,7 +158,7 @@ impl Captures {
         let hit: Vec<_> = active.iter().filter(blocking).collect();
         if spoil {
             for capture in &hit {
-                capture.spoil();
+                capture.invalidate();
             }
         }
         !hit.is_empty()

@@ -79,12 +79,12 @@ impl User {
 
 /// This process's place on a page.
 #[derive(Clone, Copy, Debug)]
-pub struct Mine {
+pub struct UserSlot {
     page: &'static Page,
     user: &'static User,
 }
 
-impl Mine {
+impl UserSlot {
     /// The time that a kernel takes which needs `alone` for itself. Each process that has work now is taken to have work
     /// until the kernel ends, and each has its time slice in turn, as on a real GPU without MPS.
     #[must_use]
@@ -156,7 +156,7 @@ impl Page {
     }
 
     /// Gives this process a place; `None` if all are taken.
-    fn join(&'static self) -> Option<Mine> {
+    fn join(&'static self) -> Option<UserSlot> {
         if self.users().next().is_none() {
             self.busy.store(0, Relaxed);
             self.busy_until.store(0, Relaxed);
@@ -168,7 +168,7 @@ impl Page {
             is_free && user.process.compare_exchange(process, own, Relaxed, Relaxed).is_ok()
         })?;
         user.begin();
-        Some(Mine { page: self, user })
+        Some(UserSlot { page: self, user })
     }
 }
 
@@ -197,9 +197,9 @@ pub struct Process {
 /// The place of this process on the page of its device with this number, from its first call on. `None` if the
 /// machine has no folder.
 #[must_use]
-pub fn mine(device: i32) -> Option<Mine> {
+pub fn mine(device: i32) -> Option<UserSlot> {
     static VISIBLE: OnceLock<Option<Vec<u32>>> = OnceLock::new();
-    static PLACES: Mutex<Vec<(u32, Option<Mine>)>> = Mutex::new(Vec::new());
+    static PLACES: Mutex<Vec<(u32, Option<UserSlot>)>> = Mutex::new(Vec::new());
     let visible = VISIBLE.get_or_init(|| machine::folder().map(|_| machine::visible())).as_ref()?;
     let device = *visible.get(usize::try_from(device).ok()?)?;
     let mut places = lock(&PLACES);
@@ -256,12 +256,12 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// A page, and the places of two processes on it. The second is this process's parent.
-    fn shared() -> (&'static Page, Mine, Mine) {
+    fn shared() -> (&'static Page, UserSlot, UserSlot) {
         let page: &Page = Box::leak(Box::default());
         let one = page.join().unwrap();
         let user = &page.users[1];
         user.process.store(std::os::unix::process::parent_id(), Relaxed);
-        (page, one, Mine { page, user })
+        (page, one, UserSlot { page, user })
     }
 
     fn at(ns: u64) -> Moment {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     /// Runs a kernel that is launched at `start`, and returns its end.
-    fn run(place: Mine, start: u64, alone: u64) -> u64 {
+    fn run(place: UserSlot, start: u64, alone: u64) -> u64 {
         let alone = Duration::from_nanos(alone);
         let end = at(start).after(place.shared(at(start), alone));
         place.ran(at(start), end, alone);

@@ -10,6 +10,7 @@
 
 pub mod capture;
 pub mod clock;
+pub mod cublas;
 pub mod driver;
 pub mod event;
 pub mod futex;

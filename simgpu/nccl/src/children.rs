@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::atomic::Ordering;
 
 use crate::call::{Failure, call, put};
-use crate::communicator::{Communicator, Member, Seat};
+use crate::communicator::{Communicator, Identity, Member};
 use crate::config;
 use crate::greeting::Greeting;
 use crate::group;
@@ -36,17 +36,17 @@ pub(crate) unsafe extern "C" fn ncclCommSplit(
         // SAFETY: passed on unchanged.
         let non_blocking = unsafe { config::is_non_blocking(config, member.non_blocking) }?;
         let ordinal = parent.next_child();
-        let seat = move || {
+        let identity = move || {
             let members = members(&parent, color, key)?;
             let Some(rank) = members.iter().position(|member| *member == parent.rank) else {
                 return Ok(None);
             };
             let [rank, ranks] = [rank, members.len()].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
             let (key, greeting) = (parent.key.split(ordinal, color), parent.greeting.split(ordinal, color));
-            Ok(Some((Seat { key, greeting, rank, device: parent.device }, ranks)))
+            Ok(Some((Identity { key, greeting, rank, device: parent.device }, ranks)))
         };
         // SAFETY: NCCL requires a pointer that is writable until the communicator is made.
-        group::run(vec![unsafe { Job::child(member, Place(new_comm), non_blocking, seat) }])
+        group::run(vec![unsafe { Job::child(member, Place(new_comm), non_blocking, identity) }])
     })
 }
 
@@ -80,17 +80,17 @@ pub(crate) unsafe extern "C" fn ncclCommShrink(
             member.aborted.store(true, Ordering::Relaxed);
         }
         let ordinal = parent.next_shrunk();
-        let seat = move || {
+        let identity = move || {
             let before = (0..parent.rank).filter(|rank| !without.contains(rank)).count();
             let after = (parent.rank..parent.ranks()).filter(|rank| !without.contains(rank)).count();
             let [rank, ranks] =
                 [before, before + after].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
             // NCCL does not number these.
             let (key, greeting) = (parent.key.shrunk(ordinal, &without), parent.greeting.split(0, 0));
-            Ok(Some((Seat { key, greeting, rank, device: parent.device }, ranks)))
+            Ok(Some((Identity { key, greeting, rank, device: parent.device }, ranks)))
         };
         // SAFETY: NCCL requires a pointer that is writable until the communicator is made.
-        group::run(vec![unsafe { Job::child(member, Place(new_comm), non_blocking, seat) }])
+        group::run(vec![unsafe { Job::child(member, Place(new_comm), non_blocking, identity) }])
     })
 }
 
@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn ncclCommGetUniqueId(comm: usize, id: *mut Unique
     call(|_| {
         let parent = Communicator::of(comm)?;
         // SAFETY: NCCL requires a writable pointer.
-        unsafe { put(id, UniqueId::with_magic(parent.greeting.heir(parent.coming_child()))) }
+        unsafe { put(id, UniqueId::with_magic(parent.greeting.grown_magic(parent.peek_next_child()))) }
     })
 }
 
@@ -130,14 +130,20 @@ pub(crate) unsafe extern "C" fn ncclCommGrow(
             if rank != -1 || ranks <= parent.ranks() {
                 return Err(Failure::InvalidArgument);
             }
-            (parent.greeting.heir(parent.next_child()), parent.rank, parent.device, member.non_blocking)
+            (
+                parent.greeting.grown_magic(parent.next_child()),
+                parent.rank,
+                parent.device,
+                member.non_blocking,
+            )
         };
         let (key, greeting) = (Key::grown(magic, ranks), Greeting::grown(magic, ranks));
         // SAFETY: passed on unchanged.
         let non_blocking = unsafe { config::is_non_blocking(config, inherited) }?;
         // SAFETY: NCCL requires a writable pointer.
-        let job =
-            unsafe { Job::init(Seat { key, greeting, rank, device }, ranks, Place(new_comm), non_blocking) };
+        let job = unsafe {
+            Job::init(Identity { key, greeting, rank, device }, ranks, Place(new_comm), non_blocking)
+        };
         group::run(vec![job?])
     })
 }
@@ -145,7 +151,7 @@ pub(crate) unsafe extern "C" fn ncclCommGrow(
 /// The parent's ranks with this rank's color, in the order of their keys. Empty without a color.
 fn members(parent: &Communicator, color: c_int, key: c_int) -> Result<Vec<u32>, Failure> {
     let rendezvous = &parent.rendezvous;
-    let mine = rendezvous.seat(parent.rank);
+    let mine = rendezvous.rank_slot(parent.rank);
     mine.split_color.store(color, Ordering::Relaxed);
     mine.split_key.store(key, Ordering::Relaxed);
     // Waits twice: until all have written, and until all have read, before any rank writes again.
@@ -153,9 +159,9 @@ fn members(parent: &Communicator, color: c_int, key: c_int) -> Result<Vec<u32>, 
         return Err(Failure::System);
     }
     let mut same: Vec<_> = (0..rendezvous.ranks)
-        .map(|rank| (rendezvous.seat(rank), rank))
-        .filter(|(seat, _)| color != NO_COLOR && seat.split_color.load(Ordering::Relaxed) == color)
-        .map(|(seat, rank)| (seat.split_key.load(Ordering::Relaxed), rank))
+        .map(|rank| (rendezvous.rank_slot(rank), rank))
+        .filter(|(slot, _)| color != NO_COLOR && slot.split_color.load(Ordering::Relaxed) == color)
+        .map(|(slot, rank)| (slot.split_key.load(Ordering::Relaxed), rank))
         .collect();
     same.sort_unstable();
     if !rendezvous.barrier(&parent.aborted) {

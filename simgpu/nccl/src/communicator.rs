@@ -29,7 +29,7 @@ pub(crate) struct Member {
 
 /// The identity of a rank in a communicator.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Identity {
     pub key: Key,
     pub greeting: Greeting,
     pub rank: u32,
@@ -132,9 +132,9 @@ impl Member {
 }
 
 impl Communicator {
-    pub(crate) fn new(seat: Seat, aborted: Arc<AtomicBool>, rendezvous: Rendezvous) -> Self {
+    pub(crate) fn new(identity: Identity, aborted: Arc<AtomicBool>, rendezvous: Rendezvous) -> Self {
         let counters = || (0..rendezvous.ranks).map(|_| AtomicU64::new(0)).collect();
-        let Seat { key, greeting, rank, device } = seat;
+        let Identity { key, greeting, rank, device } = identity;
         let profiler = profiler::Context::default();
         profiler.begin(greeting.hash, rendezvous.ranks, rank);
         Self {
@@ -180,7 +180,7 @@ impl Communicator {
     }
 
     /// The number that the next child will get.
-    pub(crate) fn coming_child(&self) -> u32 {
+    pub(crate) fn peek_next_child(&self) -> u32 {
         self.children.load(Ordering::Relaxed) + 1
     }
 

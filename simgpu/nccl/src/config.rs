@@ -6,7 +6,7 @@ use crate::call::Failure;
 
 /// The first fields of `ncclConfig_t`; the rest is accepted and not read.
 #[repr(C)]
-struct Front {
+struct ConfigHeader {
     size: usize,
     magic: u32,
     version: u32,
@@ -25,8 +25,8 @@ pub(crate) unsafe fn is_non_blocking(config: *const c_void, inherited: bool) -> 
         return Ok(inherited);
     }
     // SAFETY: this function's own condition.
-    let front = unsafe { &*config.cast::<Front>() };
-    if front.magic != MAGIC || front.size < size_of::<Front>() {
+    let front = unsafe { &*config.cast::<ConfigHeader>() };
+    if front.magic != MAGIC || front.size < size_of::<ConfigHeader>() {
         return Err(Failure::InvalidArgument);
     }
     Ok(front.blocking == 0)

@@ -35,7 +35,7 @@ impl Greeting {
     }
 
     /// The magic number of the `ordinal`-th child, if it is grown.
-    pub(crate) fn heir(self, ordinal: u32) -> u64 {
+    pub(crate) fn grown_magic(self, ordinal: u32) -> u64 {
         pair(self.magic, ordinal.into())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use simgpu_engine::worker;
 
 use crate::call::Failure;
-use crate::communicator::{COMMUNICATORS, Communicator, Member, Seat};
+use crate::communicator::{COMMUNICATORS, Communicator, Identity, Member};
 use crate::ras;
 use crate::rendezvous::{Entry, MAX_RANKS};
 
@@ -40,7 +40,7 @@ impl Job {
     /// # Safety
     /// `place` must be NULL or writable now.
     pub(crate) unsafe fn init(
-        seat: Seat,
+        identity: Identity,
         ranks: u32,
         place: Place,
         non_blocking: bool,
@@ -48,14 +48,14 @@ impl Job {
         if place.0.is_null() {
             return Err(Failure::InvalidArgument);
         }
-        let entry = announce(&seat, ranks)?;
+        let entry = announce(&identity, ranks)?;
         let member = Member::new(non_blocking);
         let handle = COMMUNICATORS.add(Arc::clone(&member));
         // SAFETY: the caller promises it.
         unsafe { place.put(handle) };
         let decider = Arc::clone(&member);
         let work = move || {
-            let made = enter(seat, entry, &member);
+            let made = enter(identity, entry, &member);
             if made.is_err() && !member.non_blocking {
                 COMMUNICATORS.remove(handle);
             }
@@ -65,7 +65,7 @@ impl Job {
         Ok(Self { decider, work: Box::new(work) })
     }
 
-    /// The job of a communicator made from `parent`, which gets its handle when it is made. `seat` returns
+    /// The job of a communicator made from `parent`, which gets its handle when it is made. `identity` returns
     /// this rank's place in it, if it has one.
     ///
     /// # Safety
@@ -74,7 +74,7 @@ impl Job {
         parent: Arc<Member>,
         place: Place,
         non_blocking: bool,
-        seat: impl FnOnce() -> Result<Option<(Seat, u32)>, Failure> + Send + 'static,
+        identity: impl FnOnce() -> Result<Option<(Identity, u32)>, Failure> + Send + 'static,
     ) -> Self {
         // SAFETY: the caller promises it.
         unsafe { place.put(0) };
@@ -82,9 +82,9 @@ impl Job {
         let work = move || {
             // Moves the whole value into the closure, which would otherwise capture its fields.
             let place: Place = place;
-            let Some((seat, ranks)) = seat()? else { return Ok(()) };
+            let Some((identity, ranks)) = identity()? else { return Ok(()) };
             let member = Member::new(non_blocking);
-            member.is_made(Ok(enter(seat, announce(&seat, ranks)?, &member)?));
+            member.is_made(Ok(enter(identity, announce(&identity, ranks)?, &member)?));
             // SAFETY: the caller promises it.
             unsafe { place.put(COMMUNICATORS.add(member)) };
             Ok(())
@@ -128,19 +128,19 @@ impl Job {
     }
 }
 
-fn announce(seat: &Seat, ranks: u32) -> Result<Entry, Failure> {
-    if seat.rank >= ranks || ranks > MAX_RANKS {
+fn announce(identity: &Identity, ranks: u32) -> Result<Entry, Failure> {
+    if identity.rank >= ranks || ranks > MAX_RANKS {
         return Err(Failure::InvalidArgument);
     }
-    Entry::announce(seat.key, ranks).map_err(|error| match error.kind() {
+    Entry::announce(identity.key, ranks).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidInput => Failure::InvalidArgument,
         _ => Failure::System,
     })
 }
 
-fn enter(seat: Seat, entry: Entry, member: &Member) -> Result<Arc<Communicator>, Failure> {
+fn enter(identity: Identity, entry: Entry, member: &Member) -> Result<Arc<Communicator>, Failure> {
     let rendezvous = entry.wait_for_all(&member.aborted).ok_or(Failure::System)?;
-    let made = Arc::new(Communicator::new(seat, Arc::clone(&member.aborted), rendezvous));
+    let made = Arc::new(Communicator::new(identity, Arc::clone(&member.aborted), rendezvous));
     ras::begin(&made);
     Ok(made)
 }

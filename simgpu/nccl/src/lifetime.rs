@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use simgpu_engine::driver::Driver;
 
 use crate::call::{Failure, call, put};
-use crate::communicator::{COMMUNICATORS, Communicator, Member, Seat};
+use crate::communicator::{COMMUNICATORS, Communicator, Identity, Member};
 use crate::config;
 use crate::file;
 use crate::group;
@@ -93,9 +93,9 @@ pub(crate) unsafe extern "C" fn ncclCommInitAll(
         let id = UniqueId::new().ok_or(Failure::System)?;
         let (key, greeting) = (Key::of(&id), id.greeting());
         let jobs = (0..ranks).zip(list).map(|(rank, device)| {
-            let seat = Seat { key, greeting, rank, device };
+            let identity = Identity { key, greeting, rank, device };
             // SAFETY: NCCL requires as many places as devices.
-            unsafe { Job::init(seat, ranks, Place(comms.add(rank as usize)), false) }
+            unsafe { Job::init(identity, ranks, Place(comms.add(rank as usize)), false) }
         });
         group::run(jobs.collect::<Result<_, _>>()?)
     })
@@ -115,9 +115,9 @@ pub(crate) unsafe fn init(
         [ranks, rank].map(|number| u32::try_from(number).map_err(|_negative| Failure::InvalidArgument));
     // SAFETY: found by `Driver::find`; it takes nothing.
     let device = unsafe { (driver.current_device)() };
-    let seat = Seat { key: Key::of(id), greeting: id.greeting(), rank: rank?, device };
+    let identity = Identity { key: Key::of(id), greeting: id.greeting(), rank: rank?, device };
     // SAFETY: this function's own condition.
-    group::run(vec![unsafe { Job::init(seat, ranks?, place, non_blocking) }?])
+    group::run(vec![unsafe { Job::init(identity, ranks?, place, non_blocking) }?])
 }
 
 #[unsafe(no_mangle)]

@@ -35,7 +35,7 @@ static KNOWN: Mutex<Vec<Weak<Communicator>>> = Mutex::new(Vec::new());
 pub(crate) fn begin(communicator: &Arc<Communicator>) {
     static STARTED: Once = Once::new();
     let Some(address) = std::env::var("NCCL_RAS_ADDR").ok().and_then(|set| set.parse().ok()) else { return };
-    communicator.rendezvous.seat(communicator.rank).pid.store(std::process::id(), Ordering::Relaxed);
+    communicator.rendezvous.rank_slot(communicator.rank).pid.store(std::process::id(), Ordering::Relaxed);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|one| one.strong_count() > 0);
     known.push(Arc::downgrade(communicator));
@@ -49,7 +49,7 @@ pub(crate) fn begin(communicator: &Arc<Communicator>) {
 
 /// Counts the collectives that a launch starts.
 pub(crate) fn count(communicator: &Communicator, actions: &[Action]) {
-    let launched = &communicator.rendezvous.seat(communicator.rank).launched;
+    let launched = &communicator.rendezvous.rank_slot(communicator.rank).launched;
     for action in actions {
         let Action::Collective { kind, .. } = action else { continue };
         if let Some(at) = COUNTED.iter().position(|counted| counted == kind) {
@@ -141,9 +141,9 @@ fn communicator(one: &Communicator) -> String {
 }
 
 fn member(one: &Communicator, rank: u32) -> String {
-    let seat = one.rendezvous.seat(rank);
+    let slot = one.rendezvous.rank_slot(rank);
     let mut counts = String::new();
-    for (kind, launched) in COUNTED.iter().zip(&seat.launched) {
+    for (kind, launched) in COUNTED.iter().zip(&slot.launched) {
         let end = if *kind == Kind::AllReduce { "" } else { "," };
         let (name, launched) = (kind.name().to_string_lossy(), launched.load(Ordering::Relaxed));
         let _ = writeln!(counts, "            \"{name}\": {launched}{end}");
@@ -151,6 +151,6 @@ fn member(one: &Communicator, rank: u32) -> String {
     let aborted = rank == one.rank && one.is_aborted();
     format!(
         "        {{\n          \"rank\": {rank},\n          \"host\": \"127.0.0.1\",\n          \"pid\": {},\n          \"status\": {{\n            \"init_state\": 0,\n            \"async_error\": 0,\n            \"finalize_called\": false,\n            \"destroy_flag\": false,\n            \"abort_flag\": {aborted}\n          }},\n          \"collective_counts\": {{\n{counts}          }}\n        }}",
-        seat.pid.load(Ordering::Relaxed)
+        slot.pid.load(Ordering::Relaxed)
     )
 }

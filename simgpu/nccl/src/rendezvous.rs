@@ -34,7 +34,7 @@ struct Header {
 
 /// The words of one rank.
 #[repr(C, align(64))]
-pub(crate) struct Seat {
+pub(crate) struct RankSlot {
     /// Changed when a transfer with this rank has advanced. A futex word.
     pub doorbell: AtomicU32,
     pub split_color: AtomicI32,
@@ -92,16 +92,16 @@ impl Rendezvous {
         unsafe { self.memory.at(0) }
     }
 
-    pub(crate) fn seat(&self, rank: u32) -> &Seat {
+    pub(crate) fn rank_slot(&self, rank: u32) -> &RankSlot {
         assert!(rank < self.ranks);
         // SAFETY: only atomics; every rank of a rendezvous computes the same offsets from the same number of ranks.
-        unsafe { self.memory.at(seats() + rank as usize * size_of::<Seat>()) }
+        unsafe { self.memory.at(rank_slots() + rank as usize * size_of::<RankSlot>()) }
     }
 
     /// The slot of collective `number` of the communicator, and its lap.
     pub(crate) fn collective(&self, number: u64) -> (&Slot, u32) {
         let offset = collectives(self.ranks) + to_usize(number % WINDOW) * size_of::<Slot>();
-        // SAFETY: as for seats.
+        // SAFETY: as for rank_slots.
         (unsafe { self.memory.at(offset) }, lap(number / WINDOW))
     }
 
@@ -109,7 +109,7 @@ impl Rendezvous {
     pub(crate) fn transfer(&self, from: u32, to: u32, number: u64) -> (&Slot, u32) {
         assert!(from < self.ranks && to < self.ranks);
         let pair = from as usize * self.ranks as usize + to as usize;
-        // SAFETY: as for seats.
+        // SAFETY: as for rank_slots.
         (unsafe { self.memory.at(pairs(self.ranks) + pair * size_of::<Slot>()) }, lap(number))
     }
 
@@ -140,12 +140,12 @@ fn gathering_time() -> Duration {
     Duration::from_secs_f64(*SECONDS.get_or_init(|| settings::INIT_TIMEOUT_S.read()))
 }
 
-fn seats() -> usize {
+fn rank_slots() -> usize {
     size_of::<Header>()
 }
 
 fn collectives(ranks: u32) -> usize {
-    seats() + ranks as usize * size_of::<Seat>()
+    rank_slots() + ranks as usize * size_of::<RankSlot>()
 }
 
 fn pairs(ranks: u32) -> usize {

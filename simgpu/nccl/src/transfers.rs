@@ -59,7 +59,7 @@ pub(crate) fn exchange(
             Progress { slot, visit, peer: transfer.peer, stage: Stage::Coming }
         })
         .collect();
-    let doorbell = &comm.rendezvous.seat(comm.rank).doorbell;
+    let doorbell = &comm.rendezvous.rank_slot(comm.rank).doorbell;
     let mut last = start;
     loop {
         let rung = doorbell.load(Ordering::Acquire);
@@ -112,7 +112,7 @@ impl Progress<'_> {
 }
 
 fn ring(comm: &Communicator, rank: u32) {
-    let doorbell = &comm.rendezvous.seat(rank).doorbell;
+    let doorbell = &comm.rendezvous.rank_slot(rank).doorbell;
     doorbell.fetch_add(1, Ordering::AcqRel);
     futex::wake_all(doorbell);
 }

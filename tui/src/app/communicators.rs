@@ -20,7 +20,7 @@ use xpu_wire::{
 
 use super::{
     fold::stem,
-    whereabouts::{self, Whereabouts},
+    rank_positions::{self, RankPositions},
 };
 
 /// Number of communicators that are computed. A job with more shows only the first ones; those with a rank
@@ -93,7 +93,7 @@ pub struct Communicator {
     pub behind: Ranks,
     /// The last collective that any rank entered, and its bytes.
     pub last: Option<(Operation, u64)>,
-    pub whereabouts: Whereabouts,
+    pub rank_positions: RankPositions,
     /// Arrival skew in milliseconds, the latest rank first.
     pub late: Vec<(Rank, f64)>,
     pub traffic: Vec<Traffic>,
@@ -170,7 +170,7 @@ impl Communicators {
         let waits = |members: &[Member<'_>]| {
             let Entered { least, most } = spread(members);
             let mut first = members.iter().filter(|member| member.state.entered == most);
-            least < most && first.all(|member| whereabouts::is_stuck(member.view))
+            least < most && first.all(|member| rank_positions::is_stuck(member.view))
         };
         members.sort_by_cached_key(|(id, members)| {
             let size = members.first().map_or(0, |member| member.state.size);
@@ -229,12 +229,12 @@ fn one(
     let counting = || members.iter().filter(|member| counts(member.rank));
     let living = counting().filter(|member| member.view.life() == Life::Alive && is_matching(member.rank));
     let mut late: Vec<_> = living
-        .filter_map(|member| Some((member.rank, job.lateness_of(samples(member, id))?.milliseconds())))
+        .filter_map(|member| Some((member.rank, job.arrival_skew_of(samples(member, id))?.milliseconds())))
         .collect();
     late.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     late.truncate(RANKED);
-    let title = furthest.map(whereabouts::title).unwrap_or_default();
-    let whereabouts = Whereabouts::new(title, size, whereabouts::groups(job, id));
+    let title = furthest.map(rank_positions::title).unwrap_or_default();
+    let rank_positions = RankPositions::new(title, size, rank_positions::groups(job, id));
     Communicator {
         kind: None,
         id,
@@ -244,9 +244,9 @@ fn one(
         ranks: members.iter().map(|member| member.rank).collect(),
         entered,
         completed: members.iter().map(|member| member.state.completed).min().unwrap_or(0),
-        behind: whereabouts.waits().map(|(_, behind)| behind.clone()).unwrap_or_default(),
+        behind: rank_positions.waits().map(|(_, behind)| behind.clone()).unwrap_or_default(),
         last: furthest.and_then(|state| Some((state.last_operation?, state.last_bytes))),
-        whereabouts: whereabouts.only(matching),
+        rank_positions: rank_positions.only(matching),
         late,
         traffic: traffic(job, id, size, counting()),
     }

@@ -16,7 +16,7 @@ pub struct Connections {
 
 /// The situation that the screen as a whole shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ScreenState {
     /// No host has answered yet, and none has failed for good.
     Connecting,
     /// No host answers.
@@ -72,15 +72,15 @@ impl Connections {
         self.links.values().filter(|link| **link == Link::Up).count()
     }
 
-    pub(super) fn standing(&self, has_jobs: bool) -> Standing {
+    pub(super) fn screen_state(&self, has_jobs: bool) -> ScreenState {
         if has_jobs {
-            Standing::OtherJobs
+            ScreenState::OtherJobs
         } else if self.up() > 0 {
-            Standing::NoJob
+            ScreenState::NoJob
         } else if self.down().next().is_some() {
-            Standing::NoAnswer
+            ScreenState::NoAnswer
         } else {
-            Standing::Connecting
+            ScreenState::Connecting
         }
     }
 }
@@ -95,14 +95,14 @@ mod tests {
     fn a_connected_host_takes_precedence_over_a_silent_one() {
         let endpoint = |host: &str| Endpoint { host: host.to_owned(), base: BasePort::DEFAULT, ssh: None };
         let mut connections = Connections::new(vec![endpoint("a"), endpoint("b")], Moment(0));
-        assert_eq!(connections.standing(false), Standing::Connecting);
+        assert_eq!(connections.screen_state(false), ScreenState::Connecting);
         connections.set(endpoint("a"), Link::Down { why: "refused".to_owned() }, Moment(3));
-        assert_eq!(connections.standing(false), Standing::NoAnswer);
+        assert_eq!(connections.screen_state(false), ScreenState::NoAnswer);
         connections.set(endpoint("a"), Link::Down { why: "no answer".to_owned() }, Moment(5));
         assert_eq!(connections.since(&endpoint("a")), Some(Moment(3)), "it is down all the time");
         connections.set(endpoint("b"), Link::Up, Moment(7));
         assert_eq!(connections.since(&endpoint("b")), Some(Moment(7)));
-        assert_eq!(connections.standing(false), Standing::NoJob);
-        assert_eq!(connections.standing(true), Standing::OtherJobs);
+        assert_eq!(connections.screen_state(false), ScreenState::NoJob);
+        assert_eq!(connections.screen_state(true), ScreenState::OtherJobs);
     }
 }

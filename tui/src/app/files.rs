@@ -9,7 +9,7 @@ use xpu_wire::unit::Moment;
 use super::{App, Note};
 use crate::{
     file_loader::{ListedFile, Listing, Order, Simulated, Summary},
-    recorder::Standing as Recording,
+    recorder::RecorderState as Recording,
 };
 
 /// Interval of reading the folder while its page is open.
@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(3);
 pub struct Files {
     pub(crate) recording: Recording,
     /// The latest capture.
-    pub(crate) capture: screen_capture::Standing,
+    pub(crate) capture: screen_capture::CaptureState,
     /// Traces by PyTorch's profiler.
     pub(crate) kineto: kineto::Standing,
     /// `None` before the folder was first read.
@@ -92,12 +92,12 @@ impl Files {
 
 impl App {
     /// Reports the result of a capture once.
-    pub(crate) fn captured(&mut self, standing: screen_capture::Standing) {
-        if self.files.capture == standing {
+    pub(crate) fn captured(&mut self, state: screen_capture::CaptureState) {
+        if self.files.capture == state {
             return;
         }
-        match &standing {
-            screen_capture::Standing::Done(outcome) => {
+        match &state {
+            screen_capture::CaptureState::Done(outcome) => {
                 let note = if outcome.bytes == 0 { Note::Failed } else { Note::Done };
                 self.messages.set_note(note(outcome.to_string()));
                 self.files.unsimulated = (outcome.bytes > 0).then(|| outcome.path.clone());
@@ -106,10 +106,10 @@ impl App {
                     .iter()
                     .for_each(|complaint| self.messages.warn(format!("capture: {complaint}")));
             }
-            screen_capture::Standing::Failed(why) => self.messages.failed(why.clone()),
+            screen_capture::CaptureState::Failed(why) => self.messages.failed(why.clone()),
             _ => {}
         }
-        self.files.capture = standing;
+        self.files.capture = state;
     }
 
     /// What a step of the job's last capture would take without its stragglers.
@@ -119,11 +119,11 @@ impl App {
     }
 
     /// Reports the result of traces once.
-    pub(crate) fn traced(&mut self, standing: kineto::Standing) {
-        if self.files.kineto == standing {
+    pub(crate) fn traced(&mut self, state: kineto::Standing) {
+        if self.files.kineto == state {
             return;
         }
-        match &standing {
+        match &state {
             kineto::Standing::Done(outcome) => {
                 let note = if outcome.is_whole { Note::Done } else { Note::Failed };
                 self.messages.set_note(note(outcome.summary.clone()));
@@ -135,6 +135,6 @@ impl App {
             kineto::Standing::Failed(why) => self.messages.failed(why.clone()),
             kineto::Standing::None | kineto::Standing::UnderWay(_) => {}
         }
-        self.files.kineto = standing;
+        self.files.kineto = state;
     }
 }

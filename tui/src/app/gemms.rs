@@ -174,7 +174,7 @@ impl Gemms {
     /// Updates the list once a second, because this goes through every shape of every rank; also when the
     /// first summary of a rank arrives.
     pub(crate) fn settle(&mut self, job: &Job, watched: &Watched, now: Moment) {
-        self.heard = watched.heard(job);
+        self.heard = watched.with_summary(job);
         let making = (now.0 / 1_000_000_000, watched.since, self.heard);
         if self.made != Some(making) {
             self.made = Some(making);

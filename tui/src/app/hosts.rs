@@ -176,7 +176,7 @@ impl Host {
             self.gpus.take(rank, digest);
         }
         if view.is_alive() {
-            let load = view.load().filter(|load| view.heard().since(load.at) < STALE);
+            let load = view.load().filter(|load| view.last_report().since(load.at) < STALE);
             self.load = self.load.or_else(|| load.map(|load| HostLoadStatus::of(load.host, load.interval)));
         }
     }

@@ -18,8 +18,8 @@ pub struct Incident {
 impl Incident {
     /// The incident after taking the present findings into account.
     pub(super) fn follow(known: Option<Self>, findings: &[Finding], now: Moment) -> Option<Self> {
-        let standing = findings.iter().find(|finding| finding.stops_the_job());
-        match (known, standing) {
+        let incident = findings.iter().find(|finding| finding.stops_the_job());
+        match (known, incident) {
             (Some(incident), Some(finding)) if incident.over.is_none() => {
                 Some(Self { finding: finding.clone(), ..incident })
             }

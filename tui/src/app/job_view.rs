@@ -3,15 +3,15 @@
 //! A thousand of ten thousand ranks report between two redraws. A rank's figures are computed again only when
 //! it has reported; figures over all ranks (order, scales) only when the job's revision changed.
 
+mod compute;
 mod list;
-mod reckon;
 mod refresh;
 mod row;
 
 use std::{sync::Arc, time::Duration};
 
+use compute::Examination;
 pub use list::Filtered;
-use reckon::Examination;
 pub use row::{Row, Urgency};
 use xpu_analysis::capture::Groups;
 use xpu_model::{
@@ -25,7 +25,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Bundle, Fold, Inspection, Listing, Metric, Outlier, Seats, Sort};
+use super::{Bundle, Fold, Inspection, Listing, Metric, Outlier, RankLayout, Sort};
 use crate::widget::scale::Scale;
 
 #[derive(Debug, Default)]
@@ -42,9 +42,9 @@ pub struct JobView {
     rested: bool,
     /// Whether this redraw has had enough work.
     pub(super) busy: bool,
-    pub seats: Seats,
+    pub rank_layout: RankLayout,
     /// The places of ranks on the maps, seen or not.
-    seated: Option<(usize, u32)>,
+    laid_out_for: Option<(usize, u32)>,
     /// The listed rows, or the worst row of each group; rows that the filter excludes are left out.
     pub order: Vec<usize>,
     /// Number of listed rows that come first because of a problem.
@@ -174,8 +174,8 @@ impl JobView {
         std::mem::replace(self, other)
     }
 
-    pub(crate) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
-        self.examiner.hold_against(runs);
+    pub(crate) fn compare_with(&mut self, runs: Option<&Arc<Runs>>) {
+        self.examiner.compare_with(runs);
     }
 
     /// Whether some shown figures are from an earlier redraw, because many arrived at once.

@@ -18,7 +18,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Incident, Whereabouts};
+use super::{Incident, RankPositions};
 use crate::action::Motion;
 
 /// Collectors answer within a few seconds; after this, ranks without an answer count as silent.
@@ -38,7 +38,7 @@ const PAGE: usize = 10;
 #[derive(Debug, Default)]
 pub struct Stacks {
     inquiry: Inquiry,
-    whereabouts: Whereabouts,
+    rank_positions: RankPositions,
     /// The job of the tree, and the revision of its stacks.
     made: Option<(JobName, u64)>,
     /// The matching ranks, while there is a filter.
@@ -69,7 +69,7 @@ pub struct Stacks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StackState {
     /// There was no request.
-    Unasked,
+    NotRequested,
     /// Stacks are arriving; the number that has arrived.
     Coming(usize),
     /// All expected stacks have arrived.
@@ -119,7 +119,7 @@ impl Stacks {
             (Some(why), 0) => StackState::Refused(why.clone()),
             (_, came) if came < self.expected && waits => StackState::Coming(came),
             (_, 0) if self.asked.is_some() => StackState::Silent,
-            (_, 0) => StackState::Unasked,
+            (_, 0) => StackState::NotRequested,
             _ => StackState::Here,
         }
     }
@@ -159,14 +159,14 @@ impl Stacks {
     }
 
     /// The positions of the ranks in the communicator of the incident, otherwise in the largest one.
-    pub fn whereabouts(&self) -> &Whereabouts {
-        &self.whereabouts
+    pub fn rank_positions(&self) -> &RankPositions {
+        &self.rank_positions
     }
 
     /// Merges the received stacks of all ranks of the job, and those of the matching ranks.
     pub(super) fn settle(&mut self, job: &Job, matching: Option<Ranks>, incident: Option<&Incident>) {
         let stall = incident.and_then(|incident| incident.finding.collective.as_ref());
-        self.whereabouts = Whereabouts::of(job, stall.map(|of| of.communicator.as_str()));
+        self.rank_positions = RankPositions::of(job, stall.map(|of| of.communicator.as_str()));
         // A rank that ended in an orderly way has no stack.
         self.expected = job.ranks().filter(|(_, view)| view.life() != Life::Ended).count();
         let made = (job.name().clone(), job.stacks_revision());

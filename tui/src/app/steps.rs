@@ -81,7 +81,7 @@ impl StepColumn {
 
 impl Steps {
     /// Updates once a second what the overview shows: figures of some ranks, without watching them.
-    pub(crate) fn glance(
+    pub(crate) fn refresh_overview(
         &mut self,
         job: &Job,
         ranks: impl FnOnce() -> BTreeSet<Rank>,

@@ -29,7 +29,7 @@ impl Watched {
     }
 
     /// Number of watched ranks whose summary has arrived.
-    pub fn heard(&self, job: &Job) -> usize {
+    pub fn with_summary(&self, job: &Job) -> usize {
         let views = self.ranks.iter().filter_map(|&rank| job.rank(rank));
         views.filter(|view| view.summary().is_some()).count()
     }

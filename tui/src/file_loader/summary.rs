@@ -64,7 +64,7 @@ impl Summary {
             let share = row
                 .share
                 .map_or_else(String::new, |share| format!(", {} of the time", figure::percent(share)));
-            (row.shape(), format!("{} times, {rate}{share}", figure::count(row.count)))
+            (row.shape.to_string(), format!("{} times, {rate}{share}", figure::count(row.count)))
         });
         let per = if report.window.is_some() { "second" } else { "step" };
         let late = report.arrivals.iter().filter(|row| row.last > 0).take(ROWS).map(|row| {

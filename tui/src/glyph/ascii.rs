@@ -69,7 +69,7 @@ pub fn ascii(symbol: &str) -> Option<&'static str> {
 }
 
 /// Replaces everything by its ASCII form.
-pub(crate) fn spell(area: Rect, buffer: &mut Buffer) {
+pub(crate) fn to_ascii(area: Rect, buffer: &mut Buffer) {
     for y in area.top()..area.bottom() {
         let mut x = area.left();
         while x < area.right() {
@@ -102,7 +102,7 @@ mod tests {
     fn a_wide_letter_takes_as_many_columns_as_before() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 10, 1));
         buffer.set_string(0, 0, "a日本▲é│b", Style::new());
-        spell(buffer.area, &mut buffer);
+        to_ascii(buffer.area, &mut buffer);
         let line: String = buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect();
         assert_eq!(line, "a????!?|b ");
     }

@@ -43,7 +43,7 @@ impl View for Overview {
         let Some(job) = app.selection.job(&app.observed.jobs) else { return };
         let counts = |&rank: &Rank| app.job_view.counts(rank);
         let ranks = || sample(job, None, &[]).into_iter().filter(counts).collect();
-        app.steps.glance(job, ranks, &app.observed.step_times, app.now());
+        app.steps.refresh_overview(job, ranks, &app.observed.step_times, app.now());
     }
 
     fn lines(&self, app: &App) -> usize {

@@ -69,7 +69,7 @@ impl Player {
         let _rest = self.search.rest();
         let to = playback.within(to);
         if to < playback.position || !self.cursor.is_near(to) {
-            self.wind(app, to)?;
+            self.rewind(app, to)?;
         } else {
             self.cursor.read_ahead(to);
         }
@@ -78,11 +78,11 @@ impl Player {
     }
 
     /// Reads the frames before a moment again.
-    pub fn wind(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
+    pub fn rewind(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         let _rest = self.search.rest();
         update(app, Action::Rewind);
         self.looked = Moment(0);
-        self.cursor.wind(to);
+        self.cursor.rewind(to);
         self.show(app, to)
     }
 
@@ -100,7 +100,7 @@ impl Player {
         let more = !ranks.is_subset(self.cursor.ranks());
         self.cursor.watch_ranks(ranks);
         match app.playback().map(|playback| playback.position) {
-            Some(position) if more => self.wind(app, position),
+            Some(position) if more => self.rewind(app, position),
             _ => Ok(()),
         }
     }

@@ -17,8 +17,8 @@ use crate::{app::App, palette::Depth, view};
 
 #[derive(Debug)]
 pub struct Pen<W> {
-    terminal: Terminal<CrosstermBackend<Sheet>>,
-    sheet: Sheet,
+    terminal: Terminal<CrosstermBackend<OutputBuffer>>,
+    sheet: OutputBuffer,
     to: W,
 }
 
@@ -34,7 +34,7 @@ impl<W: Write> Pen<W> {
     }
 
     fn with(to: W, viewport: Viewport) -> io::Result<Self> {
-        let sheet = Sheet::default();
+        let sheet = OutputBuffer::default();
         let backend = CrosstermBackend::new(sheet.clone());
         let terminal = Terminal::with_options(backend, TerminalOptions { viewport })?;
         Ok(Self { terminal, sheet, to })
@@ -49,7 +49,8 @@ impl<W: Write> Pen<W> {
         })?;
         queue!(self.sheet, EndSynchronizedUpdate)?;
         let picture = self.sheet.take();
-        let picture = if app.palette.depth() == Depth::Sixteen { sixteen::spell(&picture) } else { picture };
+        let picture =
+            if app.palette.depth() == Depth::Sixteen { sixteen::to_16_colours(&picture) } else { picture };
         self.to.write_all(&picture)?;
         self.to.flush()
     }
@@ -65,15 +66,15 @@ impl<W: Write> Pen<W> {
 
 /// Buffers output until a picture is complete, because each small write would be a packet of an ssh session.
 #[derive(Clone, Debug, Default)]
-struct Sheet(Rc<RefCell<Vec<u8>>>);
+struct OutputBuffer(Rc<RefCell<Vec<u8>>>);
 
-impl Sheet {
+impl OutputBuffer {
     fn take(&self) -> Vec<u8> {
         self.0.take()
     }
 }
 
-impl Write for Sheet {
+impl Write for OutputBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())

@@ -7,7 +7,7 @@ const BEGIN: &[u8] = b"\x1b[";
 
 /// The same bytes with `30` to `37` and `90` to `97` (from `40` and `100` on for backgrounds) instead of
 /// colours by number.
-pub(super) fn spell(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn to_16_colours(bytes: &[u8]) -> Vec<u8> {
     let mut spelled = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some(at) = rest.windows(BEGIN.len()).position(|window| window == BEGIN) {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn colours_by_number_have_their_names_and_all_else_stays() {
-        let spelled = |bytes: &str| String::from_utf8(spell(bytes.as_bytes())).unwrap();
+        let spelled = |bytes: &str| String::from_utf8(to_16_colours(bytes.as_bytes())).unwrap();
         assert_eq!(spelled("\x1b[38;5;1ma\x1b[48;5;15mb"), "\x1b[31ma\x1b[107mb");
         assert_eq!(spelled("\x1b[1;38;5;9;48;5;0m38;5;1m"), "\x1b[1;91;40m38;5;1m");
         assert_eq!(spelled("\x1b[38;5;8m\x1b[48;5;7m\x1b[39m\x1b[0m"), "\x1b[90m\x1b[47m\x1b[39m\x1b[0m");

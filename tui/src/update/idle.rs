@@ -2,7 +2,7 @@
 
 use crate::{
     action::Action,
-    app::{App, Standing},
+    app::{App, ScreenState},
     key::Key,
     keymap::Scope,
     page::Page,
@@ -59,7 +59,7 @@ fn says(idle: bool, why: &str) -> Option<String> {
 }
 
 fn no_job(app: &App) -> Option<String> {
-    says(app.standing() != Standing::Running, "no job yet")
+    says(app.screen_state() != ScreenState::Running, "no job yet")
 }
 
 /// Why there is nothing to move in.

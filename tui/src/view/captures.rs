@@ -36,10 +36,10 @@ const LONGEST: usize = 44;
 pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let frame = if breakpoint == Breakpoint::Wide { 2 } else { 1 };
-    let [standing, rest] =
+    let [area, rest] =
         Layout::vertical([Constraint::Length(under_way::lines(app) + frame), Constraint::Fill(1)])
             .areas(below);
-    under_way::draw(app, breakpoint, standing, buffer);
+    under_way::draw(app, breakpoint, area, buffer);
     let files = app.files.all().len() as u16;
     let opened = if matches!(app.files.opened, Opened::Nothing) { 0 } else { rest.height * 6 / 10 };
     let listed = rest.height - opened;

@@ -145,7 +145,7 @@ fn draw_list(
         let line = Rect { y, height: 1, ..inner };
         buffer.set_style(line, ground);
         hits.put(line, Target::Line(index));
-        let (sign, role) = headline::loudness(finding);
+        let (sign, role) = headline::emphasis(finding);
         let style = ground.patch(app.palette.of(role));
         let head = format!(" {sign} {}", Column::name(names).cell(&class(finding)));
         let text = headline::short(app, finding, usize::from(inner.width).saturating_sub(head.width()));
@@ -172,7 +172,7 @@ fn word(value: &impl Serialize) -> String {
 
 /// The details of one finding.
 fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
-    let (_, role) = headline::loudness(finding);
+    let (_, role) = headline::emphasis(finding);
     let mut lines = Vec::new();
     let mut put = |label: &'static str, text: &str, role: Role, most: usize| {
         let labels = [label].into_iter().chain(std::iter::repeat(""));
@@ -252,7 +252,7 @@ fn what(entry: &Entry) -> String {
 
 fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static> {
     let (sign, role) = match entry.what {
-        What::Came => headline::loudness(&entry.finding),
+        What::Came => headline::emphasis(&entry.finding),
         What::Went(_) => (glyph::ENDED, Role::Good),
     };
     let time = format!("{}  ", figure::time_of_day(entry.at));

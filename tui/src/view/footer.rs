@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     action::{Action, Choosing, Control},
-    app::{App, Note, Standing},
+    app::{App, Note, ScreenState},
     glyph,
     hits::{Hits, Target},
     keymap::Binding,
@@ -170,8 +170,8 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         }
         // These pages also show why there is no job.
         Action::Go(page) if page == Page::Overview || !page.view().needs_job() => true,
-        Action::Capture => app.standing() == Standing::Running && !app.is_past(),
-        Action::Control(Control::Record) => app.standing() == Standing::Running && !app.is_replay(),
+        Action::Capture => app.screen_state() == ScreenState::Running && !app.is_past(),
+        Action::Control(Control::Record) => app.screen_state() == ScreenState::Running && !app.is_replay(),
         Action::Move(_)
         | Action::Control(_)
         | Action::Go(_)
@@ -181,7 +181,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::FoldRanks
         | Action::Pin
         | Action::Reverse
-        | Action::Report => app.standing() == Standing::Running,
+        | Action::Report => app.screen_state() == ScreenState::Running,
         Action::ToggleBranch
         | Action::NextOutlier
         | Action::NextThread
@@ -189,7 +189,9 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::SaveFlame => !app.stacks.rows().is_empty(),
         Action::Open(Kind::Command) => app.page == Page::Overview,
         Action::Open(Kind::Filter) if app.overlay.help.is_open() => true,
-        Action::Open(Kind::Filter) => app.standing() == Standing::Running && app.page.view().offers_filter(),
+        Action::Open(Kind::Filter) => {
+            app.screen_state() == ScreenState::Running && app.page.view().offers_filter()
+        }
         Action::ToggleCommunicators => app.communicators.has_more() || app.communicators.every,
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
         Action::Explain => app.page.view().unexplained(app).is_none(),

@@ -76,7 +76,7 @@ fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
         Breakpoint::Medium => "rates since opening",
         _ => "",
     };
-    let ranks = heard(app);
+    let ranks = coverage(app);
     let right = if shapes == 0 {
         ranks
     } else {
@@ -86,7 +86,7 @@ fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
 }
 
 /// `64 ranks`, `32 of 10,000 ranks`: the ranks that the page covers.
-fn heard(app: &App) -> String {
+fn coverage(app: &App) -> String {
     let (heard, of) = (app.gemms.heard, app.job().map_or(0, |job| job.ranks().len()));
     if heard == of {
         figure::counted(of, "rank", "ranks")

@@ -155,7 +155,7 @@ impl Figure {
         Self { label: label.to_owned(), value, unit: unit.to_owned(), before, after, role: Role::Strong }
     }
 
-    fn loud_if(self, loud: bool) -> Self {
+    fn emphasize_if(self, loud: bool) -> Self {
         if loud { Self { role: Role::Warning, ..self } } else { self }
     }
 }
@@ -196,10 +196,10 @@ fn figures(job_view: &JobView) -> Vec<Figure> {
         Figure::new(labels[0].0, labels[0].1, "/step", step_time.to_owned(), step_unit),
         Figure::new(labels[1].0, labels[1].1, "", median(gemm), &format!("{}{ago}", Metric::Gemm.unit())),
         Figure::new(labels[2].0, labels[2].1, "", median(bus), Metric::Bus.unit()),
-        Figure::new(ranks, "", " ranks", figure::count(heard as u64), &all).loud_if(heard < of),
+        Figure::new(ranks, "", " ranks", figure::count(heard as u64), &all).emphasize_if(heard < of),
         Figure::new("hosts", "", " hosts", figure::count(job_view.hosts as u64), ""),
         Figure::new("overhead", "overhead ", "", format!("{:.2}", job_view.overhead * 100.0), "%"),
-        Figure::new("dropped", "dropped ", "", figure::count(dropped), "").loud_if(dropped > 0),
+        Figure::new("dropped", "dropped ", "", figure::count(dropped), "").emphasize_if(dropped > 0),
     ];
     let mut all: Vec<_> = always.into();
     all.splice(5..5, known.into_iter().flatten());
@@ -211,7 +211,7 @@ fn lost(job_view: &JobView) -> Option<Figure> {
     let lost = job_view.lost?;
     let hours = lost_hours(&lost.cost);
     let (value, unit) = hours.split_once(' ').unwrap_or((&hours, ""));
-    let figure = Figure::new("", "", "", value.to_owned(), unit).loud_if(true);
+    let figure = Figure::new("", "", "", value.to_owned(), unit).emphasize_if(true);
     Some(Figure { label: format!("lost in {}", figure::age(lost.since())), ..figure })
 }
 
@@ -243,7 +243,7 @@ fn step(job_view: &JobView) -> Figure {
         Some(StepSign::Optimizer) => ("optimizer step", "optimizer step "),
         _ => ("step", "step "),
     };
-    Figure::new(label, before, "", value, &unit).loud_if(overdue.is_some())
+    Figure::new(label, before, "", value, &unit).emphasize_if(overdue.is_some())
 }
 
 /// Each figure under its label.

@@ -27,7 +27,7 @@ const FOR_GPUS: usize = 110;
 /// The worst finding on one line; empty without findings.
 pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     let finding = app.job_view.findings.first()?;
-    let (sign, role) = loudness(finding);
+    let (sign, role) = emphasis(finding);
     Some(Line::styled(
         format!("{sign} {}", short(app, finding, width.saturating_sub(2))),
         app.palette.of(role),
@@ -59,7 +59,8 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     // The finding no longer holds.
     let until = "  until then: ";
     let line = short(app, finding, width.saturating_sub(until.width()));
-    let mut lines = vec![Line::styled(head, loud(app, style)), Line::styled(format!("{until}{line}"), style)];
+    let mut lines =
+        vec![Line::styled(head, emphasized(app, style)), Line::styled(format!("{until}{line}"), style)];
     lines.extend(place(app, finding, "was", style, width));
     lines
 }
@@ -81,7 +82,7 @@ fn stall(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
     let style = app.palette.of(Role::Alarm);
     let space = width.saturating_sub(2);
     let line = short(app, finding, space);
-    let mut lines = vec![Line::styled(format!("{} {line} ", glyph::ALARM), loud(app, style))];
+    let mut lines = vec![Line::styled(format!("{} {line} ", glyph::ALARM), emphasized(app, style))];
     let details = clauses(&finding.details(&line), space, MOST);
     let gpus = finding.evidence.gpus_sentence().filter(|_| width >= FOR_GPUS);
     lines.extend(details.into_iter().map(|text| Line::styled(format!("  {text}"), style)));
@@ -91,7 +92,7 @@ fn stall(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
 }
 
 /// The style in reverse video.
-fn loud(app: &App, style: Style) -> Style {
+fn emphasized(app: &App, style: Style) -> Style {
     style.patch(app.palette.of(Role::Strong)).add_modifier(Modifier::REVERSED)
 }
 
@@ -103,7 +104,7 @@ fn place(app: &App, finding: &Finding, is: &str, style: Style, width: usize) -> 
     Some(Line::styled(format!("  {text}"), style.patch(app.palette.of(Role::Strong))))
 }
 
-pub(super) fn loudness(finding: &Finding) -> (&'static str, Role) {
+pub(super) fn emphasis(finding: &Finding) -> (&'static str, Role) {
     if finding.stops_the_job() { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) }
 }
 

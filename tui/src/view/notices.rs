@@ -169,7 +169,7 @@ fn bound(app: &App) -> Option<Notice> {
 }
 
 fn found(app: &App, finding: &Finding, width: usize) -> Notice {
-    let (glyph, role) = headline::loudness(finding);
+    let (glyph, role) = headline::emphasis(finding);
     let short = headline::short(app, finding, width.saturating_sub(2));
     let details = finding.details(&short);
     Notice { short: Some(short), next: Some(finding.advice.clone()), ..Notice::new(glyph, role, details) }

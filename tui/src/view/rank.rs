@@ -1,7 +1,7 @@
 //! One rank: its identity, its figures next to those of its peers, its GPU, its GEMMs and collectives, and
 //! how closely it is watched.
 
-mod company;
+mod communicators;
 mod device;
 mod figures;
 pub(super) mod load;
@@ -91,18 +91,18 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
     let watched = watching::lines(app, rank, usize::from(right.width).saturating_sub(4));
     // The health is next to the figures, with their height.
     let health_height = (health.len() as u16).max(figures.height()) + 2;
-    let company = (rank.memberships.len() as u16 + 3).clamp(LEAST + 2, MEMBERSHIPS + 3);
+    let communicators = (rank.memberships.len() as u16 + 3).clamp(LEAST + 2, MEMBERSHIPS + 3);
     let [first, second, third, _] = Layout::vertical([
         Constraint::Length(health_height),
-        Constraint::Length(company),
+        Constraint::Length(communicators),
         Constraint::Max(watched.len() as u16 + 2),
         Constraint::Fill(1),
     ])
     .areas(right);
     let inner = panel::draw(app.palette, Breakpoint::Wide, device::title(rank), first, buffer);
     lines(&health, inner, buffer);
-    let inner = panel::draw(app.palette, Breakpoint::Wide, company::title(rank), second, buffer);
-    company::draw(app, rank, inner, buffer, hits);
+    let inner = panel::draw(app.palette, Breakpoint::Wide, communicators::title(rank), second, buffer);
+    communicators::draw(app, rank, inner, buffer, hits);
     let inner = panel::draw(app.palette, Breakpoint::Wide, watching::title(rank), third, buffer);
     lines(&watched, inner, buffer);
 }
@@ -152,8 +152,8 @@ fn narrow(
         tables::collectives(app, rank, breakpoint, third, buffer);
     }
     if fourth.height > 0 {
-        let inner = panel::draw(app.palette, breakpoint, company::title(rank), fourth, buffer);
-        company::draw(app, rank, indented(inner), buffer, hits);
+        let inner = panel::draw(app.palette, breakpoint, communicators::title(rank), fourth, buffer);
+        communicators::draw(app, rank, indented(inner), buffer, hits);
     }
     if fifth.height > 0 {
         let inner = panel::draw(app.palette, breakpoint, watching::title(rank), fifth, buffer);

@@ -11,7 +11,7 @@ use xpu_model::figure;
 
 use super::{header, notices::names};
 use crate::{
-    app::{App, Choice, Standing},
+    app::{App, Choice, ScreenState},
     glyph,
     palette::{Palette, Role},
     widget::wrap::wrapped,
@@ -21,24 +21,24 @@ use crate::{
 /// Reasons listed before the rest is only counted.
 const LISTED: usize = 4;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, standing: Standing, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, state: ScreenState, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     header::draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let width = usize::from(area.width).min(96);
     // A recording has no hosts to wait for, and nothing to try: its first reports appear as its time
     // advances.
-    if let Some(playback) = app.playback().filter(|_| standing == Standing::Connecting) {
+    if let Some(playback) = app.playback().filter(|_| state == ScreenState::Connecting) {
         let at = figure::time_of_day(playback.position);
         let text = format!("{} No report of a job yet at {at} UTC in this recording", glyph::WAITING);
         let line = Line::styled(text, palette.of(Role::Accent).patch(palette.of(Role::Strong)));
         buffer.set_line(area.x, area.y + 2.min(area.height - 1), &line, area.width);
         return;
     }
-    let mut lines = vec![headline(app, standing), Line::default(), chain(standing, palette), Line::default()];
+    let mut lines = vec![headline(app, state), Line::default(), chain(state, palette), Line::default()];
     lines.extend(hosts(app, width));
     lines.push(Line::default());
     lines.push(Line::styled("What to try", palette.of(Role::Strong)));
-    for (index, (advice, command)) in advice(app, standing).into_iter().enumerate() {
+    for (index, (advice, command)) in advice(app, state).into_iter().enumerate() {
         let text = wrapped(&advice, width.saturating_sub(3), 2);
         lines.extend(text.into_iter().enumerate().map(|(line, text)| {
             Line::raw(if line == 0 { format!("{}. {text}", index + 1) } else { format!("   {text}") })
@@ -61,23 +61,23 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, standing: Standing, area: 
     Paragraph::new(lines).render(place, buffer);
 }
 
-fn headline(app: &App, standing: Standing) -> Line<'static> {
+fn headline(app: &App, state: ScreenState) -> Line<'static> {
     let hosts = app.connections.iter().len();
-    let (glyph, role, text) = match standing {
-        Standing::Connecting if hosts == 0 => {
+    let (glyph, role, text) = match state {
+        ScreenState::Connecting if hosts == 0 => {
             (glyph::WAITING, Role::Accent, "Waiting for the first frame".to_owned())
         }
-        Standing::Connecting => (
+        ScreenState::Connecting => (
             glyph::WAITING,
             Role::Accent,
             format!("Connecting to {}", figure::counted(hosts, "host", "hosts")),
         ),
-        Standing::NoAnswer => (glyph::ALARM, Role::Alarm, "No host answers".to_owned()),
-        Standing::NoJob => {
+        ScreenState::NoAnswer => (glyph::ALARM, Role::Alarm, "No host answers".to_owned()),
+        ScreenState::NoJob => {
             let up = figure::counted(app.connections.up(), "host answers", "hosts answer");
             (glyph::WAITING, Role::Accent, format!("{up}, no job yet"))
         }
-        Standing::OtherJobs | Standing::Running => {
+        ScreenState::OtherJobs | ScreenState::Running => {
             let name = match &app.selection.choice {
                 Choice::Named(name) => name.as_str(),
                 Choice::Foremost(_) => "",
@@ -90,11 +90,11 @@ fn headline(app: &App, standing: Standing) -> Line<'static> {
 }
 
 /// The path of the data, with the part that is silent.
-fn chain(standing: Standing, palette: Palette) -> Line<'static> {
-    let (program, collector) = match standing {
-        Standing::Connecting => (Hop::Unknown, Hop::Waiting),
-        Standing::NoAnswer => (Hop::Unknown, Hop::Silent),
-        Standing::NoJob | Standing::OtherJobs | Standing::Running => (Hop::Waiting, Hop::Good),
+fn chain(state: ScreenState, palette: Palette) -> Line<'static> {
+    let (program, collector) = match state {
+        ScreenState::Connecting => (Hop::Unknown, Hop::Waiting),
+        ScreenState::NoAnswer => (Hop::Unknown, Hop::Silent),
+        ScreenState::NoJob | ScreenState::OtherJobs | ScreenState::Running => (Hop::Waiting, Hop::Good),
     };
     let name = |text: &'static str| Span::styled(text, palette.of(Role::Text));
     let hop = |hop: Hop| {
@@ -167,16 +167,16 @@ fn hosts(app: &App, width: usize) -> Vec<Line<'static>> {
 }
 
 /// A sentence, and a command that can be copied.
-fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
+fn advice(app: &App, state: ScreenState) -> Vec<(String, Option<String>)> {
     let start = Some("xpu-top run -- torchrun --nproc-per-node 8 train.py".to_owned());
     let first = app.connections.down().next().map_or("HOST", |(endpoint, _)| endpoint.host.as_str());
     let say = |text: &str| (text.to_owned(), None);
     let each = (format!("Key {} shows every host's link, and why it is down.", app.key("hosts")), None);
-    match standing {
-        Standing::Connecting => {
+    match state {
+        ScreenState::Connecting => {
             vec![say("Wait a few seconds: an answer takes one round trip to the host."), each]
         }
-        Standing::NoAnswer => vec![
+        ScreenState::NoAnswer => vec![
             ("Start the job under xpu-top; this also starts the host's collector:".to_owned(), start),
             ("Check the collector on its own host:".to_owned(), Some(format!("ssh {first} xpu-top status"))),
             say(
@@ -184,11 +184,11 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
             ),
             each,
         ],
-        Standing::NoJob => vec![
+        ScreenState::NoJob => vec![
             ("Start the job under xpu-top; nothing in its code changes:".to_owned(), start),
             say("A job that already runs under xpu-top run appears with its first CUDA call."),
         ],
-        Standing::OtherJobs | Standing::Running => {
+        ScreenState::OtherJobs | ScreenState::Running => {
             let names: Vec<_> = app.observed.jobs.iter().map(|job| job.name().as_str()).collect();
             vec![
                 say(&format!("There are: {}. Tab shows them.", names.join(", "))),

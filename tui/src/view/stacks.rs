@@ -2,14 +2,14 @@
 //! in the communicator.
 
 mod frames;
-mod whereabouts;
+mod rank_positions;
 
+pub(super) use rank_positions::table as places;
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
     text::Line,
 };
-pub(super) use whereabouts::table as places;
 use xpu_model::figure;
 
 use super::{
@@ -39,7 +39,7 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let headline_of_incident = headline::incident(app, usize::from(area.width));
     let below = headline::lines(&headline_of_incident, below, buffer);
-    let groups = app.stacks.whereabouts().groups.len() as u16;
+    let groups = app.stacks.rank_positions().groups.len() as u16;
     let (tree, beside) = if breakpoint == Breakpoint::Wide {
         let [tree, beside] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(below);
@@ -49,7 +49,7 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         let [tree, beside] = Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(below);
         (tree, beside)
     };
-    whereabouts::draw(app, breakpoint, beside, buffer, hits);
+    rank_positions::draw(app, breakpoint, beside, buffer, hits);
     draw_tree(app, breakpoint, tree, buffer, hits);
 }
 
@@ -81,7 +81,7 @@ fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         StackState::Here | StackState::Coming(1..) => {
             return full(app, inner, buffer, hits);
         }
-        StackState::Unasked => vec![
+        StackState::NotRequested => vec![
             format!("{} No stacks read yet.", glyph::HINT),
             format!(
                 "{} reads every rank's stacks now, without stopping a process. When a job hangs they are read automatically.",

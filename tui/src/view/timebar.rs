@@ -8,11 +8,11 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
-use xpu_client::{capture::Progress, screen_capture::Standing, time};
+use xpu_client::{capture::Progress, screen_capture::CaptureState, time};
 use xpu_model::figure;
 use xpu_wire::unit::Moment;
 
-use super::headline::loudness;
+use super::headline::emphasis;
 use crate::{
     action::{Action, Control},
     app::App,
@@ -49,8 +49,8 @@ pub(super) fn recording(app: &App) -> Option<Span<'static>> {
 /// `CAPTURE steps 812 to 814 ▰▰▰▱▱ 5/8`, for the header, while it arrives.
 pub(super) fn capture(app: &App) -> Option<Span<'static>> {
     let text = match &app.files.capture {
-        Standing::Beginning => "CAPTURE ...".to_owned(),
-        Standing::UnderWay(progress) => {
+        CaptureState::Beginning => "CAPTURE ...".to_owned(),
+        CaptureState::UnderWay(progress) => {
             let Progress { of, ranks, .. } = progress;
             let (done, far) = progress.far();
             let full = progress.filled(BAR);
@@ -115,7 +115,7 @@ fn bar(app: &App, playback: &Playback, area: Rect, buffer: &mut Buffer) {
         buffer.set_string(area.x + x, area.y, "─", app.palette.of(role));
     }
     for Mark { at, finding, .. } in &playback.marks {
-        let (sign, role) = loudness(finding);
+        let (sign, role) = emphasis(finding);
         buffer.set_string(area.x + cell(*at), area.y, sign, app.palette.of(role));
     }
     buffer.set_string(area.x + here, area.y, "●", app.palette.of(Role::Accent));

@@ -60,7 +60,7 @@ impl Cell {
     }
 
     /// Whether it has a problem, which must not be shown by colour alone.
-    fn is_loud(self) -> bool {
+    fn needs_emphasis(self) -> bool {
         matches!(self, Self::Value { sign: Some(_), .. } | Self::Stale { .. } | Self::Alarm)
     }
 
@@ -99,7 +99,7 @@ pub(super) fn draw_halves(
     buffer: &mut Buffer,
 ) {
     let worst = [upper, lower].into_iter().flatten().reduce(Cell::worse);
-    if let Some(worst) = worst.filter(|worst| worst.is_loud()) {
+    if let Some(worst) = worst.filter(|worst| worst.needs_emphasis()) {
         let (sign, style) = worst.look(palette, 1);
         buffer.set_string(x, y, sign, style);
         return;

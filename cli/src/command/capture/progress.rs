@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use xpu_client::capture::News;
+use xpu_client::capture::CaptureEvent;
 
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -10,10 +10,10 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn show(&mut self, news: News) {
+    pub(super) fn show(&mut self, news: CaptureEvent) {
         match news {
-            News::Far(far) => self.say(&far.to_string()),
-            News::Word(word) => self.say(&word),
+            CaptureEvent::Far(far) => self.say(&far.to_string()),
+            CaptureEvent::Word(word) => self.say(&word),
         }
     }
 

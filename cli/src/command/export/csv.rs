@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use super::sheet::{Cell, Sheet, Source};
+use super::sheet::{Cell, Source, TableSchema};
 
-pub(super) fn write(sheet: &Sheet, source: &Source<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+pub(super) fn write(sheet: &TableSchema, source: &Source<'_>, out: &mut impl Write) -> anyhow::Result<()> {
     let names: Vec<_> = sheet.columns(source).into_iter().map(|(name, _)| name).collect();
     writeln!(out, "{}", names.join(","))?;
     sheet.rows(source, &mut |row| {

@@ -12,12 +12,12 @@ use parquet::{
     schema::parser::parse_message_type,
 };
 
-use super::sheet::{Cell, Kind, Sheet, Source};
+use super::sheet::{Cell, Kind, Source, TableSchema};
 
 /// Rows that are kept and then written together.
 const GROUP: usize = 1 << 16;
 
-pub(super) fn write(sheet: &Sheet, source: &Source<'_>, out: impl Write + Send) -> anyhow::Result<()> {
+pub(super) fn write(sheet: &TableSchema, source: &Source<'_>, out: impl Write + Send) -> anyhow::Result<()> {
     let columns = sheet.columns(source);
     let mut schema = format!("message {} {{", sheet.name);
     for (name, kind) in &columns {

@@ -26,10 +26,12 @@ pub(super) enum Kind {
     Flag,
 }
 
-/// A table without its rows. The columns of [`RANK`] come first, then one for each axis of the groups.
+/// A table without its rows. The columns of [`RANK`] come first, then one for each axis of the groups, then
+/// the common ones.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sheet {
+pub(super) struct TableSchema {
     pub(super) name: &'static str,
+    common: &'static [(&'static str, Kind)],
     columns: &'static [(&'static str, Kind)],
     /// The kinds of operations in it; the table of steps covers all.
     of: Option<ExportKind>,
@@ -50,9 +52,20 @@ use Kind::{Flag, Number, Real, Text};
 
 const RANK: [(&str, Kind); 3] = [("rank", Number), ("host", Text), ("step", Number)];
 
-pub(super) const SHEETS: [Sheet; 6] = [
-    Sheet {
+/// The columns of every operation on a GPU.
+const ON_GPU: [(&str, Kind); 6] = [
+    ("launched_ns", Number),
+    ("begin_ns", Number),
+    ("took_ns", Number),
+    ("stream", Number),
+    ("thread", Number),
+    ("sampled", Flag),
+];
+
+pub(super) const SHEETS: [TableSchema; 6] = [
+    TableSchema {
         name: "steps",
+        common: &[],
         columns: &[
             ("begin_ns", Number),
             ("took_ns", Number),
@@ -67,15 +80,10 @@ pub(super) const SHEETS: [Sheet; 6] = [
         of: None,
         rows: rows::steps,
     },
-    Sheet {
+    TableSchema {
         name: "gemms",
+        common: &ON_GPU,
         columns: &[
-            ("launched_ns", Number),
-            ("begin_ns", Number),
-            ("took_ns", Number),
-            ("stream", Number),
-            ("thread", Number),
-            ("sampled", Flag),
             ("m", Number),
             ("n", Number),
             ("k", Number),
@@ -87,15 +95,10 @@ pub(super) const SHEETS: [Sheet; 6] = [
         of: Some(ExportKind::Gemm),
         rows: rows::gemms,
     },
-    Sheet {
+    TableSchema {
         name: "collectives",
+        common: &ON_GPU,
         columns: &[
-            ("launched_ns", Number),
-            ("begin_ns", Number),
-            ("took_ns", Number),
-            ("stream", Number),
-            ("thread", Number),
-            ("sampled", Flag),
             ("communicator", Text),
             ("operation", Text),
             ("sequence", Number),
@@ -109,39 +112,23 @@ pub(super) const SHEETS: [Sheet; 6] = [
         of: Some(ExportKind::Collective),
         rows: rows::collectives,
     },
-    Sheet {
+    TableSchema {
         name: "kernels",
-        columns: &[
-            ("launched_ns", Number),
-            ("begin_ns", Number),
-            ("took_ns", Number),
-            ("stream", Number),
-            ("thread", Number),
-            ("sampled", Flag),
-            ("name", Text),
-            ("work", Text),
-        ],
+        common: &ON_GPU,
+        columns: &[("name", Text), ("work", Text)],
         of: Some(ExportKind::Kernel),
         rows: rows::kernels,
     },
-    Sheet {
+    TableSchema {
         name: "copies",
-        columns: &[
-            ("launched_ns", Number),
-            ("begin_ns", Number),
-            ("took_ns", Number),
-            ("stream", Number),
-            ("thread", Number),
-            ("sampled", Flag),
-            ("what", Text),
-            ("bytes", Number),
-            ("held_ns", Number),
-        ],
+        common: &ON_GPU,
+        columns: &[("what", Text), ("bytes", Number), ("held_ns", Number)],
         of: Some(ExportKind::Copy),
         rows: rows::copies,
     },
-    Sheet {
+    TableSchema {
         name: "host",
+        common: &[],
         columns: &[
             ("begin_ns", Number),
             ("took_ns", Number),
@@ -155,7 +142,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
     },
 ];
 
-impl Sheet {
+impl TableSchema {
     /// Whether the table is written for these requested kinds; an empty list means all.
     pub(super) fn is_selected(&self, kinds: &[ExportKind]) -> bool {
         kinds.is_empty() || self.of.is_none_or(|of| kinds.contains(&of))
@@ -168,7 +155,7 @@ impl Sheet {
     pub(super) fn columns(&self, source: &Source<'_>) -> Vec<(String, Kind)> {
         let axes = source.groups.into_iter().flat_map(Groups::axes).map(|axis| (axis.to_owned(), Number));
         let owned = |&(name, kind): &(&str, Kind)| (name.to_owned(), kind);
-        RANK.iter().map(owned).chain(axes).chain(self.columns.iter().map(owned)).collect()
+        RANK.iter().map(owned).chain(axes).chain(self.common.iter().chain(self.columns).map(owned)).collect()
     }
 
     pub(super) fn rows(&self, source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()> {

@@ -59,9 +59,9 @@ pub(super) fn text(document: &Document, top: usize) -> String {
 fn line(row: &ShapeRow) -> Vec<String> {
     let rate = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), three);
     let ends = |end: Option<RankRate>| rate(end.map(|end| end.tflops));
-    let transposed = &row.transposed;
+    let transposed = &row.text.transposed;
     vec![
-        format!("{} {transposed}{}", row.shape, if row.compute.contains("tf32") { " tf32" } else { "" }),
+        format!("{} {transposed}{}", row.shape, if row.text.compute.contains("tf32") { " tf32" } else { "" }),
         row.count.to_string(),
         figure::milliseconds(Nanoseconds(row.took.total_ns)),
         rate(row.job_tflops),

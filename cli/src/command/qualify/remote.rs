@@ -133,11 +133,11 @@ fn pairs(hosts: &mut [Remote]) -> Vec<HostPair> {
 /// A round-robin tournament: the first stays, the others move by one each round. With an odd number of hosts,
 /// one pauses in each round.
 fn rounds(hosts: usize) -> Vec<Vec<[usize; 2]>> {
-    let seats = hosts.next_multiple_of(2);
-    let others = seats.saturating_sub(1);
-    let seat = |place: usize, round: usize| if place == 0 { 0 } else { 1 + (place - 1 + round) % others };
+    let slots = hosts.next_multiple_of(2);
+    let others = slots.saturating_sub(1);
+    let slot = |place: usize, round: usize| if place == 0 { 0 } else { 1 + (place - 1 + round) % others };
     let round = |round: usize| {
-        let pairs = (0..seats / 2).map(|place| [seat(place, round), seat(seats - 1 - place, round)]);
+        let pairs = (0..slots / 2).map(|place| [slot(place, round), slot(slots - 1 - place, round)]);
         pairs.filter(|pair| pair.iter().all(|&host| host < hosts)).collect()
     };
     (0..others).map(round).collect()
@@ -270,10 +270,10 @@ mod tests {
             let wanted: Vec<_> = (0..hosts).flat_map(|a| (a + 1..hosts).map(move |b| [a, b])).collect();
             assert_eq!(all, wanted, "{hosts} hosts");
             for round in rounds {
-                let mut seats = round.concat();
-                seats.sort_unstable();
-                seats.dedup();
-                assert_eq!(seats.len(), 2 * round.len());
+                let mut slots = round.concat();
+                slots.sort_unstable();
+                slots.dedup();
+                assert_eq!(slots.len(), 2 * round.len());
             }
         }
     }

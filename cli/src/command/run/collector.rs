@@ -115,12 +115,12 @@ fn spawn_beside(command: Command) -> anyhow::Result<()> {
     // SAFETY: as fork: no memory is shared, and this process has one thread.
     match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
         -1 => Err(io::Error::last_os_error()).context("cannot start it"),
-        0 => stay_with(command),
+        0 => wait_for(command),
         _ => Ok(()),
     }
 }
 
-fn stay_with(command: Command) -> ! {
+fn wait_for(command: Command) -> ! {
     // SAFETY: these calls touch no memory of this process except the name, which they read.
     unsafe {
         libc::setsid();

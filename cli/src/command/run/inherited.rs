@@ -45,7 +45,7 @@ static LOOK: extern "C" fn() = look;
 
 /// If files may not grow (`ulimit -f`), a write fails without ending this process, because the program must
 /// start.
-pub(super) fn outlive_full_files() {
+pub(super) fn ignore_file_size_limit() {
     // SAFETY: no handler is installed: the signal is ignored.
     if unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } == libc::SIG_DFL {
         CHANGED.fetch_or(LIMITED, Relaxed);
@@ -53,7 +53,7 @@ pub(super) fn outlive_full_files() {
 }
 
 /// Restores the original state for the started program.
-pub(super) fn hand_on(command: &mut Command) {
+pub(super) fn restore(command: &mut Command) {
     let changed = CHANGED.load(Relaxed);
     let restore = move || -> io::Result<()> {
         for stream in (0..STREAMS).filter(|stream| changed & 1 << stream != 0) {

@@ -80,7 +80,7 @@ fn write(to: &mut String, status: &Status, filtered: Option<Filtered<'_>>, width
         status.world_size,
         gpus(status),
         work(status),
-        how_old(status)
+        data_age(status)
     )?;
     let (ranks, filter) = match filtered {
         Some((ranks, filter)) => (ranks, Some(filter)),
@@ -106,7 +106,7 @@ fn write(to: &mut String, status: &Status, filtered: Option<Filtered<'_>>, width
         writeln!(to, "{bound}")?;
     }
     for gone in status.came_and_went.iter().take(GONE) {
-        write_gone(to, gone)?;
+        write_ended(to, gone)?;
     }
     let coverage = &status.coverage;
     write_blindness(to, status)?;
@@ -151,7 +151,7 @@ fn write_finding(to: &mut String, status: &Status, finding: &Finding, width: usi
 }
 
 /// Ended findings, by the clock of the hosts.
-fn write_gone(to: &mut String, gone: &Episode) -> std::fmt::Result {
+fn write_ended(to: &mut String, gone: &Episode) -> std::fmt::Result {
     let moment = |seconds: f64| Moment((seconds.max(0.0) * 1e9) as u64);
     let lasted = Duration::from_secs_f64((gone.went_at - gone.came_at).max(0.0));
     writeln!(
@@ -190,7 +190,7 @@ fn work(status: &Status) -> String {
 }
 
 /// The age of the figures, if no rank has current ones.
-fn how_old(status: &Status) -> String {
+fn data_age(status: &Status) -> String {
     let over = status.ranks.iter().all(|rank| rank.state == RankState::Exited);
     let what = if over { "last figures, of" } else { "nothing new for" };
     let ago = if over { " ago" } else { "" };

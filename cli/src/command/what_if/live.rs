@@ -31,7 +31,7 @@ use xpu_client::{
 use xpu_model::{finding::Price, status::ExitCode as Code};
 use xpu_wire::unit::Moment;
 
-use super::super::{hang_up::HangUp, living::nobody};
+use super::super::{hang_up::HangUp, living::report_no_job};
 use crate::args::{UsageError, WhatIfArgs};
 
 pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
@@ -41,7 +41,7 @@ pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<E
     let scratch = Scratch::make()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut end = End::heard()?;
+        let mut end = End::install()?;
         let (mut job, mut account) = (args.of.job.clone(), Account::default());
         let (mut next, mut turns, since) = (Instant::now(), 0_u32, Moment::now());
         // Whether the job was ever seen, and whether it was missing at the last attempt.
@@ -58,7 +58,7 @@ pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<E
                 Err(Skipped::NoJob) if was_gone => break,
                 Err(why @ Skipped::NoJob) if seen => Err(why.to_string()),
                 Err(Skipped::NoJob) => {
-                    eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+                    report_no_job(args.of.job.as_ref());
                     return Ok(ExitCode::from(Code::NoData as u8));
                 }
                 Err(why @ Skipped::Several(_)) => return Err(UsageError::Value(why.to_string()).into()),
@@ -109,11 +109,11 @@ struct End {
 }
 
 impl End {
-    fn heard() -> io::Result<Self> {
+    fn install() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hang_up: HangUp::heard()?,
+            hang_up: HangUp::install()?,
         })
     }
 
@@ -123,7 +123,7 @@ impl End {
             done = work => Some(done),
             _ = self.interrupt.recv() => None,
             _ = self.terminate.recv() => None,
-            () = self.hang_up.comes() => None,
+            () = self.hang_up.received() => None,
         }
     }
 

@@ -143,7 +143,7 @@ fn a_listener_other_than_ras_does_no_harm() {
     assert_eq!(ask_one_that(drips).0, Err(Unanswered::Silent));
     assert!(begun.elapsed() < LIMITS.all, "each connection ends in time");
     let nobody = RasAddress::from("127.0.0.1:1");
-    assert_eq!(ask(&nobody, |_| true, || false, LIMITS).map(drop), Err(Unanswered::Nobody));
+    assert_eq!(ask(&nobody, |_| true, || false, LIMITS).map(drop), Err(Unanswered::NotListening));
 }
 
 #[test]

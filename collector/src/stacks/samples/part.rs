@@ -145,9 +145,9 @@ impl Part {
 mod tests {
     use super::*;
 
-    struct Nobody;
+    struct NoNames;
 
-    impl Names for Nobody {
+    impl Names for NoNames {
         fn names(&mut self, addresses: &[u64]) -> Vec<Option<StackFrame>> {
             addresses.iter().map(|at| Some(frame(&format!("native_{at}"), "/lib/libc.so.6"))).collect()
         }
@@ -178,21 +178,21 @@ mod tests {
             part.push(Moment(at), thread(1), python(&["work", "main"]), Vec::new());
         }
         part.push(Moment(1200), thread(2), python(&["wait"]), Vec::new());
-        let sent = part.take(&mut Nobody);
+        let sent = part.take(&mut NoNames);
         assert_eq!((sent.frames.len(), sent.stacks.len(), sent.threads.len()), (3, 2, 2));
         assert_eq!(sent.since, Moment(1000));
         let after: Vec<_> = sent.samples.iter().map(|sample| sample.after.0).collect();
         assert_eq!(after, [0, 100, 0, 100], "a clock that is set back goes on");
         assert_eq!(functions(&sent, 0), ["main", "work"]);
         assert_eq!(functions(&sent, 3), ["wait"]);
-        assert!(part.take(&mut Nobody).samples.is_empty(), "it begins anew");
+        assert!(part.take(&mut NoNames).samples.is_empty(), "it begins anew");
     }
 
     #[test]
     fn native_frames_lie_beneath_the_python_that_called_them() {
         let mut part = Part::default();
         part.push(Moment(1), thread(1), python(&["work", "main"]), vec![7, 8]);
-        let sent = part.take(&mut Nobody);
+        let sent = part.take(&mut NoNames);
         assert_eq!(functions(&sent, 0), ["main", "work", "native_8", "native_7"]);
     }
 
@@ -207,7 +207,7 @@ mod tests {
                 break;
             }
         }
-        let sent = part.take(&mut Nobody);
+        let sent = part.take(&mut NoNames);
         assert!(sent.frames.len() <= PythonSamples::FRAMES, "{}", sent.frames.len());
         assert!(sent.stacks.len() <= PythonSamples::STACKS && sent.threads.len() <= PythonSamples::THREADS);
         assert!(!sent.samples.is_empty());

@@ -42,7 +42,7 @@ impl Slot {
     ///
     /// # Safety
     /// Both are objects; the calling thread holds the interpreter's lock.
-    pub(super) unsafe fn stand_before(
+    pub(super) unsafe fn chain(
         &self,
         python: &Python,
         function: Object,

@@ -38,7 +38,7 @@ fn is_nvidias(object: &Object) -> bool {
 /// The replacement of `answer`, if it is an interposed function; `None` if the answer stays. `caller` is the
 /// address to which the lookup returns.
 #[cold]
-pub(super) fn stand_in_for(
+pub(super) fn replacement_for(
     answer: usize,
     caller: usize,
     symbols: impl Iterator<Item = &'static Symbol> + Clone,

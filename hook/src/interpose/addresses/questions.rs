@@ -35,7 +35,7 @@ unsafe fn answered(name: *const c_char, place: *mut *mut c_void, caller: usize) 
     if answer.is_null() || named.clone().next().is_none() {
         return;
     }
-    if let Some(stand_in) = answers::stand_in_for(answer.expose_provenance(), caller, named) {
+    if let Some(stand_in) = answers::replacement_for(answer.expose_provenance(), caller, named) {
         // SAFETY: the caller promises it.
         unsafe { *place = ptr::with_exposed_provenance_mut(stand_in) };
     }

@@ -24,7 +24,7 @@ pub(crate) unsafe fn instantiated(
 ) {
     // SAFETY: the caller promises it.
     if result == 0 && !place.is_null() && lane.observer().graphs.instantiated(unsafe { *place }, graph) {
-        lane.observer().hurry();
+        lane.observer().wake();
     }
 }
 
@@ -55,7 +55,7 @@ interpose! {
     ) -> c_int in CUDART, or MISSING, even off;
     before |_lane| ();
     after |lane, (), result| if result == 0 && lane.observer().graphs.updated(executable, graph) {
-        lane.observer().hurry();
+        lane.observer().wake();
     };
 
     fn cudaGraphDestroy(graph: cudaGraph_t) -> c_int in CUDART, or MISSING, even off;

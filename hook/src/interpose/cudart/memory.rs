@@ -11,7 +11,7 @@ use crate::{
     gpu::runtime::{self, CUDART, MISSING},
     interpose::{driver, interpose, interpose_twins, stub::returns_to},
     observe::{
-        allocations::{Allocation, Whose},
+        allocations::{Allocation, MemoryOwner},
         call_site,
         lane::Lane,
     },
@@ -37,7 +37,7 @@ unsafe fn allocated(
     lane: &Lane,
     returns_to: usize,
     result: c_int,
-    whose: Whose,
+    whose: MemoryOwner,
     place: *mut *mut c_void,
     bytes: u64,
 ) {
@@ -48,10 +48,10 @@ unsafe fn allocated(
         // SAFETY: the caller promises it.
         let address = unsafe { *place };
         let device = runtime::error_free().then(runtime::current_device).flatten();
-        let is_placed = whose == Whose::Device && !address.is_null();
+        let is_placed = whose == MemoryOwner::Device && !address.is_null();
         let site = if is_placed { call_site::of_memory(lane, bytes, returns_to) } else { 0 };
         allocations.allocated(address, (whose, bytes), device, site, &observer.ledger().memory);
-    } else if result == NO_MEMORY && whose == Whose::Device {
+    } else if result == NO_MEMORY && whose == MemoryOwner::Device {
         exit_note::refused(bytes, allocations.bytes(whose).0, driver::free_memory());
     }
 }
@@ -71,14 +71,14 @@ interpose! {
     fn cudaMalloc(place: *mut *mut c_void, bytes: usize) -> c_int in CUDART, or MISSING, even off;
     before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Device, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, MemoryOwner::Device, place, bytes as u64) };
 
     fn cudaMallocManaged(
         place: *mut *mut c_void, bytes: usize, flags: c_uint,
     ) -> c_int in CUDART, or MISSING, even off;
     before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Device, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, MemoryOwner::Device, place, bytes as u64) };
 
     fn cudaMallocPitch(
         place: *mut *mut c_void, pitch: *mut usize, width: usize, height: usize,
@@ -89,20 +89,20 @@ interpose! {
         let row = if result == 0 && !pitch.is_null() { unsafe { *pitch } } else { width };
         let bytes = (row as u64).saturating_mul(height as u64);
         // SAFETY: as CUDA documents.
-        unsafe { allocated(lane, from, result, Whose::Device, place, bytes) };
+        unsafe { allocated(lane, from, result, MemoryOwner::Device, place, bytes) };
     };
 
     fn cudaMallocHost(place: *mut *mut c_void, bytes: usize) -> c_int in CUDART, or MISSING, even off;
     before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Host, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, MemoryOwner::Host, place, bytes as u64) };
 
     fn cudaHostAlloc(
         place: *mut *mut c_void, bytes: usize, flags: c_uint,
     ) -> c_int in CUDART, or MISSING, even off;
     before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Host, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, MemoryOwner::Host, place, bytes as u64) };
 
     fn cudaFree(address: *mut c_void) -> c_int in CUDART, or MISSING, even off;
     before |lane| begin_free(lane, address);
@@ -119,14 +119,14 @@ interpose_twins! {
     ) -> c_int in CUDART, or MISSING, even off;
     before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Device, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, MemoryOwner::Device, place, bytes as u64) };
 
     fn cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz(
         place: *mut *mut c_void, bytes: usize, pool: cudaMemPool_t, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING, even off;
     before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Device, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, MemoryOwner::Device, place, bytes as u64) };
 
     fn cudaFreeAsync, cudaFreeAsync_ptsz(
         address: *mut c_void, stream: cudaStream_t,

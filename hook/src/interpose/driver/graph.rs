@@ -39,7 +39,7 @@ interpose! {
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
     before |_lane| ();
     after |lane, (), result| if result == 0 && lane.observer().graphs.updated(executable.cast(), graph.cast()) {
-        lane.observer().hurry();
+        lane.observer().wake();
     };
 
     fn cuGraphExecUpdate_v2(
@@ -47,7 +47,7 @@ interpose! {
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
     before |_lane| ();
     after |lane, (), result| if result == 0 && lane.observer().graphs.updated(executable.cast(), graph.cast()) {
-        lane.observer().hurry();
+        lane.observer().wake();
     };
 
     fn cuGraphDestroy(graph: CUgraph) -> c_int in CUDA, or NOT_INITIALIZED, even off;

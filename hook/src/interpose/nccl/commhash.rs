@@ -32,7 +32,7 @@ impl Scheme {
     /// The name of a communicator that was created from one or several unique ids; `id` is the first.
     pub(crate) fn of_id(self, id: &IdBytes) -> u64 {
         match self {
-            Self::Mixed => Mixer::new().eat(id).digest(),
+            Self::Mixed => Mixer::new().update(id).digest(),
             Self::Text | Self::Unnumbered => times_33(id),
         }
     }
@@ -50,9 +50,9 @@ impl Scheme {
             }
             Self::Mixed => Some(
                 Mixer::new()
-                    .eat(&parent.to_le_bytes())
-                    .eat(&number.to_le_bytes())
-                    .eat(&color.to_le_bytes())
+                    .update(&parent.to_le_bytes())
+                    .update(&number.to_le_bytes())
+                    .update(&color.to_le_bytes())
                     .digest(),
             ),
         }
@@ -62,7 +62,7 @@ impl Scheme {
 /// Combines two numbers, as NCCL does when it grows a communicator: the magic number with the parent's count,
 /// then the result with the new size.
 pub(crate) fn combined(base: u64, value: u64) -> u64 {
-    Mixer::new().eat(&base.to_le_bytes()).eat(&value.to_le_bytes()).digest()
+    Mixer::new().update(&base.to_le_bytes()).update(&value.to_le_bytes()).digest()
 }
 
 /// Bernstein's hash with exclusive or, over signed bytes.
@@ -81,18 +81,18 @@ impl Mixer {
         Self { first: 1, second: 1 }
     }
 
-    fn eat(mut self, meal: &[u8]) -> Self {
-        self.first ^= meal.len() as u64;
-        for bite in meal.chunks(8) {
-            self.stir();
+    fn update(mut self, bytes: &[u8]) -> Self {
+        self.first ^= bytes.len() as u64;
+        for chunk in bytes.chunks(8) {
+            self.mix();
             let mut word = [0; 8];
-            word[..bite.len()].copy_from_slice(bite);
+            word[..chunk.len()].copy_from_slice(chunk);
             self.first = self.first.wrapping_add(u64::from_le_bytes(word));
         }
         self
     }
 
-    fn stir(&mut self) {
+    fn mix(&mut self) {
         self.first = self.first.wrapping_add(self.second);
         self.second ^= self.first;
         self.first = folded(self.first, 31, 0x9de6_2bbc_8cef_3ce3);

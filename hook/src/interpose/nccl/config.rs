@@ -6,7 +6,7 @@ use crate::observe::communicator::Name;
 
 /// The first fields of `ncclConfig_t`. New versions have only added fields at the end.
 #[repr(C)]
-struct Front {
+struct ConfigHeader {
     size: usize,
     magic: u32,
     version: u32,
@@ -32,13 +32,13 @@ const LONGEST: usize = 4096;
 /// `config` is NULL, or as NCCL documents: a configuration of the size in its first field, whose name is NULL
 /// or a NUL-terminated string.
 pub(super) unsafe fn name(config: *const c_void) -> Name {
-    let config = config.cast::<Front>();
+    let config = config.cast::<ConfigHeader>();
     if config.is_null() {
         return Name::default();
     }
     // SAFETY: every configuration begins with its size and magic number.
     let (size, magic) = unsafe { ((*config).size, (*config).magic) };
-    if magic != MAGIC || !(size_of::<Front>()..=LONGEST).contains(&size) {
+    if magic != MAGIC || !(size_of::<ConfigHeader>()..=LONGEST).contains(&size) {
         return Name::default();
     }
     // SAFETY: by its own size, it is long enough to have a name.
@@ -57,8 +57,8 @@ mod tests {
 
     use super::*;
 
-    fn front(size: usize, magic: u32, name: *const c_char) -> Front {
-        Front {
+    fn header(size: usize, magic: u32, name: *const c_char) -> ConfigHeader {
+        ConfigHeader {
             size,
             magic,
             version: 22_809,
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    fn read(config: &Front) -> String {
+    fn read(config: &ConfigHeader) -> String {
         // SAFETY: the configurations of these tests have the size in their first field, or are too short for
         // a name.
         unsafe { name(ptr::from_ref(config).cast()) }.to_string()
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn a_name_is_read_if_there_is_one() {
-        assert_eq!(size_of::<Front>(), 56);
-        assert_eq!(read(&front(88, MAGIC, c"tensor parallel".as_ptr())), "tensor parallel");
-        assert_eq!(read(&front(88, MAGIC, ptr::null())), "");
-        assert_eq!(read(&front(48, MAGIC, c"older than names".as_ptr())), "");
-        assert_eq!(read(&front(88, 7, c"no configuration".as_ptr())), "");
-        assert_eq!(read(&front(usize::MAX, MAGIC, c"nonsense".as_ptr())), "");
+        assert_eq!(size_of::<ConfigHeader>(), 56);
+        assert_eq!(read(&header(88, MAGIC, c"tensor parallel".as_ptr())), "tensor parallel");
+        assert_eq!(read(&header(88, MAGIC, ptr::null())), "");
+        assert_eq!(read(&header(48, MAGIC, c"older than names".as_ptr())), "");
+        assert_eq!(read(&header(88, 7, c"no configuration".as_ptr())), "");
+        assert_eq!(read(&header(usize::MAX, MAGIC, c"nonsense".as_ptr())), "");
         // SAFETY: NULL is allowed.
         assert_eq!(unsafe { name(ptr::null()) }.to_string(), "");
     }

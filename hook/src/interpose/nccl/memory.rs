@@ -16,7 +16,7 @@ use xpu_wire::frame::MemoryTotals;
 
 use crate::{
     interpose::driver,
-    observe::{allocations::Whose, lane::Lane},
+    observe::{allocations::MemoryOwner, lane::Lane},
 };
 
 /// The value of `by` while no call is measured.
@@ -53,7 +53,7 @@ pub(super) fn begin(lane: &Lane) {
         return;
     }
     match driver::free_memory() {
-        Some(free) => memory.before(free, observer.allocations.bytes(Whose::Device).0),
+        Some(free) => memory.before(free, observer.allocations.bytes(MemoryOwner::Device).0),
         None => memory.by.store(NOBODY, Release),
     }
 }
@@ -71,7 +71,7 @@ fn measure(lane: &Lane) {
     let observer = lane.observer();
     let memory = &observer.nccl_memory;
     if let Some(free) = driver::free_memory() {
-        memory.after(free, observer.allocations.bytes(Whose::Device).0);
+        memory.after(free, observer.allocations.bytes(MemoryOwner::Device).0);
     }
     memory.by.store(NOBODY, Release);
 }

@@ -31,7 +31,7 @@ use crate::{
 
 /// An operation between its call and its return.
 #[derive(Clone, Copy, Debug)]
-struct Ticket {
+struct PendingOperation {
     message: Message,
     timing: Timing,
     /// When it was called, in monotonic nanoseconds.
@@ -67,7 +67,7 @@ fn begin(
     arguments: Arguments,
     communicator: ncclComm_t,
     stream: cudaStream_t,
-) -> Option<Ticket> {
+) -> Option<PendingOperation> {
     let observer = lane.observer();
     let index = find(lane, communicator)?;
     let slot = observer.communicators.slot(index);
@@ -128,7 +128,7 @@ fn begin(
         site: if message.observed { call_site::here(&ledger.record) } else { 0 },
     });
     if lane.is_grouping() {
-        return Some(Ticket { message, timing: Timing::Not, at, chosen: None, queued: true });
+        return Some(PendingOperation { message, timing: Timing::Not, at, chosen: None, queued: true });
     }
     if memory::is_early(slot.next(operation.is_collective())) && message.graph_capture.is_none() {
         memory::begin(lane);
@@ -158,11 +158,11 @@ fn begin(
             note_preceding(lane, message.ticket, stream);
         }
     }
-    Some(Ticket { message, timing, at, chosen, queued: false })
+    Some(PendingOperation { message, timing, at, chosen, queued: false })
 }
 
-fn end(lane: &Lane, ticket: Ticket, result: c_int) {
-    let Ticket { message, timing, at, chosen, queued } = ticket;
+fn end(lane: &Lane, ticket: PendingOperation, result: c_int) {
+    let PendingOperation { message, timing, at, chosen, queued } = ticket;
     let observer = lane.observer();
     let slot = observer.communicators.slot(message.communicator);
     let counts = message.operation.is_collective() && message.graph_capture.is_none();

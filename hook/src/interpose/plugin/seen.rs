@@ -149,6 +149,22 @@ unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     operations::called(lane, operation, elements, arguments, handle, stream);
 }
 
+/// The operation and the data type of a launch: versions of the interface have their names, or their
+/// numbers.
+///
+/// # Safety
+/// The event is of a type that has these fields.
+unsafe fn work(event: Descriptor, func: usize, datatype: usize) -> (Option<Operation>, c_int) {
+    // SAFETY: the caller promises it.
+    unsafe {
+        if event.layout.numbers {
+            (numbered(event.byte(func)), c_int::from(event.byte(datatype)))
+        } else {
+            (operation(event.name(func)), number(event.name(datatype)))
+        }
+    }
+}
+
 /// Keeps the plan of a launched collective, and counts it if NCCL does not report the communicator's calls.
 ///
 /// # Safety
@@ -157,16 +173,9 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     let fields = event.layout.coll;
     // SAFETY: the caller promises it.
     let (operation, datatype, plan, count, hash, root) = unsafe {
-        let numbers = event.layout.numbers;
-        let operation =
-            if numbers { numbered(event.byte(fields.func)) } else { operation(event.name(fields.func)) };
-        let datatype = if numbers {
-            c_int::from(event.byte(fields.datatype))
-        } else {
-            number(event.name(fields.datatype))
-        };
+        let (operation, datatype) = work(event, fields.func, fields.datatype);
         let channels = event.byte(fields.channels);
-        let plan = if numbers {
+        let plan = if event.layout.numbers {
             let (algorithm, protocol) = (event.byte(fields.algo), event.byte(fields.proto));
             Plan {
                 algorithm: Algorithm::from_nccl(algorithm),
@@ -214,14 +223,7 @@ unsafe fn exchanged(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     let fields = event.layout.p2p;
     // SAFETY: the caller promises it.
     let (operation, datatype, count, peer) = unsafe {
-        let numbers = event.layout.numbers;
-        let operation =
-            if numbers { numbered(event.byte(fields.func)) } else { operation(event.name(fields.func)) };
-        let datatype = if numbers {
-            c_int::from(event.byte(fields.datatype))
-        } else {
-            number(event.name(fields.datatype))
-        };
+        let (operation, datatype) = work(event, fields.func, fields.datatype);
         (operation, datatype, event.whole(fields.count), event.int(fields.peer))
     };
     let Some(operation @ (Operation::Send | Operation::Recv)) = operation else { return };

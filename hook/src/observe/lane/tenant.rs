@@ -4,9 +4,9 @@ use super::sync::{Acquire, AtomicU32, Relaxed, Release};
 
 /// Kernel thread id; 0 for nobody.
 #[derive(Debug)]
-pub(super) struct Tenant(AtomicU32);
+pub(super) struct LaneOwner(AtomicU32);
 
-impl Tenant {
+impl LaneOwner {
     pub(super) fn nobody() -> Self {
         Self(AtomicU32::new(0))
     }

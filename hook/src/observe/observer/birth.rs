@@ -52,7 +52,7 @@ const GIVEN_UP: u8 = 4;
 static OVER: Bell = Bell::new();
 
 /// Whether the environment was checked for [`DISABLE`].
-static HEEDED: AtomicBool = AtomicBool::new(false);
+static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 
 /// How long the first call waits for the hook's thread. That thread needs a millisecond; on a busy machine it
 /// also waits for a core.
@@ -64,10 +64,10 @@ impl Observer {
         if let Some(observer) = Self::get() {
             return Some(observer);
         }
-        if !HEEDED.load(Acquire) {
+        if !ENVIRONMENT_READ.load(Acquire) {
             // The call may come from a constructor of one of the program's libraries, which runs before the
             // hook's constructor.
-            heed_environment();
+            read_environment();
         }
         if switch::is_broken() {
             return None;
@@ -152,14 +152,14 @@ const DISABLE: &CStr = c"XPU_TOP_DISABLE";
 
 /// Checks whether the hook is disabled: at load time, or at the first call if that is earlier, because the
 /// program may clear its environment later.
-pub(crate) fn heed_environment() {
+pub(crate) fn read_environment() {
     // SAFETY: the name ends with NUL; before the program runs nobody changes the environment.
     let value = unsafe { libc::getenv(DISABLE.as_ptr()) };
     // SAFETY: an entry of the environment is a string.
     if !value.is_null() && unsafe { CStr::from_ptr(value) } == c"1" {
         switch::disable();
     }
-    HEEDED.store(true, Release);
+    ENVIRONMENT_READ.store(true, Release);
 }
 
 fn wait(mut rings: u32) {

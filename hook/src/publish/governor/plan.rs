@@ -138,14 +138,14 @@ impl Plan {
         if whole {
             self.most = (KEPT * budget * SHAPES / price).max(1.0);
             self.allowance = (self.allowance.fract() + window * budget * SHAPES / price).min(self.most);
-            self.save_for_waits(window * budget * WAITS, ROUND as f64 * price, done.waits);
+            self.budget_waits(window * budget * WAITS, ROUND as f64 * price, done.waits);
             (self.since, self.pairs, self.counting) = (now, done.pairs, done.counting);
         }
         true
     }
 
     /// Begins a round whenever the savings suffice, if there are waits.
-    fn save_for_waits(&mut self, more: f64, price: f64, waits: u64) {
+    fn budget_waits(&mut self, more: f64, price: f64, waits: u64) {
         if waits == self.waits {
             return;
         }

@@ -72,8 +72,8 @@ impl Publisher {
         Summary {
             interval,
             steps,
-            gemms: self.dealt(gemms, &mut gpus, |gpu| &mut gpu.gemms),
-            collectives: self.dealt(collectives, &mut gpus, |gpu| &mut gpu.collectives),
+            gemms: self.by_gpu(gemms, &mut gpus, |gpu| &mut gpu.gemms),
+            collectives: self.by_gpu(collectives, &mut gpus, |gpu| &mut gpu.collectives),
             samples: samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect(),
             communicators,
             launches,
@@ -140,7 +140,7 @@ impl Publisher {
     }
 
     /// Assigns totals to their GPUs. With a single GPU, all totals stay with the process.
-    fn dealt<T>(
+    fn by_gpu<T>(
         &self,
         totals: Vec<OnGpu<T>>,
         gpus: &mut [GpuSummary],

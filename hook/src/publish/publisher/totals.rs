@@ -8,14 +8,14 @@ use xpu_wire::{
 use super::Publisher;
 use crate::observe::{
     activity::{BLOCKING, DIRECTIONS},
-    allocations::Whose,
+    allocations::MemoryOwner,
 };
 
 impl Publisher {
     pub(super) fn memory(&self) -> MemoryTotals {
         let known = &self.observer.allocations;
-        let (held, peak) = known.bytes(Whose::Device);
-        let (host_held, _) = known.bytes(Whose::Host);
+        let (held, peak) = known.bytes(MemoryOwner::Device);
+        let (host_held, _) = known.bytes(MemoryOwner::Host);
         let (allocations, frees) = known.calls();
         let copies = DIRECTIONS.into_iter().enumerate().map(|(place, direction)| Copies {
             direction,

@@ -341,6 +341,6 @@ mod tests {
         let panics = switch::panics();
         assert_eq!(caught::<()>(|| panic!("on purpose")), None);
         assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));
-        switch::mend();
+        switch::clear_fault();
     }
 }

@@ -395,7 +395,7 @@ mod tests {
             let answer = unsafe { callback(ptr::null_mut(), &raw const code, 1) };
             // There is no Python here, so there is no None.
             assert!(answer.is_null() && switch::is_broken());
-            switch::mend();
+            switch::clear_fault();
         }
     }
 }

@@ -26,7 +26,7 @@ pub use copy::{CopyRow, what as copied};
 pub use gaps::Gaps;
 pub(crate) use gemm::shape_of as gemm_shape;
 use gemm::shape_of;
-pub use gemm::{GemmRow, transposed};
+pub use gemm::{GemmRow, ShapeText, transposed};
 pub use host::{HostKind, HostRow, what as host_function};
 pub use kernel::KernelRow;
 pub use pace::Pace;

@@ -13,7 +13,7 @@ use xpu_wire::{
 
 use super::{
     Capture,
-    report::{Spread, share, transposed},
+    report::{ShapeText, Spread, share},
 };
 
 /// A rank stands out below this share of the others' rate.
@@ -80,13 +80,8 @@ pub struct Standalone {
 pub struct ShapeRow {
     #[serde(skip)]
     pub shape: GemmShape,
-    pub m: u64,
-    pub n: u64,
-    pub k: u64,
-    pub batch: u64,
-    pub datatype: String,
-    pub compute: String,
-    pub transposed: String,
+    #[serde(flatten)]
+    pub text: ShapeText,
     pub count: u64,
     /// Its times in the job, over all ranks.
     #[serde(flatten)]
@@ -182,13 +177,7 @@ fn shape_row(gemms: &ShapeGemms, alone: &Result<Alone, String>) -> ShapeRow {
     let alone_tflops = alone_ns.and_then(|took| Tflops::from_work(shape.flops(), took));
     ShapeRow {
         shape,
-        m: shape.m,
-        n: shape.n,
-        k: shape.k,
-        batch: shape.batch,
-        datatype: shape.datatype.to_string(),
-        compute: format!("{:?}", shape.compute).to_lowercase(),
-        transposed: transposed(&shape),
+        text: ShapeText::from(&shape),
         count: gemms.count,
         took: gemms.took,
         job_tflops,

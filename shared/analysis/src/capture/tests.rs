@@ -77,24 +77,24 @@ fn missing_ranks_and_parts_are_reported() {
 
 #[test]
 fn hostile_captures_are_read_safely() {
-    let mut strange = part(0, 0);
-    strange.operations.push(CapturedOperation {
+    let mut unusual = part(0, 0);
+    unusual.operations.push(CapturedOperation {
         label: u32::MAX,
         after: Nanoseconds(u64::MAX),
         thread: 0,
         sequence: None,
         span: CapturedSpan::Gpu { stream: 0, late: i64::MIN, took: Nanoseconds(u64::MAX) },
     });
-    let mut last = strange.operations[0];
+    let mut last = unusual.operations[0];
     (last.after, last.span) =
         (Nanoseconds(u64::MAX), CapturedSpan::Gpu { stream: 0, late: i64::MAX, took: Nanoseconds(u64::MAX) });
-    strange.operations.push(last);
-    let account = strange.account.as_mut().expect("it has one");
+    unusual.operations.push(last);
+    let account = unusual.account.as_mut().expect("it has one");
     account.marks.reverse();
     account.marks.push(StepMark { completed: Step(0), at: Moment(u64::MAX) });
-    let mut again = strange.clone();
+    let mut again = unusual.clone();
     (again.part, again.parts) = (9, 3);
-    let report = Report::of(&capture([("a", strange), ("a", again)]));
+    let report = Report::of(&capture([("a", unusual), ("a", again)]));
     assert_eq!(report.ranks.len(), 1);
 }
 

@@ -136,7 +136,7 @@ fn total(took: &Spread) -> String {
 
 fn gemm(row: &GemmRow) -> Vec<String> {
     vec![
-        row.shape(),
+        row.shape.to_string(),
         figure::count(row.count),
         total(&row.took),
         percent(row.share),

@@ -116,7 +116,7 @@ const REPAIRED: usize = 16;
 pub(super) const ACCOUNTS: f64 = 0.5;
 
 /// A repair must gain this share of a step to be reported.
-pub(super) const WORTH_TELLING: f64 = 0.01;
+pub(super) const LEAST_GAIN: f64 = 0.01;
 
 /// Smallest lost share of a step that counts.
 const LEAST_LOST: f64 = 1e-9;
@@ -148,7 +148,7 @@ impl WhatIf {
         let (m_w, slowest) = (gained(&is_slowest), slowest.iter().map(|worker| worker.rank).collect());
         let culprits = lost.and_then(|lost| culprits(job, &workers, 1e3 * (actual_s - ACCOUNTS * lost)));
         let host_figures = hosts::figures(job, &workers);
-        best_first(&mut workers, 1e3 * (1.0 - WORTH_TELLING) * actual_s);
+        best_first(&mut workers, 1e3 * (1.0 - LEAST_GAIN) * actual_s);
         let mut new = Self {
             steps: job.steps.clone(),
             steps_left_out: job.left_out,

@@ -6,7 +6,7 @@ use xpu_wire::id::{HostName, Rank};
 
 use super::{
     Kind, WhatIf,
-    figures::{ACCOUNTS, WORTH_TELLING},
+    figures::{ACCOUNTS, LEAST_GAIN},
     hosts::HostFigures,
     sentence::STRAGGLES,
 };
@@ -66,7 +66,7 @@ impl WhatIf {
     /// `all`, and the causes that take more than 1 % of a step.
     pub fn losses(&self) -> Vec<Loss> {
         let simulated = self.step.simulated_ms;
-        let least = WORTH_TELLING * simulated;
+        let least = LEAST_GAIN * simulated;
         let of = |cause, repaired_ms: f64| Loss {
             cause,
             ranks: Vec::new(),

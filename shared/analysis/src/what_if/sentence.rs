@@ -5,7 +5,7 @@ use xpu_wire::unit::Nanoseconds;
 
 use super::{
     WhatIf, Worker,
-    figures::{ACCOUNTS, Culprits, WORTH_TELLING},
+    figures::{ACCOUNTS, Culprits, LEAST_GAIN},
 };
 
 /// A job with at least this slowdown counts as straggling, as in the paper.
@@ -118,7 +118,7 @@ fn stage(of: &WhatIf) -> Vec<String> {
 
 fn repair(of: &WhatIf, repaired_ms: Option<f64>, condition: &str) -> Option<String> {
     let simulated = of.step.simulated_ms;
-    let repaired = repaired_ms.filter(|repaired| simulated - repaired > WORTH_TELLING * simulated)?;
+    let repaired = repaired_ms.filter(|repaired| simulated - repaired > LEAST_GAIN * simulated)?;
     Some(format!("If {condition}, a step would take {} instead of {}.", time(repaired), time(simulated)))
 }
 

@@ -80,7 +80,7 @@ impl Readings {
 
     fn take(&mut self, job: &Job, view: &RankView) {
         let is_begun = view.step().is_some_and(|step| step.0 >= FIRST);
-        let heard = view.heard();
+        let heard = view.last_report();
         if !is_begun || view.stalled_for() > MOVES || heard <= self.last {
             return;
         }

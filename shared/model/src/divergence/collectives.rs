@@ -93,7 +93,7 @@ fn sides<'a, 'b>(number: u64, groups: &BTreeMap<Signature, Vec<&'b Sequence<'a>>
     let is_new = |group: &&Vec<&'b Sequence<'a>>| {
         group.iter().all(|one| {
             let (signature, site) = (one.signature(number), one.site(number));
-            signature.is_some_and(|signature| !one.did_before(number, signature, site.as_deref()))
+            signature.is_some_and(|signature| !one.called_before(number, signature, site.as_deref()))
         })
     };
     let (new, known): (Vec<_>, Vec<_>) = groups.values().partition(is_new);
@@ -105,8 +105,8 @@ fn sides<'a, 'b>(number: u64, groups: &BTreeMap<Signature, Vec<&'b Sequence<'a>>
     let others = flat(&others);
     // If the next call of one side continues like this call of the other side, the first side has one extra
     // call.
-    if others[0].goes_on_as(number + 1, one[0], number, 1)
-        && !one[0].goes_on_as(number + 1, others[0], number, 1)
+    if others[0].continues_as(number + 1, one[0], number, 1)
+        && !one[0].continues_as(number + 1, others[0], number, 1)
     {
         return Sides { minority: others, majority: one, by: By::Nothing };
     }
@@ -119,14 +119,14 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (DivergenceKi
         return (DivergenceKind::Operation, 1);
     };
     let same_site = one.is_from_site_of(number, other, number) == Some(true);
-    if !one.goes_on_as(number + 1, other, number + 1, 1) {
+    if !one.continues_as(number + 1, other, number + 1, 1) {
         // One call site may alternate between sizes, so a single equal call proves nothing.
         let least = if same_site { 2 } else { 1 };
         for count in 1..=IN_A_ROW {
-            if one.goes_on_as(number + count, other, number, least) {
+            if one.continues_as(number + count, other, number, least) {
                 return (DivergenceKind::Extra, count);
             }
-            if one.goes_on_as(number, other, number + count, least) {
+            if one.continues_as(number, other, number + count, least) {
                 return (DivergenceKind::LeftOut, count);
             }
         }
@@ -164,11 +164,11 @@ fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
     }
     let differs = |&number: &u64| one.is_from_site_of(number, other, number) == Some(false);
     let number = (from..least).find(differs)?;
-    if !one.comes_from_as(number + count, other, number) {
+    if !one.has_same_sites(number + count, other, number) {
         return None;
     }
     let (here, signature) = (one.site(number), one.signature(number)?);
-    let before = |one: &Sequence<'_>| one.did_before(number, signature, here.as_deref());
+    let before = |one: &Sequence<'_>| one.called_before(number, signature, here.as_deref());
     let (left_out, by) = match ahead.len().cmp(&behind.len()) {
         Ordering::Less => (false, By::Majority),
         Ordering::Greater => (true, By::Majority),

@@ -152,8 +152,9 @@ fn calls(of: &[&Sequence<'_>], number: u64) -> Vec<DivergentCall> {
     for one in of {
         let Some(call) = one.at(number) else { continue };
         let site = one.site(number);
-        let did =
-            one.signature(number).is_some_and(|signature| one.did_before(number, signature, site.as_deref()));
+        let did = one
+            .signature(number)
+            .is_some_and(|signature| one.called_before(number, signature, site.as_deref()));
         let (ranks, new) = groups.entry((name(call), site)).or_insert_with(|| (Vec::new(), true));
         ranks.push(one.rank());
         *new &= !did;

@@ -17,7 +17,7 @@ use crate::phrase;
 const WARM: u64 = 32;
 
 /// Sender and receiver, by ranks in the communicator.
-type Way = (CommunicatorId, u32, u32);
+type PeerPair = (CommunicatorId, u32, u32);
 
 /// A send or receive without its partner.
 struct Unmatched<'a> {
@@ -61,7 +61,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
         .filter_map(|(record, call)| Some(record.communicator(call)?.id))
         .collect();
     let mut members: BTreeMap<(CommunicatorId, u32), &RankRecord> = BTreeMap::new();
-    let mut ends: BTreeMap<Way, [End<'_>; 2]> = BTreeMap::new();
+    let mut ends: BTreeMap<PeerPair, [End<'_>; 2]> = BTreeMap::new();
     for record in records {
         for communicator in record.communicators.iter().filter(|one| !hidden.contains(&one.id)) {
             members.insert((communicator.id, communicator.member), record);
@@ -72,12 +72,12 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
             };
             let (id, own) = (communicator.id, communicator.member);
             let (Some(number), Some(peer)) = (call.number, call.peer) else { continue };
-            let (way, end) = match call.operation {
+            let (pair, end) = match call.operation {
                 Operation::Send => ((id, own, peer), 0),
                 Operation::Recv => ((id, peer, own), 1),
                 _ => continue,
             };
-            ends.entry(way).or_default()[end].calls.insert(number, call);
+            ends.entry(pair).or_default()[end].calls.insert(number, call);
         }
     }
     let mut unmatched = Vec::new();
@@ -112,7 +112,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
         // One process has both ranks.
         ([alone], _) => Some(without_partner(alone)),
         (_, Some((lacks, own))) => Some(waits_instead(lacks, own)),
-        (_, None) => in_a_circle(circle),
+        (_, None) => cyclic_wait(circle),
     }
 }
 
@@ -137,7 +137,7 @@ fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
 }
 
 /// The divergence of ranks that wait for each other, where it is unknown which of them is the cause.
-fn in_a_circle(mut circle: Vec<&Unmatched<'_>>) -> Option<Divergence> {
+fn cyclic_wait(mut circle: Vec<&Unmatched<'_>>) -> Option<Divergence> {
     circle.sort_by_key(|one| one.calls.rank);
     let first = circle.first()?;
     let calls: Vec<_> =

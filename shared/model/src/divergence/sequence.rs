@@ -118,7 +118,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Whether it made such a call from such a site before this number.
-    pub(super) fn did_before(&self, number: u64, signature: Signature, site: Option<&str>) -> bool {
+    pub(super) fn called_before(&self, number: u64, signature: Signature, site: Option<&str>) -> bool {
         (self.first..number.min(self.end())).any(|before| {
             self.signature(before) == Some(signature)
                 && (site.is_none() || self.site(before).as_deref() == site)
@@ -153,18 +153,18 @@ impl<'a> Sequence<'a> {
     pub(super) fn skips(&self, number: u64, other: &Self) -> bool {
         let waits = other.end() == number + 1;
         let Some(next) = other.usual_next(number).filter(|_| waits) else { return false };
-        self.goes_on_as(number, other, next, 1) && self.is_from_site_of(number, other, next) != Some(false)
+        self.continues_as(number, other, next, 1) && self.is_from_site_of(number, other, next) != Some(false)
     }
 
     /// Whether its calls from number `from` on equal the other's from `there` on, up to the end of the
     /// shorter sequence, which must have at least `least` calls.
-    pub(super) fn goes_on_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {
+    pub(super) fn continues_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
         both >= least && (0..both).all(|at| alike(self.signature(from + at), other.signature(there + at)))
     }
 
-    /// Same as [`Self::goes_on_as`], for the call sites, if both are known.
-    pub(super) fn comes_from_as(&self, from: u64, other: &Self, there: u64) -> bool {
+    /// Same as [`Self::continues_as`], for the call sites, if both are known.
+    pub(super) fn has_same_sites(&self, from: u64, other: &Self, there: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
         both > 0 && (0..both).all(|at| self.is_from_site_of(from + at, other, there + at) != Some(false))
     }

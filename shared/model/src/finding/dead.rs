@@ -65,7 +65,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
 /// When its process ended; if that is unknown, when the rank was last heard.
 fn gone(job: &Job, view: &RankView) -> Moment {
     let noted = view.exit().map(|exit| exit.at);
-    job.common(view.host(), noted.or_else(|| view.gone()).unwrap_or_else(|| view.heard()))
+    job.common(view.host(), noted.or_else(|| view.gone()).unwrap_or_else(|| view.last_report()))
 }
 
 /// When the last rank ended; `None` while one lives.

@@ -28,7 +28,7 @@ pub struct Examiner {
 
 impl Examiner {
     /// Compares the job with past runs from now on.
-    pub fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
+    pub fn compare_with(&mut self, runs: Option<&Arc<Runs>>) {
         self.runs = runs.cloned();
     }
 
@@ -89,7 +89,7 @@ impl Examiner {
         for finding in &mut costs {
             finding.severity = finding.cost.map_or(finding.severity, |cost| cost.severity());
         }
-        let heard = if costs.is_empty() { BTreeMap::new() } else { heard(job) };
+        let heard = if costs.is_empty() { BTreeMap::new() } else { last_reports(job) };
         let mut costs: Vec<_> =
             costs.into_iter().map(|finding| aged(job, &heard, shared(job, sampled(job, finding)))).collect();
         let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
@@ -152,10 +152,10 @@ fn shared(job: &Job, finding: Finding) -> Finding {
 const UNHEARD_S: f64 = 5.0;
 
 /// When each host was last heard, by the most advanced host's clock.
-fn heard(job: &Job) -> BTreeMap<&HostName, Moment> {
+fn last_reports(job: &Job) -> BTreeMap<&HostName, Moment> {
     let mut heard = BTreeMap::new();
     for (_, view) in job.ranks() {
-        let at = job.common(view.host(), view.heard());
+        let at = job.common(view.host(), view.last_report());
         heard.entry(view.host()).and_modify(|latest: &mut Moment| *latest = at.max(*latest)).or_insert(at);
     }
     heard

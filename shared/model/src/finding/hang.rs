@@ -2,6 +2,7 @@
 //! follow from it.
 
 mod doing;
+mod gpu_progress;
 mod idle;
 mod kernel;
 mod life;
@@ -10,7 +11,6 @@ mod not_entered;
 mod not_started;
 mod recorded;
 mod rendezvous;
-mod standing;
 mod stopped;
 mod unmatched;
 mod witness;
@@ -29,7 +29,7 @@ pub use witness::Witness;
 
 use super::{
     Class, CollectiveCall, Confidence, Evidence, Finding, Kind, Severity, device,
-    wait::{self, Place, Still, Waits, held},
+    wait::{self, Place, Stalled, Waits, held},
 };
 use crate::job::{Job, RankView};
 
@@ -69,33 +69,33 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     if let Some(found) = early(job, deadline) {
         return Some(found);
     }
-    let still = wait::still(job, deadline);
-    if !has_settled(job, &still, deadline) {
+    let stalled = wait::stalled(job, deadline);
+    if !has_settled(job, &stalled, deadline) {
         return None;
     }
-    let found = stopped::ranks(job, &still, deadline, now)
+    let found = stopped::ranks(job, &stalled, deadline, now)
         .or_else(|| life::making(job, deadline))
         .or_else(|| life::ending(job, deadline))
         .or_else(|| life::meeting(job))
-        .or_else(|| recorded::divergence(job, &still))
-        .or_else(|| still.iter().find_map(mismatch::called))
-        .or_else(|| still.iter().find_map(kernel::not_launched))
-        .or_else(|| waiting(job, &still))
+        .or_else(|| recorded::divergence(job, &stalled))
+        .or_else(|| stalled.iter().find_map(mismatch::called))
+        .or_else(|| stalled.iter().find_map(kernel::not_launched))
+        .or_else(|| waiting(job, &stalled))
         .or_else(|| idle::ranks(job, deadline))?;
-    Some(standing::with_gpus(job, &still, found))
+    Some(gpu_progress::with_gpus(job, &stalled, found))
 }
 
 /// Whether the job may hang, because it has made no progress for some time, whatever its ranks seem to do: the
 /// records of their calls, or before the first step their stacks, may show the cause.
 pub(super) fn may_hang(job: &Job) -> bool {
     let deadline = deadline(job);
-    let still = wait::still(job, deadline);
+    let stalled = wait::stalled(job, deadline);
     let stands_at_start = || {
         let has_started = has_begun(job) || has_stepped(job);
         let mut living = job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
         !has_started && job.world_size() > 1 && living.all(|view| view.stalled_for() >= LONG_PATIENCE)
     };
-    (!still.is_empty() && has_settled(job, &still, deadline)) || stands_at_start()
+    (!stalled.is_empty() && has_settled(job, &stalled, deadline)) || stands_at_start()
 }
 
 /// A hang before the first step is done. If all ranks wait for their GPUs, none of them loads or compiles. If
@@ -108,19 +108,19 @@ fn early(job: &Job, deadline: Duration) -> Option<Finding> {
     {
         return None;
     }
-    let still = wait::still(job, EARLY_PATIENCE);
-    if !has_settled(job, &still, EARLY_PATIENCE) {
+    let stalled = wait::stalled(job, EARLY_PATIENCE);
+    if !has_settled(job, &stalled, EARLY_PATIENCE) {
         return None;
     }
-    Some(standing::with_gpus(job, &still, recorded::divergence(job, &still)?))
+    Some(gpu_progress::with_gpus(job, &stalled, recorded::divergence(job, &stalled)?))
 }
 
 /// Whether the visible part of a job hangs: all its living ranks do. The dependencies and the work of the
 /// other ranks are unknown, so a rank that is in no waiting call gets more time.
 pub(super) fn part(job: &Job) -> bool {
     let deadline = deadline(job);
-    let still = wait::still(job, deadline);
-    let Some(longest) = still.iter().map(|still| still.stalled_for).max() else { return false };
+    let stalled = wait::stalled(job, deadline);
+    let Some(longest) = stalled.iter().map(|stalled| stalled.stalled_for).max() else { return false };
     let alive = || job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
     let works = alive().any(|view| view.idle_for() < longest / 2);
     let waits =
@@ -134,21 +134,21 @@ pub(super) fn part(job: &Job) -> bool {
 }
 
 /// Some ranks wait for others, or all ranks wait for work that does not end.
-fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
-    if not_entered::someone_works(still) {
+fn waiting(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
+    if not_entered::is_working(stalled) {
         return None;
     }
-    not_started::ranks(job, still)
-        .or_else(|| not_entered::ranks(job, still))
-        .or_else(|| unmatched::sends(job, still))
-        .or_else(|| kernel::longest(job, still))
-        .or_else(|| unmatched::exchanging(job, still))
+    not_started::ranks(job, stalled)
+        .or_else(|| not_entered::ranks(job, stalled))
+        .or_else(|| unmatched::sends(job, stalled))
+        .or_else(|| kernel::longest(job, stalled))
+        .or_else(|| unmatched::exchanging(job, stalled))
 }
 
 /// Whether all ranks hang, so that dependencies are known. Ranks stop one after another, and hosts report
 /// this at different times.
-fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
-    let Some(longest) = still.iter().map(|still| still.stalled_for).max() else { return true };
+fn has_settled(job: &Job, stalled: &[Stalled<'_>], deadline: Duration) -> bool {
+    let Some(longest) = stalled.iter().map(|stalled| stalled.stalled_for).max() else { return true };
     let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
     let stand = alive().filter(|(_, view)| view.stalled_for() >= deadline).count();
     // If one rank has just moved, the others may not have reported their progress yet.
@@ -196,12 +196,12 @@ fn finding(
     class: Class,
     ranks: Vec<Rank>,
     confidence: Confidence,
-    still: &Still<'_>,
+    stalled: &Stalled<'_>,
     evidence: Evidence,
     advice: &str,
     collective: Option<CollectiveCall>,
 ) -> Finding {
-    let since_s = still.stalled_for.as_secs_f64();
+    let since_s = stalled.stalled_for.as_secs_f64();
     let advice = advice.to_owned();
     Finding {
         kind: Kind::Hang,

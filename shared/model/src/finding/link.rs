@@ -148,15 +148,15 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
     }
     let known = job.transfers().tracks().map(|(id, ..)| id).collect::<BTreeSet<_>>();
     let elsewhere: BTreeSet<_> = known.iter().filter(|id| !slow.contains_key(id)).flat_map(hosts).collect();
-    let guilty: Vec<_> = common.iter().filter(|host| !elsewhere.contains(*host)).copied().collect();
+    let suspects: Vec<_> = common.iter().filter(|host| !elsewhere.contains(*host)).copied().collect();
     let pair = members.get(&worst.id).is_some_and(|members| members.len() == 2);
     let class =
-        if guilty.len() == 1 && hosts(&worst.id).len() > 1 || pair { Class::Link } else { Class::Group };
+        if suspects.len() == 1 && hosts(&worst.id).len() > 1 || pair { Class::Link } else { Class::Group };
     let mut ranks: Vec<Rank> = slow
         .keys()
         .filter_map(|id| members.get(id))
         .flatten()
-        .filter(|(_, host)| class == Class::Group || pair || guilty.contains(host))
+        .filter(|(_, host)| class == Class::Group || pair || suspects.contains(host))
         .map(|&(rank, _)| rank)
         .collect();
     ranks.sort_unstable();
@@ -185,7 +185,7 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
             groups: worst.among,
             slow: slow.len(),
             known: known.len(),
-            passes: guilty.first().filter(|_| class == Class::Link).map(|&host| host.clone()),
+            passes: suspects.first().filter(|_| class == Class::Link).map(|&host| host.clone()),
         }),
         advice,
         collective: None,

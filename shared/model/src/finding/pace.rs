@@ -163,7 +163,7 @@ impl Growth {
 
     /// Whether a rank that costs this share of the time now cannot have cost as much before: the loss per step
     /// is longer than a whole step was.
-    pub(super) fn must_have_begun_with(&self, cost: f64) -> bool {
+    pub(super) fn exceeds_former_step(&self, cost: f64) -> bool {
         cost * self.after > self.before
     }
 

@@ -251,7 +251,7 @@ mod tests {
         fn found(&self, against: Baseline) -> Vec<Finding> {
             let jobs = self.watched(90, |_| {});
             let mut examiner = Examiner::default();
-            examiner.hold_against(Some(&Arc::new(Runs::of(vec![against]))));
+            examiner.compare_with(Some(&Arc::new(Runs::of(vec![against]))));
             examiner.examine(jobs.foremost().unwrap(), jobs.clock())
         }
     }

@@ -145,7 +145,7 @@ impl RankProfile {
     }
 
     /// Its arrival skew in most digests, as a share of the time; `None` while too few collectives matched.
-    pub(super) fn lateness(&self) -> Option<f64> {
+    pub(super) fn arrival_skew(&self) -> Option<f64> {
         self.lateness
     }
 }

@@ -13,7 +13,7 @@ use late::by_arrival;
 use xpu_wire::id::Rank;
 
 use super::{
-    Class, Clocks, Confidence, Evidence, Finding, Kind, Severity,
+    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{MANY, Member, PERSISTENT},
     device,
     pace::Growth,
@@ -48,7 +48,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     // A single rank that became slower costs nothing if steps are no longer than before and no rank waits for
     // it: its GPU may be shared, or mostly idle.
     if let [one] = &fell[..]
-        && (cost::nobody_waits(one.member.rank, one.since_s, cohorts)
+        && (cost::delays_no_rank(one.member.rank, one.since_s, cohorts)
             || growth.is_none() && !cost::is_awaited(one.member.rank, cohorts))
     {
         fell.clear();
@@ -99,6 +99,29 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     findings
 }
 
+/// The finding of slow ranks. Its cost, and its duration in seconds, are those of [`cost::of`].
+fn slow_ranks(
+    class: Class,
+    ranks: Vec<Rank>,
+    confidence: Confidence,
+    (cost, since_s): (Option<Cost>, f64),
+    evidence: Evidence,
+    advice: &str,
+) -> Finding {
+    Finding {
+        kind: Kind::SlowRank,
+        class,
+        ranks,
+        confidence,
+        since_s,
+        evidence,
+        advice: advice.to_owned(),
+        collective: None,
+        severity: Severity::Slow,
+        cost,
+    }
+}
+
 /// A rank that may be slow.
 struct Suspect<'a> {
     member: &'a Member<'a>,
@@ -133,10 +156,10 @@ fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
     undecided > 0 && undecided + slow.len() > 2 && longest < FOLLOWED
 }
 
-fn usual_lateness<'a>(cohort: impl Iterator<Item = &'a Member<'a>>) -> f64 {
-    median(cohort.filter_map(|member| member.lateness()).collect()).unwrap_or(0.0)
+fn usual_skew<'a>(cohort: impl Iterator<Item = &'a Member<'a>>) -> f64 {
+    median(cohort.filter_map(|member| member.arrival_skew()).collect()).unwrap_or(0.0)
 }
 
 fn excess(member: &Member<'_>, on_time: f64) -> Option<f64> {
-    member.lateness().map(|late| late - on_time)
+    member.arrival_skew().map(|late| late - on_time)
 }

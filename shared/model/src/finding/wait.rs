@@ -37,14 +37,14 @@ impl Place<'_> {
 
 /// A communicator none of whose ranks has moved for long.
 #[derive(Debug)]
-pub(super) struct Still<'a> {
+pub(super) struct Stalled<'a> {
     pub id: CommunicatorId,
     pub places: Vec<Place<'a>>,
     /// The shortest time for which its ranks have not moved.
     pub stalled_for: Duration,
 }
 
-impl<'a> Still<'a> {
+impl<'a> Stalled<'a> {
     fn entered(&self) -> impl Iterator<Item = u64> {
         self.places.iter().map(|place| place.state.entered)
     }
@@ -60,12 +60,12 @@ impl<'a> Still<'a> {
     }
 
     /// Ranks that entered fewer collectives than others. All of them are at the same collective.
-    pub(super) fn laggards(&self) -> impl Iterator<Item = &Place<'a>> {
+    pub(super) fn behind(&self) -> impl Iterator<Item = &Place<'a>> {
         let (least, most) = (self.least(), self.most());
         self.places.iter().filter(move |place| place.state.entered == least && least < most)
     }
 
-    /// Ranks that entered the collective that the laggards did not enter.
+    /// Ranks that entered the collective that the ranks behind did not enter.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Place<'a>> {
         let least = self.least();
         self.places.iter().filter(move |place| place.state.entered > least)
@@ -91,11 +91,11 @@ impl<'a> Still<'a> {
         number: u64,
         of: impl Iterator<Item = &'b Place<'b>>,
     ) -> CollectiveCall {
-        let teller = of.min_by_key(|place| (place.state.entered, place.rank));
-        let reported = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
+        let reporter = of.min_by_key(|place| (place.state.entered, place.rank));
+        let reported = reporter.filter(|place| place.state.entered <= number + 1 || place.always_alike());
         CollectiveCall {
             communicator: self.id.to_string(),
-            name: teller.map(|place| place.state.name.clone()).unwrap_or_default(),
+            name: reporter.map(|place| place.state.name.clone()).unwrap_or_default(),
             number,
             operation: reported.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
             // The kind is the same, but the size may differ: only that of the last one is known.
@@ -108,7 +108,7 @@ impl<'a> Still<'a> {
 
 /// The communicators whose living ranks have not moved for `deadline`. Communicators with a rank whose hook
 /// is off, or without living ranks, are not examined.
-pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
+pub(super) fn stalled(job: &Job, deadline: Duration) -> Vec<Stalled<'_>> {
     // A communicator hangs only if one of its ranks hangs.
     let is_stuck = |view: &RankView| view.life() == Life::Alive && view.stalled_for() >= deadline;
     if !job.ranks().any(|(_, view)| is_stuck(view)) {
@@ -120,7 +120,7 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
             places.entry(state.id).or_default().push(Place { rank, view, state });
         }
     }
-    let mut still = Vec::new();
+    let mut stalled = Vec::new();
     for (id, places) in places {
         let living = || places.iter().filter(|place| place.is_alive());
         let seen = living().all(|place| place.view.latest().is_some_and(|digest| digest.enabled));
@@ -128,25 +128,26 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
         if !seen || stalled_for < deadline {
             continue;
         }
-        still.push(Still { id, places, stalled_for });
+        stalled.push(Stalled { id, places, stalled_for });
     }
     // A usual pause does not excuse a stopped or dead rank.
-    if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(still) } else { still }
+    if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(stalled) } else { stalled }
 }
 
 /// Leaves out communicators that have paused for as long before and continued, and those that pause with
 /// them: a rank that waits for a rank at a checkpoint waits for the checkpoint too.
-fn without_habits(mut still: Vec<Still<'_>>) -> Vec<Still<'_>> {
+fn without_habits(mut stalled: Vec<Stalled<'_>>) -> Vec<Stalled<'_>> {
     let mut excused: BTreeSet<Rank> = BTreeSet::new();
     loop {
-        let is_excused =
-            |one: &Still<'_>| one.is_usual() || one.places.iter().any(|place| excused.contains(&place.rank));
-        let (with, without): (Vec<_>, Vec<_>) = still.into_iter().partition(is_excused);
+        let is_excused = |one: &Stalled<'_>| {
+            one.is_usual() || one.places.iter().any(|place| excused.contains(&place.rank))
+        };
+        let (with, without): (Vec<_>, Vec<_>) = stalled.into_iter().partition(is_excused);
         if with.is_empty() {
             return without;
         }
         excused.extend(with.iter().flat_map(|one| &one.places).map(|place| place.rank));
-        still = without;
+        stalled = without;
     }
 }
 
@@ -156,33 +157,34 @@ pub(super) fn held(view: &RankView) -> Option<(Call, f64)> {
     Some((inside.call, inside.waited.seconds()))
 }
 
-/// Laggards, each with the ranks for which it waits itself.
+/// The ranks that are behind, each with the ranks for which it waits itself.
 #[derive(Debug)]
 pub(super) struct Waits {
     edges: BTreeMap<Rank, BTreeSet<Rank>>,
 }
 
 impl Waits {
-    pub(super) fn among(still: &[Still<'_>]) -> Self {
+    pub(super) fn among(stalled: &[Stalled<'_>]) -> Self {
         // If no thread is seen inside a call, calls are not observed at all, and every rank may be blocked.
-        let reported = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
+        let reported =
+            stalled.iter().flat_map(|stalled| &stalled.places).any(|place| held(place.view).is_some());
         let mut edges: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
-        for place in still.iter().flat_map(Still::laggards) {
+        for place in stalled.iter().flat_map(Stalled::behind) {
             edges.entry(place.rank).or_default();
         }
-        for still in still {
-            let laggards: BTreeSet<_> = still.laggards().map(|place| place.rank).collect();
-            for place in still.waiting() {
+        for stalled in stalled {
+            let behind: BTreeSet<_> = stalled.behind().map(|place| place.rank).collect();
+            for place in stalled.waiting() {
                 let held = place.is_alive() && (!reported || held(place.view).is_some());
                 if let Some(waits_for) = edges.get_mut(&place.rank).filter(|_| held) {
-                    waits_for.extend(laggards.iter().copied().filter(|rank| *rank != place.rank));
+                    waits_for.extend(behind.iter().copied().filter(|rank| *rank != place.rank));
                 }
             }
         }
         Self { edges }
     }
 
-    /// Laggards that wait for no other: all others ultimately wait for them.
+    /// The ranks behind that wait for no other: all others ultimately wait for them.
     pub(super) fn culprits(&self) -> BTreeSet<Rank> {
         let free = self.edges.iter().filter(|(_, waits_for)| waits_for.is_empty());
         free.map(|(&rank, _)| rank).collect()

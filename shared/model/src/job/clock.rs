@@ -13,7 +13,7 @@ pub struct Clock {
 
 impl Clock {
     /// Updates the clock from the hosts' clocks, as received at the moment `at`.
-    pub fn hear(&mut self, jobs: &Jobs, at: Moment) {
+    pub fn update(&mut self, jobs: &Jobs, at: Moment) {
         if jobs.clock() > self.reported {
             *self = Self { reported: jobs.clock(), at };
         }

@@ -55,7 +55,7 @@ impl Jobs {
                 for job in &snapshot.jobs {
                     let known = self.job_mut(&job.job);
                     known.turned_away.insert(frame.host.clone(), job.turned_away);
-                    known.hear_clock(frame, behind);
+                    known.update_clock(frame, behind);
                     for rank in &job.ranks {
                         known.introduce(&frame.host, &rank.info);
                         known.with_rank(rank.info.rank, |view| view.remember(&rank.earlier, &rank.advance));
@@ -67,7 +67,7 @@ impl Jobs {
             Body::Digest(HostDigest { job, ranks, turned_away }) => {
                 let known = self.job_mut(job);
                 known.turned_away.insert(frame.host.clone(), *turned_away);
-                known.hear_clock(frame, behind);
+                known.update_clock(frame, behind);
                 for rank in ranks {
                     known.digest(frame, rank);
                 }
@@ -79,7 +79,7 @@ impl Jobs {
             }),
             Body::Event(Event::Joined(info)) => {
                 let known = self.job_mut(&info.job);
-                known.hear_clock(frame, behind);
+                known.update_clock(frame, behind);
                 known.introduce(&frame.host, info);
                 known.forget_former();
             }
@@ -196,7 +196,7 @@ impl Jobs {
 
     /// The default job: the one with most living ranks, then the one heard last.
     pub fn foremost(&self) -> Option<&Job> {
-        self.known.values().max_by_key(|job| (job.living(), job.heard()))
+        self.known.values().max_by_key(|job| (job.living(), job.last_report()))
     }
 
     /// The most advanced host clock, at its last report.

@@ -66,8 +66,8 @@ impl Job {
     }
 
     /// The median time by which this rank enters its collectives later than the first rank.
-    pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
-        self.lateness_of(self.ranks.get(&rank)?.samples())
+    pub fn arrival_skew(&self, rank: Rank) -> Option<Nanoseconds> {
+        self.arrival_skew_of(self.ranks.get(&rank)?.samples())
     }
 
     /// Bus bandwidth and arrival skew of a rank of this job. Both use the same collectives, which are looked
@@ -86,8 +86,8 @@ impl Job {
         (median(rates).map(GigabytesPerSecond), late)
     }
 
-    /// Same as [`Self::lateness`], over some of a rank's timed collectives.
-    pub fn lateness_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<Nanoseconds> {
+    /// Same as [`Self::arrival_skew`], over some of a rank's timed collectives.
+    pub fn arrival_skew_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<Nanoseconds> {
         let late = samples.filter_map(|sample| Some(late_by(sample, self.complete(sample)?)));
         median(late.collect()).map(|nanoseconds| Nanoseconds(nanoseconds as u64))
     }

@@ -181,7 +181,7 @@ impl RankView {
                 *mine = reported.min(guessed);
             }
         }
-        if self.heard().since(reported.moved.max(reported.worked)) > RATES {
+        if self.last_report().since(reported.moved.max(reported.worked)) > RATES {
             self.intervals.forget_figures();
         }
         true

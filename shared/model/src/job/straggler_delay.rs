@@ -122,12 +122,12 @@ impl Window {
             }
             self.digests.push_back(Tally::new(at, step));
         }
-        while self.reaches_too_far() {
+        while self.exceeds_window() {
             self.retire();
         }
     }
 
-    fn reaches_too_far(&self) -> bool {
+    fn exceeds_window(&self) -> bool {
         let digests: usize = self.digests.iter().map(|tally| tally.digests).sum();
         let without_oldest = self.matched().saturating_sub(1);
         digests > MOST || (digests > DIGESTS && without_oldest >= LEAST)

@@ -23,9 +23,9 @@ pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Opti
     // A rank that has only introduced itself has no figures that could be old.
     view.latest()?;
     let step = view.pace().map_or(Duration::ZERO, |Nanoseconds(pace)| Duration::from_nanos(pace));
-    let rests = view.heard().since(view.got_on()) >= STALE.max(step * STEPS);
+    let rests = view.last_report().since(view.last_progress()) >= STALE.max(step * STEPS);
     let is_well = matches!(state, RankState::Ok | RankState::Slow) && view.life() == Life::Alive;
-    (!is_well || rests || silence >= STALE).then(|| view.got_on())
+    (!is_well || rests || silence >= STALE).then(|| view.last_progress())
 }
 
 impl RankStatus {
@@ -33,11 +33,11 @@ impl RankStatus {
     /// a moment of its host's clock.
     pub fn place(&mut self, view: &RankView, state: RankState, ago: impl Fn(Moment) -> Duration) {
         self.state = state;
-        let since = stale_since(view, state, ago(view.heard()));
+        let since = stale_since(view, state, ago(view.last_report()));
         self.figures_age_s = since.map(|since| ago(since).as_secs_f64());
         self.load = self.load.take().filter(|_| view.load().is_some_and(|load| ago(load.at) < STALE));
         if let Some((device, reading)) = self.device.as_mut().zip(view.device()) {
-            device.unheard = view.life() != Life::Alive || ago(view.heard()) >= STALE;
+            device.unheard = view.life() != Life::Alive || ago(view.last_report()) >= STALE;
             device.age_s = age_of(reading, ago).as_secs_f64();
         }
     }

@@ -168,7 +168,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         tokens_per_s: view.tokens_per_second(),
         samples_per_s: view.samples_per_second(),
         loss: view.loss(),
-        loss_not_finite: view.has_lost_its_loss(),
+        loss_not_finite: view.is_loss_invalid(),
         mfu: view.utilisation(),
         gemm_tflops: view.gemm_rate(),
         gemm_peak_pct: share_of_peak(view, device.as_ref()).map(|share| share * 100.0),

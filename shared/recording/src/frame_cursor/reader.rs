@@ -17,7 +17,7 @@ const SHORTEST: usize = 4;
 pub(super) struct Frames {
     pub(super) all: Vec<(Moment, Frame)>,
     /// Number of frames that did not decode.
-    pub(super) strange: u64,
+    pub(super) unknown_kind: u64,
 }
 
 impl Frames {
@@ -36,7 +36,7 @@ impl Frames {
         for record in block.records().filter(|record| wanted(record.rank)) {
             match codec::decode(record.frame) {
                 Ok(frame) => frames.all.push((record.at, frame)),
-                Err(_strange) => frames.strange += 1,
+                Err(_unknown_kind) => frames.unknown_kind += 1,
             }
         }
         Ok(Some(frames))

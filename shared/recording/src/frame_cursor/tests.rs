@@ -40,7 +40,7 @@ fn frames_read_ahead_are_the_frames_read_later() {
     for damaged in [false, true] {
         let (mut ahead, mut plain) = (cursor(damaged), cursor(damaged));
         let last = plain.span().last;
-        ahead.wind(last);
+        ahead.rewind(last);
         assert!(ahead.reader.is_some(), "{} blocks are a long way", ahead.entries.len());
         let (read, expected) = (all(&mut ahead, last), all(&mut plain, last));
         assert_eq!(read.len() < SECONDS as usize * 2, damaged);
@@ -49,7 +49,7 @@ fn frames_read_ahead_are_the_frames_read_later() {
         assert_eq!(ahead.complaints().len(), usize::from(damaged), "{:?}", ahead.complaints());
         // The cursor goes back exactly as far as requested.
         let middle = plain.span().first.after(Duration::from_secs(SECONDS / 2));
-        ahead.wind(middle);
+        ahead.rewind(middle);
         let until = expected.iter().take_while(|(at, _)| *at <= middle);
         assert_eq!(all(&mut ahead, middle).len(), until.count());
     }

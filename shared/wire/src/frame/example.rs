@@ -4,8 +4,8 @@ pub mod capture;
 pub mod stacks;
 
 use super::{
-    ApiError, Asked, CallSite, Ending, FailedKernel, FatalSignal, MemorySite, PythonException, RankExit,
-    RasCommunicator, RasCounts, RasRank, RasReport, RefusedMemory, StackFrame,
+    ApiError, CallSite, Ending, FailedKernel, FatalSignal, MemorySite, PythonException, RankExit,
+    RasCommunicator, RasCounts, RasRank, RasReport, RefusedMemory, StackFrame, StopRequest,
 };
 use crate::{
     id::{CommunicatorId, Pid, Rank, Step},
@@ -83,6 +83,6 @@ pub fn exit() -> RankExit {
                 last_step: Step(460),
             }],
         }),
-        asked: Some(Asked { by: Pid(1), name: "torchrun".to_owned(), at: Moment(1) }),
+        asked: Some(StopRequest { by: Pid(1), name: "torchrun".to_owned(), at: Moment(1) }),
     }
 }

@@ -41,7 +41,7 @@ pub struct RankExit {
     pub kernel: Option<FailedKernel>,
     /// Present if CUDA had no GPU memory left.
     pub memory: Option<RefusedMemory>,
-    pub asked: Option<Asked>,
+    pub asked: Option<StopRequest>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub enum Ending {
         /// OOM-killed.
         certain: bool,
         #[serde(deserialize_with = "crate::text::line")]
-        told_by: String,
+        source: String,
     },
     /// It recorded nothing: SIGKILL, a signal that its own handlers caught, or an exit that bypassed the C
     /// library.
@@ -167,7 +167,7 @@ impl RefusedMemory {
 
 /// It received SIGTERM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct StopRequest {
     pub by: Pid,
     /// The name of that process; empty if it is unknown.
     #[serde(deserialize_with = "crate::text::line")]

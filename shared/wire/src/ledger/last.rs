@@ -63,13 +63,13 @@ impl ExitNote {
     }
 
     /// Whether it noted an exit code.
-    pub fn said_exit(&self) -> bool {
+    pub fn has_exit_code(&self) -> bool {
         self.code.load(Relaxed) & NOTED != 0
     }
 
     /// Removes the note of an exit: a child that shares the process's memory (`vfork`) exited, not the
     /// process.
-    pub fn stays(&self) {
+    pub fn clear_exit(&self) {
         self.code.store(0, Relaxed);
     }
 

@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Arrangement, Clock, Inspection, JobView, Listing, Metric, Row, reckon::Examination};
+use super::{Arrangement, Clock, Inspection, JobView, Listing, Metric, Row, compute::Examination};
 
 /// Number of ranks whose figures are computed for one redraw. If more have reported, the others keep their
 /// previous figures. With ten thousand ranks, half of this number reports between two redraws.
@@ -47,8 +47,8 @@ impl JobView {
         let refreshed = self.refresh_rows(job, if self.rested { 0 } else { AT_ONCE });
         self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
         self.losses.frames = lost_frames;
-        self.hear(job, clock);
-        self.reckon(job, now, examination);
+        self.read_reports(job, clock);
+        self.compute(job, now, examination);
         self.apply_filter(filter);
         if let Some((_, arrangement, _)) = &making {
             self.arrange(job, arrangement);
@@ -96,7 +96,7 @@ impl JobView {
             if !row.is_of(view) {
                 left -= 1;
                 if row.status.host != *view.host() {
-                    self.seated = None;
+                    self.laid_out_for = None;
                 }
                 *row = Row::of(job, rank, view);
             }

@@ -62,8 +62,8 @@ impl Row {
 
     /// Notes whether it is alive, and the time since its last report. These are known at once, even if its
     /// figures have to wait.
-    pub(super) fn hear(&mut self, view: &RankView, clock: Clock) {
-        (self.life, self.clock, self.age) = (view.life(), clock, clock.age(view.heard()));
+    pub(super) fn update_age(&mut self, view: &RankView, clock: Clock) {
+        (self.life, self.clock, self.age) = (view.life(), clock, clock.age(view.last_report()));
     }
 
     /// Sets its state by the findings, and clears figures that are not current; for an ended job, they are

@@ -193,7 +193,7 @@ fn a_rank_that_does_not_answer_is_awaited_and_then_reported_silent() {
     let at = |seconds: u64| Moment(seconds * 1_000_000_000);
     let mut stacks = Stacks::default();
     settled(&mut stacks, Vec::new());
-    assert_eq!(stacks.state(at(1)), StackState::Unasked);
+    assert_eq!(stacks.state(at(1)), StackState::NotRequested);
     stacks.ask(at(1));
     assert_eq!(stacks.state(at(2)), StackState::Coming(0));
     assert_eq!(stacks.state(at(20)), StackState::Silent);

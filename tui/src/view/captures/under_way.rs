@@ -8,7 +8,7 @@ use ratatui::{
 use xpu_client::{
     capture::Progress,
     kineto,
-    screen_capture::{STEPS, STEPS_BEFORE, Standing},
+    screen_capture::{CaptureState, STEPS, STEPS_BEFORE},
 };
 use xpu_model::figure;
 
@@ -46,16 +46,16 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 
 fn capture(app: &App) -> (Role, String) {
     match &app.files.capture {
-        Standing::None if app.is_past() => (Role::Muted, "the past cannot be captured".to_owned()),
-        Standing::None => {
+        CaptureState::None if app.is_past() => (Role::Muted, "the past cannot be captured".to_owned()),
+        CaptureState::None => {
             let text =
                 format!("none; c captures {STEPS} steps of all ranks, with samples of {STEPS_BEFORE} before");
             (Role::Muted, text)
         }
-        Standing::Beginning => {
+        CaptureState::Beginning => {
             (Role::Accent, format!("{} requesting ranks from the hosts; c cancels", glyph::WAITING))
         }
-        Standing::UnderWay(progress) => {
+        CaptureState::UnderWay(progress) => {
             let Progress { of, ranks, agreed, whole } = progress;
             let full = progress.filled(BAR);
             let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
@@ -65,13 +65,13 @@ fn capture(app: &App) -> (Role, String) {
             );
             (Role::Accent, text)
         }
-        Standing::Done(outcome) if outcome.complaints.is_empty() => {
+        CaptureState::Done(outcome) if outcome.complaints.is_empty() => {
             (Role::Good, format!("{} {outcome}", glyph::GOOD))
         }
-        Standing::Done(outcome) => {
+        CaptureState::Done(outcome) => {
             (Role::Warning, format!("{} {outcome}; {}", glyph::WARNING, outcome.complaints.join("; ")))
         }
-        Standing::Failed(why) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
+        CaptureState::Failed(why) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
     }
 }
 
@@ -94,8 +94,8 @@ fn traces(app: &App) -> Option<(Role, String)> {
 }
 
 fn recording(app: &App) -> (Role, String) {
-    let standing = &app.files.recording;
-    match (&standing.file, &standing.failure) {
+    let state = &app.files.recording;
+    match (&state.file, &state.failure) {
         (Some(file), _) => {
             let text = format!(
                 "{} {}, {}, {} frames; {} stops it",

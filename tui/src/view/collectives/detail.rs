@@ -59,7 +59,7 @@ pub(super) fn draw(
     if breakpoint == Breakpoint::Wide {
         let halves = [Constraint::Fill(1), Constraint::Fill(1)];
         let [upper, lower] = Layout::vertical([
-            Constraint::Length((of.whereabouts.groups.len() as u16 + 5).clamp(6, area.height / 2)),
+            Constraint::Length((of.rank_positions.groups.len() as u16 + 5).clamp(6, area.height / 2)),
             Constraint::Fill(1),
         ])
         .areas(area);
@@ -68,7 +68,7 @@ pub(super) fn draw(
         skew_or_calls(app, breakpoint, of, left, buffer, hits);
         traffic(app, breakpoint, of, right, buffer);
     } else {
-        let groups = (of.whereabouts.groups.len() as u16 + 3).min(area.height / 3);
+        let groups = (of.rank_positions.groups.len() as u16 + 3).min(area.height / 3);
         let [upper, middle, lower] = Layout::vertical([
             Constraint::Length(groups),
             Constraint::Fill(1),
@@ -93,11 +93,11 @@ fn places(
     let of_many = of.kind.as_ref().map_or_else(String::new, |kind| format!(", one of {}", kind.count));
     let title = Title {
         name: "Where ranks are",
-        about: format!("{}{of_many}, ranks {}{from}", of.whereabouts.title, of.ranks.brief(RUNS)),
+        about: format!("{}{of_many}, ranks {}{from}", of.rank_positions.title, of.ranks.brief(RUNS)),
         ..Title::default()
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
-    stacks::places(app, &of.whereabouts, inner, buffer, hits);
+    stacks::places(app, &of.rank_positions, inner, buffer, hits);
 }
 
 /// Draws the arrival skew, or in a hung job the last calls with their divergence, once they were read.

@@ -53,7 +53,7 @@ pub(super) fn draw(app: &App, playback: &Playback, breakpoint: Breakpoint, area:
 
 fn line(app: &App, Mark { at, job, finding }: &Mark, is_later: bool, width: usize) -> Line<'static> {
     let muted = app.palette.of(Role::Muted);
-    let (sign, role) = headline::loudness(finding);
+    let (sign, role) = headline::emphasis(finding);
     let time = format!("{}  ", figure::time_of_day(*at));
     let word = if is_later { "later  " } else { "came   " };
     let head = format!("{sign} {word}");

@@ -57,7 +57,7 @@ impl Past {
         let fit = |width| {
             let columns = (last - first) as usize + 1;
             let (rows, size) = match app.job_view.bundles.len() {
-                0 => (app.job_view.rows().len(), app.job_view.seats.shape().size),
+                0 => (app.job_view.rows().len(), app.job_view.rank_layout.shape().size),
                 bundles => (bundles, 1),
             };
             timemap::Frame::fit(rows, size, columns, width, height, app.palette.has_halves())

@@ -7,7 +7,7 @@ use xpu_wire::frame::Life;
 
 use super::{Frame, GAP, LABEL, framed};
 use crate::{
-    app::{App, Metric, Row, Seat},
+    app::{App, Metric, RankSlot, Row},
     glyph::{HIGH, LOW, UNKNOWN},
     hits::{Hits, Target},
     palette::Role,
@@ -124,14 +124,14 @@ impl Places {
 /// Folded ranks share one place.
 fn shape(app: &App) -> Shape {
     match app.job_view.bundles.len() {
-        0 => app.job_view.seats.shape(),
+        0 => app.job_view.rank_layout.shape(),
         groups => Shape { groups, size: 1 },
     }
 }
 
 fn slot_of(app: &App, row: usize) -> Option<usize> {
     if app.job_view.bundles.is_empty() {
-        return app.job_view.seats.slot_of(row);
+        return app.job_view.rank_layout.slot_of(row);
     }
     app.job_view.bundles.iter().position(|bundle| bundle.rows.contains(&row))
 }
@@ -141,10 +141,10 @@ fn cell(app: &App, metric: Metric, scale: Option<&Scale>, slot: usize) -> Cell {
         let cells = bundle.rows.iter().map(|&row| of_row(&app.job_view.rows()[row], metric, scale));
         return cells.reduce(Cell::worse).unwrap_or(Cell::Unknown);
     }
-    match app.job_view.seats.at(slot) {
+    match app.job_view.rank_layout.at(slot) {
         None => Cell::Absent,
-        Some(Seat::Unseen(_)) => Cell::Unknown,
-        Some(Seat::Seen(row)) => of_row(&app.job_view.rows()[row], metric, scale),
+        Some(RankSlot::Unseen(_)) => Cell::Unknown,
+        Some(RankSlot::Seen(row)) => of_row(&app.job_view.rows()[row], metric, scale),
     }
 }
 
@@ -184,5 +184,5 @@ fn label(app: &App, slot: usize) -> String {
     if let Some(bundle) = app.job_view.bundles.get(slot) {
         return bundle.name.clone();
     }
-    app.job_view.seats.host(slot).map_or_else(|| UNKNOWN.to_owned(), std::string::ToString::to_string)
+    app.job_view.rank_layout.host(slot).map_or_else(|| UNKNOWN.to_owned(), std::string::ToString::to_string)
 }

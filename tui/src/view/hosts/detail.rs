@@ -65,7 +65,9 @@ pub(super) fn worst(host: &Host) -> Cell {
     let ended = host.ranks.len() - host.living - host.died;
     let said = [
         host.why().map(|why| {
-            host.endpoint.as_ref().map_or_else(|| why.to_owned(), |endpoint| nameless(why, &endpoint.host))
+            host.endpoint
+                .as_ref()
+                .map_or_else(|| why.to_owned(), |endpoint| without_address(why, &endpoint.host))
         }),
         (host.health == Health::Silent).then(|| "collector is silent".to_owned()),
         (host.gpus.xids > 0).then(|| format!("{} Xid errors", host.gpus.xids)),
@@ -97,7 +99,7 @@ pub(super) fn worst(host: &Host) -> Cell {
 }
 
 /// The reason without the address of the host, which another column names.
-fn nameless(why: &str, address: &str) -> String {
+fn without_address(why: &str, address: &str) -> String {
     let words: Vec<_> = why.split(' ').collect();
     let names = |word: &&str| {
         let port = word.trim_end_matches(':').strip_prefix(address);
@@ -301,7 +303,7 @@ mod tests {
             ("no answer on port 18891 for 12 s", "no answer on port 18891 for 12 s"),
             ("no collector listens on gpu-12:18889: start", "no collector listens on gpu-12:18889: start"),
         ] {
-            assert_eq!(nameless(why, "gpu-1"), said);
+            assert_eq!(without_address(why, "gpu-1"), said);
         }
     }
 }

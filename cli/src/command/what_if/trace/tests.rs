@@ -144,9 +144,9 @@ fn a_bad_trace_file_is_refused_with_advice() {
     for column in ["duration", "rank", "optype"] {
         refused(SCHEMA, column, &format!("column `{column}` has empty cells"));
     }
-    let mut strange = OPERATIONS;
-    strange[3].1 = "separate-grads\u{1b}[31m";
-    let why = place.read(&file(SCHEMA, &strange, "")).expect_err("it is refused");
+    let mut altered = OPERATIONS;
+    altered[3].1 = "separate-grads\u{1b}[31m";
+    let why = place.read(&file(SCHEMA, &altered, "")).expect_err("it is refused");
     assert!(why.starts_with("`separate-grads\\u{1b}[31m` in column `optype` is no operation"), "{why}");
     assert_eq!(place.read(&file(SCHEMA, &[], "")), Ok(Vec::new()));
 

@@ -59,7 +59,7 @@ const LOOKS_ONE_IN: u64 = 50;
 const TO_REPLACE: usize = 40;
 
 /// A period is dropped after this many consecutive searches that do not find it.
-const DOUBTS: u32 = 2;
+const FAILED_SEARCHES: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Detector {
@@ -309,7 +309,7 @@ impl Detector {
             None if over => {
                 self.rest(until, rest.max(reported * REST_FOR_EACH), 2);
                 self.doubts += 1;
-                self.doubts >= DOUBTS && self.lose()
+                self.doubts >= FAILED_SEARCHES && self.lose()
             }
             None => {
                 if let Phase::Searching { look_at, .. } = &mut self.phase {

@@ -116,7 +116,7 @@ enum Judgement {
 /// Finds the period. `None` while more launches are needed.
 pub(super) fn find(log: &Log) -> Option<Period> {
     let mut judged: HashMap<Sums, (Judgement, Candidate)> = HashMap::new();
-    for positions in worth_looking_at(log) {
+    for positions in rarest_launches(log) {
         for candidate in candidates(log, &positions) {
             judged.entry(candidate.sums).or_insert_with(|| (judge(log, &candidate), candidate));
         }
@@ -156,7 +156,7 @@ pub(super) fn find(log: &Log) -> Option<Period> {
 }
 
 /// Positions of the launches of the names considered: two of each frequency, the rarest first.
-fn worth_looking_at(log: &Log) -> Vec<Vec<usize>> {
+fn rarest_launches(log: &Log) -> Vec<Vec<usize>> {
     let mut positions: HashMap<u32, Vec<usize>> = HashMap::new();
     for (place, event) in log.events().iter().enumerate() {
         positions.entry(event.launch.name).or_default().push(place);

@@ -1,6 +1,6 @@
 //! GEMMs by shape.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 use xpu_wire::{
@@ -17,14 +17,8 @@ use super::{
 /// All GEMMs of one shape, over all ranks and fully recorded steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct GemmRow {
-    pub m: u64,
-    pub n: u64,
-    pub k: u64,
-    pub batch: u64,
-    pub datatype: String,
-    pub compute: String,
-    /// Whether A and B are transposed, in BLAS notation: `TN` is A transposed.
-    pub transposed: String,
+    #[serde(flatten)]
+    pub shape: ShapeText,
     pub count: u64,
     #[serde(flatten)]
     pub took: Spread,
@@ -34,23 +28,45 @@ pub struct GemmRow {
     pub share: Option<f64>,
 }
 
-impl GemmRow {
-    /// In the usual notation: `8192x28672x8192 TN bf16`.
-    pub fn shape(&self) -> String {
-        let Self { m, n, k, batch, transposed, datatype, .. } = self;
-        shown(*m, *n, *k, *batch, transposed, datatype)
+/// A shape as documents have it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShapeText {
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub batch: u64,
+    pub datatype: String,
+    pub compute: String,
+    /// Whether A and B are transposed, in BLAS notation: `TN` is A transposed.
+    pub transposed: String,
+}
+
+impl From<&GemmShape> for ShapeText {
+    fn from(shape: &GemmShape) -> Self {
+        Self {
+            m: shape.m,
+            n: shape.n,
+            k: shape.k,
+            batch: shape.batch,
+            datatype: shape.datatype.to_string(),
+            compute: format!("{:?}", shape.compute).to_lowercase(),
+            transposed: transposed(shape),
+        }
     }
 }
 
-/// Same as [`GemmRow::shape`], for a shape as it was recorded.
-pub(crate) fn shape_of(shape: &GemmShape) -> String {
-    let GemmShape { m, n, k, batch, .. } = *shape;
-    shown(m, n, k, batch, &transposed(shape), &shape.datatype.to_string())
+/// In the usual notation: `8192x28672x8192 TN bf16`.
+impl fmt::Display for ShapeText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { m, n, k, batch, transposed, datatype, .. } = self;
+        let batch = if *batch == 1 { String::new() } else { format!(" b{batch}") };
+        write!(f, "{m}x{n}x{k}{batch} {transposed} {datatype}")
+    }
 }
 
-fn shown(m: u64, n: u64, k: u64, batch: u64, transposed: &str, datatype: &str) -> String {
-    let batch = if batch == 1 { String::new() } else { format!(" b{batch}") };
-    format!("{m}x{n}x{k}{batch} {transposed} {datatype}")
+/// A shape in the usual notation.
+pub(crate) fn shape_of(shape: &GemmShape) -> String {
+    ShapeText::from(shape).to_string()
 }
 
 /// `TN`
@@ -76,13 +92,7 @@ pub(super) fn rows(steps: &[WholeStep<'_>], all: u64) -> Vec<GemmRow> {
 fn row(shape: &GemmShape, count: u64, took: Vec<u64>, all: u64) -> GemmRow {
     let took = Spread::of(took);
     GemmRow {
-        m: shape.m,
-        n: shape.n,
-        k: shape.k,
-        batch: shape.batch,
-        datatype: shape.datatype.to_string(),
-        compute: format!("{:?}", shape.compute).to_lowercase(),
-        transposed: transposed(shape),
+        shape: shape.into(),
         count,
         tflops: Tflops::from_work(shape.flops() * took.timed as f64, Nanoseconds(took.total_ns)),
         share: share(took.total_ns, all),

@@ -32,8 +32,8 @@ fn comes_later(part: &mut CapturePart, by: u64) {
 fn gemms_are_summed_by_shape() {
     let rows = Report::of(&capture(vec![part(0, 0), part(1, 0)])).gemms;
     let [row] = &rows[..] else { panic!("one shape: {rows:?}") };
-    assert_eq!((row.m, row.n, row.k, row.count), (8, 4, 2, 4));
-    assert_eq!((row.shape().as_str(), row.compute.as_str()), ("8x4x2 TN bf16", "float32"));
+    assert_eq!((row.shape.m, row.shape.n, row.shape.k, row.count), (8, 4, 2, 4));
+    assert_eq!((row.shape.to_string().as_str(), row.shape.compute.as_str()), ("8x4x2 TN bf16", "float32"));
     assert_eq!((row.took.timed, row.took.total_ns), (4, 40 * MS));
     // 2*8*4*2 operations in 10 ms; half of four steps of 20 ms.
     assert!((row.tflops.expect("timed").0 - 128.0 / 0.01 / 1e12).abs() < 1e-15, "{row:?}");

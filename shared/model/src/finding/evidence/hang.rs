@@ -3,17 +3,17 @@
 mod calls;
 mod communicator;
 mod gpu;
+mod gpu_progress;
 mod idle;
-mod standing;
 
 use std::fmt;
 
 pub use calls::{Deadlock, Diverged, Exchanging, Messages, Mismatch, NotEntered, OutOfStep, Unmatched};
 pub use communicator::{Forming, Missing, Together};
 pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
+pub(super) use gpu_progress::sentence;
+pub use gpu_progress::{By, GpuState, GpusAt};
 pub use idle::Idle;
-pub(super) use standing::sentence;
-pub use standing::{By, GpuState, GpusAt};
 use xpu_wire::id::{HostName, Pid, Rank, Step};
 
 use super::{super::CollectiveCall, Figures, WithFigures};

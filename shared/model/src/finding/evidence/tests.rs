@@ -338,7 +338,7 @@ fn all() -> Vec<Case> {
             vec![("exit_code", "code 3"), ("pid", "pid 4003"), ("step", "at step 20"), ("ago_s", "2 s ago")],
         ),
         (
-            exit(Ending::OutOfMemory { certain: true, told_by: "kernel log".to_owned() }),
+            exit(Ending::OutOfMemory { certain: true, source: "kernel log".to_owned() }),
             vec![("ago_s", "2 s ago")],
         ),
         (

@@ -49,7 +49,7 @@ impl Doing {
     /// The activity, with more detail for a rank that is in no call.
     pub(super) fn closely(job: &Job, rank: Rank, view: &RankView) -> Self {
         let known = Self::of(view);
-        let now = |stacks: &&RankStacks| view.heard().since(stacks.read_at) < view.stalled_for();
+        let now = |stacks: &&RankStacks| view.last_report().since(stacks.read_at) < view.stalled_for();
         let is_stuck = |stacks: &RankStacks| {
             let main = stacks.threads.iter().find(|thread| thread.main);
             main.and_then(|thread| thread.task.as_ref()).is_some_and(|task| task.letter == 'D')

@@ -20,7 +20,7 @@ use crate::job::{Job, RankView};
 pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
     let patience = match has_begun(job) {
         true => deadline,
-        false if nobody_comes(job) => EARLY_PATIENCE,
+        false if never_completes(job) => EARLY_PATIENCE,
         false => LONG_PATIENCE,
     };
     waiting(job, Together::Create, patience, |_, view| inside_for(view, Call::CommunicatorInit))
@@ -48,7 +48,7 @@ pub(super) fn meeting(job: &Job) -> Option<Finding> {
 
 /// Whether the ranks outside the call certainly do not join: one has ended, or all wait for collectives that
 /// the ranks inside have not entered. A rank that loads or compiles looks the same as one that is stuck.
-fn nobody_comes(job: &Job) -> bool {
+fn never_completes(job: &Job) -> bool {
     let (inside, outside): (Vec<_>, Vec<_>) = job
         .ranks()
         .map(|(_, view)| view)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use xpu_wire::{collective::Operation, id::Rank};
 
 use super::super::evidence::hang::{Mismatch, OutOfStep};
-use super::{Class, Confidence, Evidence, Finding, Place, Still, anyone_held, finding, waits_for_gpu};
+use super::{Class, Confidence, Evidence, Finding, Place, Stalled, anyone_held, finding, waits_for_gpu};
 
 /// Whether all ranks pass the same bytes. The bytes of a group may differ, and tokens are distributed
 /// unevenly over experts.
@@ -15,13 +15,17 @@ fn is_alike(operation: Operation) -> bool {
 }
 
 /// All ranks entered the same number of collectives, and the last one differs.
-pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
-    let unfinished = still.places.iter().any(|place| place.state.completed < place.state.entered);
-    if !still.is_whole() || still.least() != still.most() || !unfinished || !anyone_held(&still.places) {
+pub(super) fn called(stalled: &Stalled<'_>) -> Option<Finding> {
+    let unfinished = stalled.places.iter().any(|place| place.state.completed < place.state.entered);
+    if !stalled.is_whole()
+        || stalled.least() != stalled.most()
+        || !unfinished
+        || !anyone_held(&stalled.places)
+    {
         return None;
     }
     let mut said: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for place in &still.places {
+    for place in &stalled.places {
         let operation = place.state.last_operation?;
         let bytes = if is_alike(operation) { place.state.last_bytes } else { 0 };
         said.entry((operation, bytes)).or_default().push(place);
@@ -37,8 +41,8 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     let mut ranks: Vec<Rank> =
         named.iter().flat_map(|places| places.iter()).map(|place| place.rank).collect();
     ranks.sort_unstable();
-    let number = still.least().saturating_sub(1);
-    let usual = still.collective(number, majority[0].iter().copied());
+    let number = stalled.least().saturating_sub(1);
+    let usual = stalled.collective(number, majority[0].iter().copied());
     let others = said.iter().filter(|(_, places)| undecided || places.len() < most);
     let called = others.map(|(&(operation, bytes), places)| {
         (places.iter().map(|place| place.rank).collect(), operation, bytes)
@@ -47,21 +51,21 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
         called: called.collect(),
         collective: usual.clone(),
         most: (!undecided).then_some(most),
-        hung_s: still.stalled_for.as_secs_f64(),
+        hung_s: stalled.stalled_for.as_secs_f64(),
     });
     let confidence = if undecided { Confidence::Guess } else { Confidence::Certain };
     let advice = "compare shapes and code paths of these ranks (NCCL_CHECK_MODE=DEBUG_GLOBAL checks arguments from NCCL 2.29.7 on)";
-    Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
+    Some(finding(Class::Mismatch, ranks, confidence, stalled, evidence, advice, Some(usual)))
 }
 
 /// A few ranks called more collectives than most, and all ranks called the collective in which most wait.
 /// Their GPUs wait in it, so earlier calls do not match.
 ///
 /// If only a few ranks called fewer, these may wait for their own kernels.
-pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
-    let least = still.least();
-    let (laggards, ahead) = (still.laggards().count(), still.waiting().count());
-    let first = still.places.iter().map(|place| place.state.completed).max()?;
+pub(super) fn out_of_step(stalled: &Stalled<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
+    let least = stalled.least();
+    let (behind, ahead) = (stalled.behind().count(), stalled.waiting().count());
+    let first = stalled.places.iter().map(|place| place.state.completed).max()?;
     let sends =
         |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
     let is_stuck = |place: &Place<'_>| {
@@ -70,23 +74,23 @@ pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Optio
             && place.state.enqueued >= place.state.entered
             && !sends(place)
     };
-    let kept_by_nobody = still.laggards().all(|place| culprits.contains(&place.rank));
-    let all_stand = still.is_whole() && still.places.iter().all(is_stuck);
-    if ahead == 0 || ahead >= laggards || !kept_by_nobody || !all_stand || first >= least {
+    let kept_by_nobody = stalled.behind().all(|place| culprits.contains(&place.rank));
+    let all_stand = stalled.is_whole() && stalled.places.iter().all(is_stuck);
+    if ahead == 0 || ahead >= behind || !kept_by_nobody || !all_stand || first >= least {
         return None;
     }
-    let mut ranks: Vec<Rank> = still.waiting().map(|place| place.rank).collect();
+    let mut ranks: Vec<Rank> = stalled.waiting().map(|place| place.rank).collect();
     ranks.sort_unstable();
-    let most = still.waiting().map(|place| place.state.entered).max()?;
-    let collective = still.collective(first, still.laggards());
+    let most = stalled.waiting().map(|place| place.state.entered).max()?;
+    let collective = stalled.collective(first, stalled.behind());
     let evidence = Evidence::OutOfStep(OutOfStep {
         ranks: ranks.clone(),
         most,
         least,
-        others: laggards,
+        others: behind,
         collective: collective.clone(),
-        hung_s: still.stalled_for.as_secs_f64(),
+        hung_s: stalled.stalled_for.as_secs_f64(),
     });
     let advice = "look for a collective that only some ranks call: compare these ranks' code paths and stacks with the others'; or an earlier kernel does not end (dmesg for Xid errors)";
-    Some(finding(Class::Mismatch, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
+    Some(finding(Class::Mismatch, ranks, Confidence::Likely, stalled, evidence, advice, Some(collective)))
 }

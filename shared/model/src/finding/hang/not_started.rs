@@ -9,39 +9,40 @@ use xpu_wire::{
 
 use super::{
     super::evidence::hang::{After, NotStarted},
-    Class, Confidence, Evidence, Finding, Place, Rank, Still, Witness, device, finding,
+    Class, Confidence, Evidence, Finding, Place, Rank, Stalled, Witness, device, finding,
 };
 use crate::job::Job;
 
 /// Ranks that wait for no other rank, and whose GPUs have not reached the collective that other GPUs have
 /// reached.
-pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+pub(super) fn ranks(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
     let mut waiting = BTreeSet::new();
     let mut queues = Vec::new();
-    for still in still {
-        let fronts: Vec<_> = still.places.iter().map(|place| Front::of(job, still.id, place)).collect();
-        let started = |number: u64| fronts.iter().filter(move |front| front.has_started(number));
-        for front in &fronts {
-            let Some(last) = front.begun else { continue };
-            if started(last).count() < still.places.len() {
-                waiting.insert(front.rank);
+    for stalled in stalled {
+        let all_progress: Vec<_> =
+            stalled.places.iter().map(|place| GpuProgress::of(job, stalled.id, place)).collect();
+        let started = |number: u64| all_progress.iter().filter(move |progress| progress.has_started(number));
+        for progress in &all_progress {
+            let Some(last) = progress.begun else { continue };
+            if started(last).count() < stalled.places.len() {
+                waiting.insert(progress.rank);
             }
         }
-        let queued = fronts.iter().filter_map(|front| Some((front.rank, front.queued?)));
+        let queued = all_progress.iter().filter_map(|progress| Some((progress.rank, progress.queued?)));
         let awaited: Vec<_> = queued.filter(|&(_, number)| started(number).count() > 0).collect();
         if let Some(first) = awaited.iter().map(|&(_, number)| number).min() {
-            queues.push((still, awaited, first, started(first).count()));
+            queues.push((stalled, awaited, first, started(first).count()));
         }
     }
     let is_root = |rank: &Rank| !waiting.contains(rank);
     let roots =
         |awaited: &[(Rank, u64)]| awaited.iter().map(|&(rank, _)| rank).filter(is_root).collect::<Vec<_>>();
     let of = |queue: &&(_, Vec<_>, _, usize)| !roots(&queue.1).is_empty();
-    let (still, awaited, number, started) = queues.iter().filter(of).max_by_key(|queue| queue.3)?;
+    let (stalled, awaited, number, started) = queues.iter().filter(of).max_by_key(|queue| queue.3)?;
     let ranks = roots(awaited);
     let is_named = |place: &&Place<'_>| ranks.contains(&place.rank);
-    let collective = still.collective(*number, still.places.iter());
-    let advice = if still.places.iter().filter(is_named).all(|place| device::is_without_xid(place.view)) {
+    let collective = stalled.collective(*number, stalled.places.iter());
+    let advice = if stalled.places.iter().filter(is_named).all(|place| device::is_without_xid(place.view)) {
         "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end, or a wait for an event that nothing records; the driver reported no Xid error"
     } else {
         "look for Xid errors in dmesg on that host, and at what these ranks launched before it (xpu-top stacks)"
@@ -50,38 +51,39 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         ranks: ranks.clone(),
         started: *started,
         collective: collective.clone(),
-        hung_s: still.stalled_for.as_secs_f64(),
+        hung_s: stalled.stalled_for.as_secs_f64(),
         witness: Witness::Event,
-        after: After::of(job, still.id, *number, ranks[0]),
+        after: After::of(job, stalled.id, *number, ranks[0]),
     });
-    Some(finding(Class::NotStarted, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
+    Some(finding(Class::NotStarted, ranks, Confidence::Likely, stalled, evidence, advice, Some(collective)))
 }
 
 /// The ranks whose GPUs have not reached a collective that all ranks launched, if it is unknown whether the
 /// other ranks' GPUs have. Their GPUs wait for no other rank: all their earlier NCCL calls have ended.
-pub(super) fn by_own_work(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Finding> {
+pub(super) fn by_own_work(job: &Job, stalled: &Stalled<'_>, found: &Finding) -> Option<Finding> {
     let collective = found.collective.clone()?;
     let number = collective.number;
-    let fronts: Vec<_> = still.places.iter().map(|place| Front::of(job, still.id, place)).collect();
-    let is_queued = |front: &&Front| front.queued == Some(number);
-    if fronts.iter().any(|front| front.begun.is_some()) {
+    let all_progress: Vec<_> =
+        stalled.places.iter().map(|place| GpuProgress::of(job, stalled.id, place)).collect();
+    let is_queued = |progress: &&GpuProgress| progress.queued == Some(number);
+    if all_progress.iter().any(|progress| progress.begun.is_some()) {
         return None;
     }
-    let ranks: Vec<Rank> = fronts.iter().filter(is_queued).map(|front| front.rank).collect();
-    let is_own = |&rank: &Rank| has_ended_all_before(job, still.id, number, rank);
-    if ranks.is_empty() || ranks.len() == still.places.len() || !ranks.iter().all(is_own) {
+    let ranks: Vec<Rank> = all_progress.iter().filter(is_queued).map(|progress| progress.rank).collect();
+    let is_own = |&rank: &Rank| has_ended_all_before(job, stalled.id, number, rank);
+    if ranks.is_empty() || ranks.len() == stalled.places.len() || !ranks.iter().all(is_own) {
         return None;
     }
     let evidence = Evidence::NotStarted(NotStarted {
         started: 0,
         collective: collective.clone(),
-        hung_s: still.stalled_for.as_secs_f64(),
+        hung_s: stalled.stalled_for.as_secs_f64(),
         witness: Witness::Event,
-        after: After::of(job, still.id, number, ranks[0]),
+        after: After::of(job, stalled.id, number, ranks[0]),
         ranks: ranks.clone(),
     });
     let advice = "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end, or a wait for an event that nothing records";
-    Some(finding(Class::NotStarted, ranks, Confidence::Guess, still, evidence, advice, Some(collective)))
+    Some(finding(Class::NotStarted, ranks, Confidence::Guess, stalled, evidence, advice, Some(collective)))
 }
 
 /// Whether the record has the calls before this collective, and none of them may still be running.
@@ -124,7 +126,7 @@ impl After {
 }
 
 /// The progress of a rank's GPU in a communicator. Only some of its collectives have an event before them.
-struct Front {
+struct GpuProgress {
     rank: Rank,
     /// Number of collectives known to be done.
     done: u64,
@@ -133,11 +135,11 @@ struct Front {
     queued: Option<u64>,
 }
 
-impl Front {
+impl GpuProgress {
     fn of(job: &Job, communicator: CommunicatorId, place: &Place<'_>) -> Self {
-        let mut front = Self { rank: place.rank, done: place.state.completed, begun: None, queued: None };
+        let mut progress = Self { rank: place.rank, done: place.state.completed, begun: None, queued: None };
         let fresh = place.is_alive() && job.has_fresh_record(place.rank);
-        let Some(record) = job.record(place.rank).filter(|_| fresh) else { return front };
+        let Some(record) = job.record(place.rank).filter(|_| fresh) else { return progress };
         let is_of = |call: &&RecordedCall| {
             let of = record.communicator(call);
             call.operation.is_collective()
@@ -145,12 +147,14 @@ impl Front {
         };
         for call in record.calls.iter().filter(is_of) {
             match (call.state, call.number) {
-                (CallState::Begun, Some(number)) => front.begun = front.begun.max(Some(number)),
-                (CallState::Queued, Some(number)) if front.queued.is_none() => front.queued = Some(number),
+                (CallState::Begun, Some(number)) => progress.begun = progress.begun.max(Some(number)),
+                (CallState::Queued, Some(number)) if progress.queued.is_none() => {
+                    progress.queued = Some(number)
+                }
                 _ => {}
             }
         }
-        front
+        progress
     }
 
     fn has_started(&self, number: u64) -> bool {

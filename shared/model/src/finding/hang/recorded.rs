@@ -2,7 +2,7 @@
 
 use super::{
     super::{Evidence, evidence::hang::Diverged},
-    Class, CollectiveCall, Confidence, Doing, Finding, Still, finding,
+    Class, CollectiveCall, Confidence, Doing, Finding, Stalled, finding,
 };
 use crate::{
     divergence::{By, Divergence, DivergenceKind},
@@ -11,12 +11,12 @@ use crate::{
 
 /// The first divergence, if the job hangs because of it. A rank that merely has not arrived yet is reported
 /// by its progress instead.
-pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+pub(super) fn divergence(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
     // If a rank has made more calls since its record was read, the record is out of date.
-    let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
+    let fresh = |stalled: &&Stalled<'_>| stalled.places.iter().all(|place| job.has_fresh_record(place.rank));
     let divergence =
         job.divergence().filter(|found| !found.passed && found.kind != DivergenceKind::NotEntered)?;
-    let of = still.iter().find(|still| still.id == divergence.id).filter(fresh)?;
+    let of = stalled.iter().find(|stalled| stalled.id == divergence.id).filter(fresh)?;
     let Divergence { kind, ranks, by, sentence, name, number, ends, .. } = divergence;
     let lacks = ends.iter().find(|(_, call)| call.is_none());
     let lacks = lacks.and_then(|&(rank, _)| Some((rank, Doing::closely(job, rank, job.rank(rank)?))));

@@ -46,7 +46,7 @@ pub(super) fn position(job: &Job, rank: Rank, view: &RankView) -> Position {
     if view.life() != Life::Alive || held(view).is_some() || idle < AT_WORK {
         return Position::Elsewhere;
     }
-    let now = |stacks: &&RankStacks| view.heard().since(stacks.read_at) < idle;
+    let now = |stacks: &&RankStacks| view.last_report().since(stacks.read_at) < idle;
     let Some(stacks) = job.stacks_of(rank).filter(now) else { return Position::Unknown };
     let main = stacks.threads.iter().find(|thread| thread.main);
     let frames = main.map(|thread| &thread.frames[..]).unwrap_or_default();

@@ -5,25 +5,25 @@ use std::time::Duration;
 use xpu_wire::frame::Life;
 
 use super::super::evidence::hang::Stopped;
-use super::{Class, Confidence, Evidence, Finding, Kind, Moment, Rank, Severity, Still};
+use super::{Class, Confidence, Evidence, Finding, Kind, Moment, Rank, Severity, Stalled};
 use crate::job::Job;
 
-pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Moment) -> Option<Finding> {
+pub(super) fn ranks(job: &Job, stalled: &[Stalled<'_>], deadline: Duration, now: Moment) -> Option<Finding> {
     let silent: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Silent).collect();
     let (first, view) = *silent.first()?;
     let living = job.ranks().any(|(_, view)| view.life() == Life::Alive);
-    let stopped = |rank: Rank| still.iter().find(|still| still.places.iter().any(|place| place.rank == rank));
+    let stopped =
+        |rank: Rank| stalled.iter().find(|stalled| stalled.places.iter().any(|place| place.rank == rank));
     // While the others run, a silent rank may only have lost its connection.
     let stuck = silent.iter().find_map(|&(rank, _)| stopped(rank));
     let since = match stuck {
-        Some(still) => still.stalled_for,
-        None if !living => {
-            Some(now.since(job.common(view.host(), view.heard()))).filter(|silence| *silence >= deadline)?
-        }
+        Some(stalled) => stalled.stalled_for,
+        None if !living => Some(now.since(job.common(view.host(), view.last_report())))
+            .filter(|silence| *silence >= deadline)?,
         None => return None,
     };
     let ranks: Vec<Rank> = silent.iter().map(|&(rank, _)| rank).collect();
-    let collective = stuck.map(|still| still.collective(still.least(), still.waiting()));
+    let collective = stuck.map(|stalled| stalled.collective(stalled.least(), stalled.waiting()));
     Some(Finding {
         kind: Kind::Hang,
         class: Class::Stopped,

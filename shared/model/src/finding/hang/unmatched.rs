@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use xpu_wire::id::CommunicatorId;
 
 use super::super::evidence::hang::{Exchanging, GpuState, Messages, Unmatched};
-use super::{Class, Confidence, Evidence, Finding, Place, Rank, Still, finding, standing, waits_for_gpu};
+use super::{
+    Class, Confidence, Evidence, Finding, Place, Rank, Stalled, finding, gpu_progress, waits_for_gpu,
+};
 use crate::job::Job;
 
 /// All ranks of a communicator wait for their GPUs after equally many sends and receives. Until the records of
 /// calls are read, it is unknown whether one of them has no partner. If none lacks its partner, the states of the
 /// GPUs show whether some ranks have not reached theirs.
-pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+pub(super) fn exchanging(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
     let exchanges =
         |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
     // If so, its GPU is not in a send or receive.
@@ -19,16 +21,16 @@ pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank));
         record.and_then(|record| record.calls.last()).is_some_and(|call| call.operation.is_collective())
     };
-    let stuck = |still: &&Still<'_>| {
-        let places = &still.places;
+    let stuck = |stalled: &&Stalled<'_>| {
+        let places = &stalled.places;
         places.len() > 1
-            && still.is_whole()
+            && stalled.is_whole()
             && places.iter().all(|place| exchanges(place) && waits_for_gpu(place))
             && !places.iter().all(ends_with_collective)
     };
-    let still = still.iter().filter(stuck).max_by_key(|still| still.places.len())?;
-    let all: Vec<Rank> = still.places.iter().map(|place| place.rank).collect();
-    let states = standing::of_messages(job, still);
+    let stalled = stalled.iter().filter(stuck).max_by_key(|stalled| stalled.places.len())?;
+    let all: Vec<Rank> = stalled.places.iter().map(|place| place.rank).collect();
+    let states = gpu_progress::of_messages(job, stalled);
     let messages = states.map_or(Messages::Unread, |states| {
         let behind = states.iter().filter(|at| at.state == GpuState::Behind);
         let behind: Vec<Rank> = behind.flat_map(|at| at.ranks.iter().copied()).collect();
@@ -57,15 +59,15 @@ pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     };
     let evidence = Evidence::Exchanging(Exchanging {
         ranks: all,
-        communicator: still.id.to_string(),
-        hung_s: still.stalled_for.as_secs_f64(),
+        communicator: stalled.id.to_string(),
+        hung_s: stalled.stalled_for.as_secs_f64(),
         messages,
     });
-    Some(finding(class, ranks, confidence, still, evidence, advice, None))
+    Some(finding(class, ranks, confidence, stalled, evidence, advice, None))
 }
 
-pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
-    let stuck = still.iter().min_by_key(|still| still.stalled_for)?;
+pub(super) fn sends(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
+    let stuck = stalled.iter().min_by_key(|stalled| stalled.stalled_for)?;
     let mut parts: BTreeMap<Vec<CommunicatorId>, Vec<(Rank, u64)>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
         let Some(digest) = view.latest().filter(|digest| digest.launches.point_to_point > 0) else {

@@ -78,7 +78,7 @@ impl Load {
         let is_of_now = |age: f64| age < since;
         let readings: Vec<_> = view
             .device_readings()
-            .take_while(|reading| is_of_now(view.heard().since(reading.read).as_secs_f64()))
+            .take_while(|reading| is_of_now(view.last_report().since(reading.read).as_secs_f64()))
             .take(READINGS)
             .collect();
         let busy: Vec<_> = readings.iter().filter_map(|reading| reading.utilisation.map(f64::from)).collect();

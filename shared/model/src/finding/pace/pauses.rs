@@ -191,7 +191,7 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     if share < LOST || hits < PAUSES as f64 || lost.len() * 2 <= asked.len() {
         return None;
     }
-    let mut ranks = who_waits_less(job, share, of(|l| l.since as f64)? as usize);
+    let mut ranks = ranks_that_wait_less(job, share, of(|l| l.since as f64)? as usize);
     let late = if ranks.is_empty() { late::ranks(job, of(|l| l.pace)?) } else { None };
     if let Some(late) = &late {
         ranks.clone_from(&late.ranks);
@@ -225,7 +225,7 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
 
 /// The few ranks whose threads waited less for the GPU than the others' threads, by most of that share of the
 /// time, in both halves of the digests since the first pause: they had other work, repeatedly.
-fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
+fn ranks_that_wait_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
     let less = |skip: usize, digests: usize, than: f64| -> Vec<Rank> {
         let waits = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked_before(skip, digests)?)));
         let waits: Vec<_> = waits.collect();

@@ -4,7 +4,7 @@ use super::{
     super::cohort::{SPREADS, spread},
     COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, cause, cost, excess,
     late::LATE,
-    median, usual_lateness,
+    median, usual_skew,
 };
 
 /// The smallest spread that is assumed for rates of equal GPUs, even if they seem equal: a third of their
@@ -20,7 +20,7 @@ const WAITED_FOR: f64 = LATE;
 
 /// Seconds after which arrival skew is known: the others report the same collectives two digests later, and
 /// on average half a digest passes until the next. Tuned.
-const LATENESS_KNOWN: f64 = 4.5;
+const SKEW_KNOWN_S: f64 = 4.5;
 
 pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     if cohort.len() < COHORT {
@@ -31,7 +31,7 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     };
     let off = cohort.iter().filter_map(|member| Some(member.rate? - usual));
     let spread = spread(off).max(LEAST_SPREAD * usual);
-    let on_time = usual_lateness(cohort.iter());
+    let on_time = usual_skew(cohort.iter());
     let clear = spreads(cohort.len()) * spread;
     let slow = cohort.iter().filter_map(|member| {
         let rate = member.rate?;
@@ -42,7 +42,7 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
             return None;
         }
         let late = excess(member, on_time);
-        if holds_nobody_up(member, late) {
+        if only_waits(member, late) {
             return None;
         }
         let confidence = match late {
@@ -87,7 +87,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     let steady = all().filter(stayed).count();
     // If most ranks became slower, a rank that did not may be the cause.
     if fallen.len() > steady {
-        fallen.retain(|&(member, _, usual)| low_since(member, SLOW * usual) > LATENESS_KNOWN);
+        fallen.retain(|&(member, _, usual)| low_since(member, SLOW * usual) > SKEW_KNOWN_S);
     }
     // A rank that neither became slower nor stayed the same is still between the two.
     if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
@@ -95,12 +95,12 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     }
     // A kernel that waits for other ranks takes SMs from concurrent GEMMs. If the others wait for a rank that
     // did not become slower, that rank made the others' GEMMs slower.
-    let latest = all().filter(stayed).filter_map(|member| member.lateness()).fold(0.0, f64::max);
+    let latest = all().filter(stayed).filter_map(|member| member.arrival_skew()).fold(0.0, f64::max);
     let kept = |member: &Member<'_>| {
-        let late = member.lateness();
+        let late = member.arrival_skew();
         latest > WAITED_FOR
             && late.is_some_and(|late| late < cost::PASSED_ON * latest)
-            && holds_nobody_up(member, late)
+            && only_waits(member, late)
     };
     let new = fallen
         .into_iter()
@@ -110,7 +110,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
         rate,
         usual,
         cohort: 1,
-        late: member.lateness(),
+        late: member.arrival_skew(),
         confidence: Confidence::Likely,
         since_s: low_since(member, SLOW * usual),
         clocks: Clocks::Unknown,
@@ -120,14 +120,14 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
 }
 
 /// Whether the rank waits for others, while no rank waits for it.
-fn holds_nobody_up(member: &Member<'_>, late: Option<f64>) -> bool {
+fn only_waits(member: &Member<'_>, late: Option<f64>) -> bool {
     late.is_some_and(|late| late < LATE_BY_COMPUTE) && member.waited > LATE_BY_COMPUTE
 }
 
 /// Seconds for which its rate has been below `bound`. If all its rates are, the slowdown may have begun
 /// before them, and the others' waits, which are kept for longer, give its start.
 fn low_since(member: &Member<'_>, bound: f64) -> f64 {
-    let heard = member.view.heard();
+    let heard = member.view.last_report();
     let mut rates = member.view.gemm_rates().peekable();
     let first = std::iter::from_fn(|| rates.next_if(|(_, rate)| rate.0 < bound)).last();
     // A digest covers the second before it.

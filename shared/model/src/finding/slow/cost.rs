@@ -5,13 +5,13 @@ use xpu_wire::id::Rank;
 
 use super::{
     super::{
-        Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
+        Class, Confidence, Cost, Evidence, Finding,
         cohort::{LONG, Member, WIDTH, usual_of_all, usual_of_others},
         device::EXPLAINS,
         evidence::cost::Straggler,
         pace::{self, Growth},
     },
-    cause,
+    cause, slow_ranks,
 };
 use crate::job::{Onset, StragglerDelay};
 
@@ -115,7 +115,7 @@ fn lost_alone(onset: Onset, member: &Member<'_>, rest: &[&Member<'_>]) -> Option
     let usual = usual_of_others(rest.iter().filter_map(|other| exposed_since(onset, other)).collect());
     let less = usual.zip(exposed_since(onset, member)).map(|(usual, own)| usual - own);
     let most = less.unwrap_or(onset.times * member.late_pooled);
-    let share = (onset.times * sum).min(most).min(held_up_since(onset, rest).unwrap_or(1.0));
+    let share = (onset.times * sum).min(most).min(blocked_time_since(onset, rest).unwrap_or(1.0));
     (share > 0.0 && sum > error).then(|| Lost { share, error: error * share / sum })
 }
 
@@ -169,7 +169,7 @@ fn bounded(
         wait * usual_of_others(waited).filter(|waited| *waited > sum).map_or(1.0, |waited| sum / waited)
     });
     let most = exposed.unwrap_or(onset.times * member.late_pooled);
-    let share = (onset.times * sum).min(most).min(held_up_since(onset, others).unwrap_or(1.0));
+    let share = (onset.times * sum).min(most).min(blocked_time_since(onset, others).unwrap_or(1.0));
     (share > 0.0).then(|| Lost { share, error: error * share / sum })
 }
 
@@ -189,11 +189,11 @@ fn exposed_since(onset: Onset, member: &Member<'_>) -> Option<f64> {
 
 /// Upper bound of the time that these ranks lose, for any late rank: the time for which their threads wait
 /// for the GPU. A GPU that waits for others while its own host has nothing to launch loses nothing.
-pub(super) fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
-    held_up_since(Onset::BEFORE, ranks)
+pub(super) fn blocked_time(ranks: &[&Member<'_>]) -> Option<f64> {
+    blocked_time_since(Onset::BEFORE, ranks)
 }
 
-fn held_up_since(onset: Onset, ranks: &[&Member<'_>]) -> Option<f64> {
+fn blocked_time_since(onset: Onset, ranks: &[&Member<'_>]) -> Option<f64> {
     let waits = |member: &Member<'_>| match onset {
         Onset::BEFORE => waits(member),
         Onset { digests, .. } => observed(member, member.view.blocked_for(digests)),
@@ -225,7 +225,7 @@ fn observed(member: &Member<'_>, blocked: Option<f64>) -> Option<f64> {
 
 /// Whether it is known that, for this many seconds, the others have not waited for any rank, or at least not
 /// for this one. A slowdown in that time costs nothing. Waiting for sends and receives is not observed.
-pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
+pub(super) fn delays_no_rank(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     if all.len() < 2 || all.iter().any(|member| member.sends) {
         return false;
@@ -294,7 +294,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     }
     let delay = member.delay?;
     let others = others(&all, member.rank);
-    if growth.is_none() && held_up(&others).is_some_and(|most| most < HOSTS_DIFFER) {
+    if growth.is_none() && blocked_time(&others).is_some_and(|most| most < HOSTS_DIFFER) {
         return None;
     }
     // Collectives that overlap wait for the same late rank several times.
@@ -302,11 +302,11 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     let cause = cause::explained(member, &others, share).or_else(|| {
         // A small difference between two hosts is no fault.
         let is_large = lost.share - lost.error > HOSTS_DIFFER;
-        (growth.is_some() || is_large || waits_less(member, held_up(&others)))
+        (growth.is_some() || is_large || waits_less(member, blocked_time(&others)))
             .then(|| cause::guessed(member, &others, share))
     })?;
     let (class, advice) = (cause.class(), cause.advice());
-    let since_s = member.view.heard().since(delay.since).as_secs_f64();
+    let since_s = member.view.last_report().since(delay.since).as_secs_f64();
     let (cost, since_s) = of(&[member.rank], &[], since_s, cohorts, growth);
     let Cost { pct, pct_error, ms_per_step, .. } = cost?;
     let evidence = Evidence::Straggler(Straggler {
@@ -320,18 +320,8 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         tflops: cause::beside(member, &others, |member| member.rate),
         cause,
     });
-    Some(Finding {
-        kind: Kind::SlowRank,
-        class,
-        ranks: vec![member.rank],
-        confidence: if class == Class::Step { Confidence::Guess } else { Confidence::Likely },
-        since_s,
-        evidence,
-        advice: advice.to_owned(),
-        collective: None,
-        severity: Severity::Slow,
-        cost,
-    })
+    let confidence = if class == Class::Step { Confidence::Guess } else { Confidence::Likely };
+    Some(slow_ranks(class, vec![member.rank], confidence, (cost, since_s), evidence, advice))
 }
 
 /// The cost of the costliest of these ranks, and its duration: `since_s`, or longer if the history shows it.
@@ -349,7 +339,7 @@ pub(super) fn of(
     let lost = if ranks.len() > 1 { lost_together } else { lost };
     let costs = named.iter().filter_map(|&member: &&Member<'_>| Some((member, lost(member, &rest)?)));
     let most = costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
-    let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.delay?.since)));
+    let remembered = most.and_then(|(member, _)| Some((member.view.last_report(), member.delay?.since)));
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
     let delay = most.and_then(|(member, _)| member.delay).filter(|_| ranks.len() == 1);
@@ -364,7 +354,7 @@ pub(super) fn of(
     // If steps became longer when the slowdown began, this increase is its cost, independent of what was
     // timed.
     let is_its = |growth: &&Growth| {
-        growth.began_with(since_s) || most.is_some_and(|(_, lost)| growth.must_have_begun_with(lost.share))
+        growth.began_with(since_s) || most.is_some_and(|(_, lost)| growth.exceeds_former_step(lost.share))
     };
     if let Some(growth) = growth.filter(is_its) {
         return (Some(growth.cost(all.len())), growth.since_s);

@@ -3,7 +3,7 @@
 use xpu_wire::unit::Nanoseconds;
 
 use super::super::evidence::slow::{Arrival, LateHost, Loss, Named, Rates, SlowGemms, Waiting};
-use super::{Class, Evidence, Finding, Growth, Kind, Member, Rank, Severity, Suspect, cost};
+use super::{Class, Evidence, Finding, Growth, Member, Rank, Suspect, cost, slow_ranks};
 use crate::finding::Cost;
 
 pub(super) fn finding(
@@ -31,18 +31,7 @@ pub(super) fn finding(
             "look at what its Python does between launches: data loader, garbage collection, logging, a busy CPU",
         ),
     };
-    Some(Finding {
-        kind: Kind::SlowRank,
-        class,
-        ranks,
-        confidence: *confidence,
-        since_s,
-        evidence,
-        advice: advice.to_owned(),
-        collective: None,
-        severity: Severity::Slow,
-        cost,
-    })
+    Some(slow_ranks(class, ranks, *confidence, (cost, since_s), evidence, advice))
 }
 
 pub(super) fn named(ranks: &[Rank], worst: &Member<'_>) -> Named {
@@ -79,6 +68,6 @@ const OLD: f64 = 5.0;
 /// Seconds since its figures were current, if the job hangs: it reports nothing new, which does not mean that
 /// its ranks are healthy.
 fn as_of(member: &Member<'_>) -> Option<f64> {
-    let quiet = member.view.active_at().map(|at| member.view.heard().since(at).as_secs_f64());
+    let quiet = member.view.active_at().map(|at| member.view.last_report().since(at).as_secs_f64());
     quiet.filter(|&quiet| quiet > OLD.max(3.0 * member.view.pace().map_or(0.0, Nanoseconds::seconds)))
 }

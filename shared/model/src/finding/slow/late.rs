@@ -64,7 +64,7 @@ impl Usual {
 
 fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     let Some(usual) = Usual::of(part).filter(|_| part.len() >= COHORT) else { return Vec::new() };
-    let held_up = cost::held_up(part);
+    let held_up = cost::blocked_time(part);
     let is_late = |member: &Member<'_>, late: f64, spared: Option<f64>| {
         // The arrival skew of the recently timed collectives, or of those in all digests, must exceed the
         // interval of the sample, the variation between digests, and the usual difference between ranks.
@@ -132,7 +132,7 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let before = member.late.windows(2).position(|pair| !pair.iter().any(is_late));
         let digests = before.unwrap_or(member.late.len()) as f64;
         let costs = member.delay.filter(|delay| delay.cost > LATE);
-        let since_s = costs.map_or(0.0, |delay| member.view.heard().since(delay.since).as_secs_f64());
+        let since_s = costs.map_or(0.0, |delay| member.view.last_report().since(delay.since).as_secs_f64());
         Some(Suspect {
             member,
             rate,

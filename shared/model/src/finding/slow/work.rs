@@ -5,8 +5,8 @@ use super::super::{
     evidence::slow::{MoreWork, Rates},
 };
 use super::{
-    COHORT, Class, Confidence, Evidence, Finding, Growth, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW,
-    Severity, cost, describe, excess, median, usual_lateness,
+    COHORT, Class, Confidence, Evidence, Finding, Growth, LATE_BY_COMPUTE, Member, Rank, SLOW, cost,
+    describe, excess, median, slow_ranks, usual_skew,
 };
 
 /// Share by which a rank's work must exceed that of the others, in addition to [`SPREADS`], to be more. It is
@@ -105,7 +105,7 @@ pub(super) fn finding(
     growth: Option<&Growth>,
 ) -> Option<Finding> {
     let all = || cohorts.iter().flatten();
-    let on_time = usual_lateness(all());
+    let on_time = usual_skew(all());
     let usual = median(all().filter_map(|member| member.rate).collect())?;
     let is_waited_for = |busy: &&Busy<'_>| {
         let late = excess(busy.member, on_time).is_some_and(|late| late > LATE_BY_COMPUTE);
@@ -122,16 +122,12 @@ pub(super) fn finding(
     );
     let others = all().count() - busy.len();
     let rates = Rates { tflops: member.rate.unwrap_or(usual), usual_tflops: usual, ranks: Some(others) };
-    Some(Finding {
-        kind: Kind::SlowRank,
-        class: Class::Compute,
+    Some(slow_ranks(
+        Class::Compute,
         ranks,
-        confidence: Confidence::Likely,
-        since_s,
-        evidence: Evidence::MoreWork(MoreWork { who, times: worst.times, rates, arrival }),
-        advice: "look for work that the others do not have: longer sequences, a larger batch, an extra module or evaluation".to_owned(),
-        collective: None,
-        severity: Severity::Slow,
-        cost,
-    })
+        Confidence::Likely,
+        (cost, since_s),
+        Evidence::MoreWork(MoreWork { who, times: worst.times, rates, arrival }),
+        "look for work that the others do not have: longer sequences, a larger batch, an extra module or evaluation",
+    ))
 }

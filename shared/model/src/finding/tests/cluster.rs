@@ -62,7 +62,7 @@ pub(super) enum Fault {
 pub(super) const LINK_FROM: u64 = 30;
 
 /// A rank's digest once the job hangs.
-type Standing = Box<dyn Fn(u32, &mut RankDigest)>;
+type HungDigest = Box<dyn Fn(u32, &mut RankDigest)>;
 
 pub(super) struct Cluster {
     pub simulation: Simulation,
@@ -77,7 +77,7 @@ pub(super) struct Cluster {
     pub transfers: f64,
     /// Hosts that report.
     pub hosts: usize,
-    is_stuck: Option<(u64, Standing)>,
+    is_stuck: Option<(u64, HungDigest)>,
     timed: Vec<(f64, f64)>,
     blocked: Vec<f64>,
     waited: Vec<f64>,
@@ -109,9 +109,9 @@ impl Cluster {
         }
     }
 
-    /// From second `at` on, nothing moves, and every rank reports `standing`.
-    pub(super) fn stand(mut self, at: u64, standing: impl Fn(u32, &mut RankDigest) + 'static) -> Self {
-        self.is_stuck = Some((at, Box::new(standing)));
+    /// From second `at` on, nothing moves, and every rank reports `change`.
+    pub(super) fn hang_from(mut self, at: u64, change: impl Fn(u32, &mut RankDigest) + 'static) -> Self {
+        self.is_stuck = Some((at, Box::new(change)));
         self
     }
 
@@ -173,8 +173,8 @@ impl Cluster {
             digest.samples.clear();
             (digest.gemm_timed_flops, digest.gemm_timed_for) = self.timed(rank);
             digest.blocked_for = Nanoseconds((self.blocked[rank as usize] * 1e9) as u64);
-            if let Some((_, standing)) = &self.is_stuck {
-                standing(rank, digest);
+            if let Some((_, change)) = &self.is_stuck {
+                change(rank, digest);
             }
             return;
         }
@@ -202,8 +202,8 @@ impl Cluster {
             }
             sample.communicator = u8::from(of_stage);
             let members = (0..size).filter(|&other| !of_stage || self.stage(other) == self.stage(rank));
-            let last = members.map(|other| self.lateness(other, sequence, of_stage)).fold(0.0, f64::max);
-            let waits = last - self.lateness(rank, sequence, of_stage);
+            let last = members.map(|other| self.arrival_skew(other, sequence, of_stage)).fold(0.0, f64::max);
+            let waits = last - self.arrival_skew(rank, sequence, of_stage);
             sample.duration = Nanoseconds((transfer * 1e6 + waits * 1e6) as u64);
         }
     }
@@ -262,7 +262,7 @@ impl Cluster {
 
     /// Time that it waits for the last rank to enter, as a share of the longest possible wait.
     fn waits_for_the_last(&self, rank: u32) -> f64 {
-        let late = |rank| self.lateness(rank, self.second, false);
+        let late = |rank| self.arrival_skew(rank, self.second, false);
         let last = (0..self.simulation.world_size()).map(late).fold(0.0, f64::max);
         1.0 - late(rank) / last
     }
@@ -298,7 +298,7 @@ impl Cluster {
     }
 
     /// Milliseconds after the earliest possible.
-    fn lateness(&self, rank: u32, sequence: u64, of_stage: bool) -> f64 {
+    fn arrival_skew(&self, rank: u32, sequence: u64, of_stage: bool) -> f64 {
         let size = u64::from(self.simulation.world_size());
         let late = self.present().map(|fault| match fault {
             Fault::Compute { rank: slow, factor } if slow == rank => 72.0 * (factor - 1.0) / 4.0,

@@ -21,10 +21,10 @@ const STALL: u64 = 20;
 const BUDGET: u64 = 15;
 
 /// The one finding of such a hang, at several sizes.
-fn found(layout: Layout, standing: impl Fn(u32, &mut RankDigest) + Copy + 'static) -> Finding {
+fn found(layout: Layout, change: impl Fn(u32, &mut RankDigest) + Copy + 'static) -> Finding {
     let mut last = None;
     for ranks in [8, 64, 1024] {
-        let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, standing);
+        let mut cluster = Cluster::new(5, ranks, layout, &[]).hang_from(STALL, change);
         if ranks > 64 {
             // A thousand simulated ranks take time; a short past suffices.
             cluster.second = STALL - 4;
@@ -174,7 +174,7 @@ fn a_rank_one_call_out_of_step_is_named_and_not_those_behind_it() {
 /// The counts are the same, but most ranks are in Python: they did not enter the collective.
 #[test]
 fn most_that_are_in_no_call_did_not_enter() {
-    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |rank, digest| {
         wait(digest, 0, if rank == 6 { 34 } else { 9 });
         if rank != 6 {
             digest.inside.clear();
@@ -186,7 +186,7 @@ fn most_that_are_in_no_call_did_not_enter() {
 /// The counts are the same, but all called work is done: most ranks wait for kernels of their own.
 #[test]
 fn a_rank_without_unfinished_calls_is_not_out_of_step() {
-    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |rank, digest| {
         wait(digest, 0, if rank == 6 { 34 } else { 9 });
         digest.communicators[0].completed = STALL * 36 + 9;
     });
@@ -195,7 +195,7 @@ fn a_rank_without_unfinished_calls_is_not_out_of_step() {
 
 #[test]
 fn one_against_one_is_undecided() {
-    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |rank, digest| {
+    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).hang_from(STALL, |rank, digest| {
         wait(digest, 0, 1);
         says(digest, Operation::AllReduce, 64 << (20 - rank));
     });
@@ -224,7 +224,7 @@ fn a_collective_that_does_not_end_is_in_the_kernel() {
 
 #[test]
 fn a_rank_missing_from_a_new_communicator_is_named() {
-    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |rank, digest| {
         if rank != 7 {
             hold(digest, Call::CommunicatorInit);
         }
@@ -239,7 +239,7 @@ fn a_rank_missing_from_a_new_communicator_is_named() {
 fn a_rank_in_no_call_keeps_others_from_creating_a_communicator() {
     let named = |ranks: u32, outside: &[u32]| {
         let outside = outside.to_vec();
-        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, move |rank, digest| {
+        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).hang_from(STALL, move |rank, digest| {
             if rank < ranks / 2 {
                 hold(digest, Call::CommunicatorInit);
                 digest.inside[0].waited = xpu_wire::unit::Nanoseconds(30_000_000_000);
@@ -268,7 +268,7 @@ fn inside(digest: &mut RankDigest, call: Call) {
 #[test]
 fn a_certainly_missing_rank_is_named_at_once_in_the_first_seconds() {
     let named = |ranks: u32, missing: fn(&mut RankDigest)| {
-        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(0, move |rank, digest| {
+        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).hang_from(0, move |rank, digest| {
             digest.step = None;
             let line = &mut digest.communicators[0];
             (line.entered, line.enqueued, line.completed) = (0, 0, 0);
@@ -315,7 +315,12 @@ fn stacks(job: &Job, of: impl Fn(u32) -> &'static str) -> Vec<Body> {
         let frames = vec![frame("<module>".to_owned(), "/work/train.py"), frame(function, file)];
         let main = ThreadStack { main: true, frames, ..ThreadStack::default() };
         let unread = RankStacks::unread(job.name().clone(), rank, view.pid(), String::new());
-        Body::Stacks(RankStacks { read_at: view.heard(), threads: vec![main], why: Vec::new(), ..unread })
+        Body::Stacks(RankStacks {
+            read_at: view.last_report(),
+            threads: vec![main],
+            why: Vec::new(),
+            ..unread
+        })
     });
     stacks.collect()
 }
@@ -324,7 +329,7 @@ fn stacks(job: &Job, of: impl Fn(u32) -> &'static str) -> Vec<Body> {
 #[test]
 fn a_rank_that_does_not_come_to_a_rendezvous_is_named_after_a_minute() {
     let named_of = |ranks: u32, world: u32, of: fn(u32) -> &'static str| {
-        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(0, move |_, digest| {
+        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).hang_from(0, move |_, digest| {
             digest.world_size = world;
             digest.step = None;
             digest.communicators.clear();
@@ -373,7 +378,7 @@ fn a_rank_that_does_not_come_to_a_rendezvous_is_named_after_a_minute() {
 
 #[test]
 fn a_hang_is_an_exit_code_and_a_state() {
-    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |rank, digest| {
         if rank != 6 {
             wait(digest, 0, 1);
         }
@@ -396,7 +401,7 @@ fn a_hang_is_an_exit_code_and_a_state() {
 /// All ranks have done a step, so loading and compiling is over.
 #[test]
 fn a_hang_in_the_first_steps_is_named() {
-    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(0, |rank, digest| {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(0, |rank, digest| {
         digest.step = Some(xpu_wire::id::Step(1));
         if rank != 6 {
             wait(digest, 0, 1);
@@ -425,7 +430,7 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
         }
     };
     for (stopped, least, most) in [(false, 55, 66), (true, 9, 15)] {
-        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, is_stuck(stopped));
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, is_stuck(stopped));
         assert_eq!(cluster.run(320).findings(), [], "it goes on");
         let seconds = (1..200).find(|_| !cluster.run(1).findings().is_empty()).unwrap();
         assert!((least..=most).contains(&seconds), "stopped {stopped}: {seconds} s");
@@ -436,12 +441,12 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
 /// each host wait, so both report the hang.
 #[test]
 fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
-    let standing = |rank, digest: &mut RankDigest| {
+    let change = |rank, digest: &mut RankDigest| {
         if rank != 12 {
             wait(digest, 0, 1);
         }
     };
-    let mut cluster = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, standing);
+    let mut cluster = Cluster::new(5, 16, Layout::Data, &[]).hang_from(STALL, change);
     cluster.hosts = 1;
     cluster.run(STALL + 5);
     assert!(!is_stuck(cluster.job(), &cluster.findings()), "not after some seconds");
@@ -458,7 +463,7 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
             wait(digest, 0, 1);
         }
     };
-    let mut saves = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, works);
+    let mut saves = Cluster::new(5, 16, Layout::Data, &[]).hang_from(STALL, works);
     saves.hosts = 1;
     assert!(!is_stuck(saves.run(STALL + 40).job(), &[]), "it may be saving");
 }
@@ -477,14 +482,14 @@ fn ranks_that_ask_in_a_loop_whether_the_gpu_is_done_wait_for_it() {
 #[test]
 fn a_training_job_that_stops_all_activity_is_idle() {
     for ranks in [1, 8] {
-        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, |_, _| {});
+        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).hang_from(STALL, |_, _| {});
         let (found, seconds) = cluster.until_found(150);
         assert_eq!((found[0].class, found[0].ranks.len()), (Class::Idle, ranks as usize), "{found:#?}");
         assert_eq!(found[0].confidence, Confidence::Guess);
         assert!((120..125).contains(&seconds), "{seconds} s");
     }
     // A server that has no requests is idle too, but does not hang.
-    let mut serves = Cluster::new(5, 1, Layout::Data, &[]).stand(STALL, |_, digest| {
+    let mut serves = Cluster::new(5, 1, Layout::Data, &[]).hang_from(STALL, |_, digest| {
         digest.step_source = Some(StepSource::Detected);
     });
     assert_eq!(serves.until_found(150).0, []);
@@ -492,7 +497,7 @@ fn a_training_job_that_stops_all_activity_is_idle() {
 
 #[test]
 fn a_rank_that_uses_its_cpu_is_not_idle() {
-    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |_, _| {});
+    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).hang_from(STALL, |_, _| {});
     for _ in 0..150 {
         let job = cluster.run(1).job();
         let works = job.ranks().last().map(|(rank, view)| (rank, view.pid()));

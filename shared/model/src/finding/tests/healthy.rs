@@ -64,13 +64,13 @@ fn nothing_is_found_in_a_healthy_job_of_a_thousand() {
 /// Everything pauses, but no rank waits in a collective for another: evaluation, a checkpoint, the end.
 #[test]
 fn a_pause_of_all_is_no_hang() {
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, |_, _| {});
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(10, |_, _| {});
     assert_eq!(cluster.run(60).findings(), []);
 }
 
 #[test]
 fn ranks_that_ended_are_no_hang() {
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, |rank, digest| {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(10, |rank, digest| {
         if rank > 0 {
             digest.life = Life::Ended;
         }
@@ -81,14 +81,14 @@ fn ranks_that_ended_are_no_hang() {
 /// Steps of ten seconds: a healthy job may show no progress for fifty seconds.
 #[test]
 fn a_slow_job_is_no_hang() {
-    let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let change = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         digest.step = Some(Step(5));
         (digest.step_median, digest.step_count) = (Some(Nanoseconds(10_000_000_000)), 1);
         if rank != 6 {
             wait(digest, 0, 1);
         }
     };
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(0, standing);
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(0, change);
     let (found, seconds) = cluster.until_found(200);
     assert!(seconds >= 45, "{found:?} after {seconds} s");
     assert_eq!(found[0].ranks, super::cluster::only(6));
@@ -97,14 +97,14 @@ fn a_slow_job_is_no_hang() {
 /// The first step compiles kernels and sets up connections.
 #[test]
 fn a_slow_start_is_no_hang() {
-    let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let change = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         digest.step = Some(Step(0));
         (digest.communicators[0].entered, digest.communicators[0].completed) = (0, 0);
         if rank != 6 {
             wait(digest, 0, 1);
         }
     };
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(0, standing);
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(0, change);
     assert_eq!(cluster.run(55).findings(), []);
     let (found, _) = cluster.until_found(80);
     assert_eq!(found[0].ranks, super::cluster::only(6));
@@ -113,14 +113,14 @@ fn a_slow_start_is_no_hang() {
 /// The rank is behind, but works: a checkpoint, an evaluation.
 #[test]
 fn a_rank_that_still_launches_is_given_time() {
-    let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let change = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         if rank == 0 {
             digest.launches.kernels += digest.heard.0 / 1_000_000_000;
         } else {
             wait(digest, 0, 1);
         }
     };
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, standing);
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(10, change);
     assert_eq!(cluster.run(120).findings(), []);
     assert_eq!(cluster.until_found(160).0.len(), 1);
 }
@@ -128,7 +128,7 @@ fn a_rank_that_still_launches_is_given_time() {
 /// A checkpoint of a minute that makes no CUDA call, and a checkpoint that is stuck.
 #[test]
 fn a_rank_that_works_on_its_cpu_is_given_time() {
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, |rank, digest| {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(10, |rank, digest| {
         if rank != 0 {
             wait(digest, 0, 1);
         }
@@ -154,32 +154,32 @@ fn a_rank_that_works_on_its_cpu_is_given_time() {
 /// Unobserved ranks are not known to hang.
 #[test]
 fn a_hook_that_is_off_reports_no_hang() {
-    let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let change = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         digest.enabled = false;
         if rank != 6 {
             wait(digest, 0, 1);
         }
     };
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, standing);
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(10, change);
     assert_eq!(cluster.run(60).findings(), []);
 }
 
 /// The seven observed ranks wait for an unknown one, so no rank can be named.
 #[test]
 fn an_unseen_rank_is_not_mistaken_for_a_stuck_kernel() {
-    let standing = |_: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let change = |_: u32, digest: &mut xpu_wire::frame::RankDigest| {
         digest.communicators[0].size = 9;
         wait(digest, 0, 1);
         hold(digest, Call::StreamSynchronize);
     };
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, standing);
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(10, change);
     assert_eq!(cluster.run(60).findings(), []);
 }
 
 /// The job paused for ten seconds and continued. The next pause may take half as long again.
 #[test]
 fn a_known_long_pause_may_repeat() {
-    let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let change = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         let second = (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
         let more = u64::from(second >= 22);
         let state = &mut digest.communicators[0];
@@ -189,7 +189,7 @@ fn a_known_long_pause_may_repeat() {
             wait(digest, 0, 1);
         }
     };
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, standing);
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(10, change);
     assert_eq!(cluster.run(21).findings().len(), 1);
     for _ in 22..36 {
         let found = cluster.run(1).findings();
@@ -202,13 +202,13 @@ fn a_known_long_pause_may_repeat() {
 /// all ranks have done a step.
 #[test]
 fn a_rank_before_its_first_step_may_still_compile() {
-    let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let change = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         digest.step = Some(Step(u64::from(rank != 6)));
         if rank != 6 {
             wait(digest, 0, 1);
         }
     };
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(0, standing);
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).hang_from(0, change);
     assert_eq!(cluster.run(55).findings(), []);
 }
 

@@ -269,7 +269,7 @@ fn a_rank_that_was_slow_before_a_stall_is_named_during_it() {
         }
     };
     for fault in [Fault::Compute { rank: 5, factor: 1.5 }, Fault::Host { rank: 5, ms: 40.0 }] {
-        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).stand(20, is_stuck);
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).hang_from(20, is_stuck);
         cluster.run(20);
         for _ in 0..100 {
             let found = cluster.run(1).findings();

@@ -173,10 +173,7 @@ fn the_reason_for_low_clocks_of_most_gpus_is_named() {
     let (names, said) = named(0.75, &[power, power, idle]);
     assert_eq!(
         (names, &said[..]),
-        (
-            vec!["power cap"],
-            "30 % at the GPU's peak, 10 % lost to lower clocks (power cap), 20 % below peak"
-        )
+        (vec!["power cap"], "30 % at the GPU's peak, 10 % lost to lower clocks (power cap), 20 % below peak")
     );
     assert!(named(0.75, &[power, idle, idle]).0.is_empty());
     assert!(named(0.75, &[]).0.is_empty());

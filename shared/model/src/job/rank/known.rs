@@ -65,12 +65,12 @@ impl RankView {
     /// Time without a completed step, and without an entered or completed collective, at the last report: by
     /// its host's clock alone.
     pub fn stalled_for(&self) -> Duration {
-        self.heard().since(self.advance.moved)
+        self.last_report().since(self.advance.moved)
     }
 
     /// Time without a launch, a completed wait for the GPU, or work on its CPU, at the last report.
     pub fn idle_for(&self) -> Duration {
-        self.heard().since(self.advance.worked.max(self.busy_at))
+        self.last_report().since(self.advance.worked.max(self.busy_at))
     }
 
     /// Step time by the last digests with a step, even if they are old.
@@ -111,13 +111,13 @@ impl RankView {
 
     /// The share of the last `length` in which it waited for the CPU.
     pub fn cpu_wait(&self, length: Duration) -> CpuWait {
-        self.cpu_waits.over(length, self.heard())
+        self.cpu_waits.over(length, self.last_report())
     }
 
     /// How its threads spent the last half minute.
     pub fn times(&self) -> Option<&RankTimes> {
         let (at, times) = &**self.times.as_ref()?;
-        (self.heard().since(*at) <= RATES).then_some(times)
+        (self.last_report().since(*at) <= RATES).then_some(times)
     }
 
     /// What its processes, its GPU and its host last moved and computed.
@@ -127,7 +127,8 @@ impl RankView {
 
     /// Other processes that use its GPU, the busiest first.
     pub fn neighbours(&self) -> &[GpuProcess] {
-        let current = self.neighbours.as_deref().filter(|(at, _)| self.heard().since(*at) <= NEIGHBOURS);
+        let current =
+            self.neighbours.as_deref().filter(|(at, _)| self.last_report().since(*at) <= NEIGHBOURS);
         current.map_or(&[], |(_, processes)| processes)
     }
 
@@ -145,7 +146,7 @@ impl RankView {
         part(self.latest.as_ref()?)
     }
 
-    pub fn heard(&self) -> Moment {
+    pub fn last_report(&self) -> Moment {
         self.latest.as_ref().map(|digest| digest.heard).unwrap_or_default()
     }
 
@@ -165,7 +166,7 @@ impl RankView {
     }
 
     /// Whether its last loss is NaN or infinite: this is reported, but not as a figure.
-    pub fn has_lost_its_loss(&self) -> bool {
+    pub fn is_loss_invalid(&self) -> bool {
         let said = self.latest.as_ref().and_then(|digest| digest.work.loss);
         said.is_some_and(|loss| !loss.is_finite())
     }

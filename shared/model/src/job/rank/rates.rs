@@ -26,11 +26,11 @@ impl RankView {
     }
 
     /// When any progress was last reported: a step, a collective, a launch, or a timed GEMM.
-    pub fn got_on(&self) -> Moment {
+    pub fn last_progress(&self) -> Moment {
         let Advance { moved, worked, .. } = self.advance;
-        let got_on = moved.max(worked).max(self.active_at().unwrap_or_default());
+        let last_progress = moved.max(worked).max(self.active_at().unwrap_or_default());
         // A restarted collector has not seen the rank's progress.
-        if got_on == Moment::default() { self.heard() } else { got_on }
+        if last_progress == Moment::default() { self.last_report() } else { last_progress }
     }
 
     /// GEMM FLOPs per second over `digests` with progress, without the last `skip`, and the seconds covered.
@@ -96,7 +96,7 @@ impl RankView {
             }
             before = one;
         }
-        Some(longest.max(Nanoseconds(self.heard().since(before.1).as_nanos() as u64)))
+        Some(longest.max(Nanoseconds(self.last_report().since(before.1).as_nanos() as u64)))
     }
 
     /// The total time of its last steps, and their number: those of the last half minute.

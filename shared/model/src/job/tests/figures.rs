@@ -120,7 +120,7 @@ fn an_unreadable_gpu_has_no_figures() {
 fn power_is_shown_as_long_as_the_rank_reports() {
     let jobs = devices(&[(1, 1), (2, 2)]);
     let job = jobs.foremost().unwrap();
-    let last = job.rank(Rank(0)).unwrap().heard();
+    let last = job.rank(Rank(0)).unwrap().last_report();
     let power = |job: &Job, seconds: u64| {
         let now = Moment(last.0 + seconds * 1_000_000_000);
         rank_status(job, Rank(0), &[], now).device.unwrap().power_w

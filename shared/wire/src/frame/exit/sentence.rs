@@ -16,11 +16,11 @@ impl RankExit {
     /// The rank's end, as a sentence without its subject: `raised ValueError: ...`.
     pub fn sentence(&self) -> String {
         let mut text = match &self.ending {
-            Ending::OutOfMemory { certain: true, told_by } => {
-                format!("was OOM-killed by the kernel ({told_by})")
+            Ending::OutOfMemory { certain: true, source } => {
+                format!("was OOM-killed by the kernel ({source})")
             }
-            Ending::OutOfMemory { certain: false, told_by } => {
-                format!("was killed, likely by the OOM killer ({told_by})")
+            Ending::OutOfMemory { certain: false, source } => {
+                format!("was killed, likely by the OOM killer ({source})")
             }
             Ending::Signal(signal) => signal.sentence(),
             Ending::Code(code) => match &self.exception {

@@ -27,7 +27,7 @@ use crate::{
 /// All ranks have launched one more collective in the communicator of all and in that of their stage, and
 /// wait for the GPU. Their events show these states of the two.
 fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Vec<Finding> {
-    let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, |_, digest| {
+    let mut cluster = Cluster::new(5, ranks, layout, &[]).hang_from(STALL, |_, digest| {
         (0..digest.communicators.len()).for_each(|place| wait(digest, place, 1));
     });
     cluster.run(STALL + BUDGET);
@@ -122,7 +122,7 @@ fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
 /// Rank 0 waits for a message of rank 1, behind a GEMM, as the second call of a group.
 #[test]
 fn a_receive_without_its_send_has_the_state_of_both_gpus() {
-    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |_, digest| wait(digest, 0, 1));
+    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).hang_from(STALL, |_, digest| wait(digest, 0, 1));
     cluster.run(STALL + BUDGET);
     let job = cluster.job();
     let records = job.ranks().map(|(rank, view)| {
@@ -197,7 +197,7 @@ fn a_gpu_that_waits_for_another_is_not_named() {
 /// All ranks wait for the GPU in a collective whose start no event shows. `load` gives each GPU's load by the
 /// driver, in percent and watts.
 fn loaded(ranks: u32, load: impl Fn(u32) -> (u8, u32) + 'static) -> Finding {
-    let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, move |rank, digest| {
+    let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).hang_from(STALL, move |rank, digest| {
         wait(digest, 0, 1);
         let (heard, (busy, watts)) = (digest.heard, load(rank));
         let device = digest.device.as_mut().unwrap();
@@ -263,7 +263,7 @@ fn gpus_that_are_loaded_alike_are_said_of_no_rank() {
 #[test]
 fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
     let found = |compiles: Option<u32>| {
-        let standing = move |rank: u32, digest: &mut RankDigest| {
+        let change = move |rank: u32, digest: &mut RankDigest| {
             digest.step = Some(Step(0));
             (digest.communicators[0].entered, digest.communicators[0].completed) = (0, 0);
             wait(digest, 0, 1);
@@ -271,7 +271,7 @@ fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
                 digest.inside.clear();
             }
         };
-        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(0, standing);
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(0, change);
         cluster.run(14);
         let records: Vec<_> = cluster
             .job()
@@ -299,7 +299,7 @@ fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
 fn sends_and_receives_that_all_have_partners_do_not_count_as_unmatched() {
     use CallState::{Begun, Done, Enqueued, Queued};
     let found = |state: fn(u32) -> CallState| {
-        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |_, digest| {
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |_, digest| {
             digest.launches.point_to_point = 90;
             hold(digest, Call::StreamSynchronize);
         });

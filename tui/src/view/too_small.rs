@@ -5,7 +5,7 @@ use xpu_model::figure;
 
 use super::header;
 use crate::{
-    app::{App, Standing},
+    app::{App, ScreenState},
     palette::Role,
     widget::wrap::cut_at_word,
     width::LEAST,
@@ -16,9 +16,9 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let job_view = &app.job_view;
-    let figure = match (app.standing(), job_view.findings.first()) {
-        (Standing::Running, Some(finding)) if finding.stops_the_job() => finding.evidence.to_string(),
-        (Standing::Running, _) => match (job_view.headline.step_time, job_view.headline.age) {
+    let figure = match (app.screen_state(), job_view.findings.first()) {
+        (ScreenState::Running, Some(finding)) if finding.stops_the_job() => finding.evidence.to_string(),
+        (ScreenState::Running, _) => match (job_view.headline.step_time, job_view.headline.age) {
             (Some(step_time), None) => format!("{} a step", figure::time(step_time)),
             (Some(step_time), Some(age)) => {
                 format!("{} a step {} ago", figure::time(step_time), figure::age(age))

@@ -22,7 +22,7 @@ const PLUGINS: usize = 8;
 const TEXT: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Surroundings {
+pub(crate) struct ProcessContext {
     /// The plugins from the rank's environment, else from this collector's.
     pub plugins: Vec<PathBuf>,
     /// The rank's Python interpreter, if it runs in one.
@@ -34,7 +34,7 @@ pub(crate) struct Surroundings {
     pub gpu_core: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl ProcessContext {
     pub(crate) fn of(pid: Pid) -> Self {
         let mut bytes = Vec::new();
         let opened = File::open(format!("/proc/{pid}/environ"));

@@ -13,12 +13,12 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Clock, Headline, JobView, Losses, Metric, Outlier, Row, Seats};
+use super::{Clock, Headline, JobView, Losses, Metric, Outlier, RankLayout, Row};
 use crate::widget::scale::Scale;
 
 impl JobView {
     /// Takes from each rank's report what every redraw needs.
-    pub(super) fn hear(&mut self, job: &Job, clock: impl Fn(&HostName) -> Clock) {
+    pub(super) fn read_reports(&mut self, job: &Job, clock: impl Fn(&HostName) -> Clock) {
         // Neighbouring ranks are mostly on the same host.
         let mut last: Option<(&HostName, Clock)> = None;
         let mut losses = Losses { frames: self.losses.frames, ..Losses::default() };
@@ -27,7 +27,7 @@ impl JobView {
             let host = view.host();
             let clock = last.filter(|(of, _)| *of == host).map_or_else(|| clock(host), |(_, clock)| clock);
             last = Some((host, clock));
-            row.hear(view, clock);
+            row.update_age(view, clock);
             let Some(digest) = view.latest() else { continue };
             if digest.step.is_some() {
                 let since = clock.age(digest.step_at);
@@ -41,12 +41,12 @@ impl JobView {
         self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
     }
 
-    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: Examination) {
+    pub(super) fn compute(&mut self, job: &Job, now: Moment, examination: Examination) {
         self.world_size = job.world_size();
-        let seated = Some((self.rows.len(), self.world_size));
-        if self.seated != seated {
-            self.seats = Seats::of(&self.rows, self.world_size);
-            self.seated = seated;
+        let laid_out_for = Some((self.rows.len(), self.world_size));
+        if self.laid_out_for != laid_out_for {
+            self.rank_layout = RankLayout::of(&self.rows, self.world_size);
+            self.laid_out_for = laid_out_for;
         }
         let heard = || self.rows.iter().filter(|row| row.is_heard() || row.life == Life::Ended);
         (self.heard, self.hosts) = if self.is_over() {

@@ -11,14 +11,14 @@ use crate::widget::grid::Shape;
 
 /// One place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seat {
+pub enum RankSlot {
     /// A rank that was seen, by its index among the rows of the job view.
     Seen(usize),
     Unseen(Rank),
 }
 
 #[derive(Debug, Default)]
-pub struct Seats {
+pub struct RankLayout {
     /// The groups, in the order of their first ranks.
     groups: Vec<Group>,
     size: usize,
@@ -39,7 +39,7 @@ enum Of {
     Hole(Range<u32>),
 }
 
-impl Seats {
+impl RankLayout {
     /// The places of rows, which are in the order of their ranks.
     pub fn of(rows: &[Row], world_size: u32) -> Self {
         let mut all: Vec<Of> = Vec::new();
@@ -53,8 +53,8 @@ impl Seats {
                 all.push(Of::Host(row.status.host.clone(), Vec::new()));
                 all.len() - 1
             });
-            if let Of::Host(_, seats) = &mut all[place] {
-                seats.push(index);
+            if let Of::Host(_, rows) = &mut all[place] {
+                rows.push(index);
             }
         }
         all.extend((next < world_size).then_some(Of::Hole(next..world_size)));
@@ -80,11 +80,11 @@ impl Seats {
         Shape { groups, size: self.size.max(1) }
     }
 
-    pub fn at(&self, slot: usize) -> Option<Seat> {
+    pub fn at(&self, slot: usize) -> Option<RankSlot> {
         let (group, place) = self.group(slot)?;
         match &group.of {
-            Of::Host(_, seats) => seats.get(place).copied().map(Seat::Seen),
-            Of::Hole(ranks) => ranks.clone().nth(place).map(|rank| Seat::Unseen(Rank(rank))),
+            Of::Host(_, rows) => rows.get(place).copied().map(RankSlot::Seen),
+            Of::Hole(ranks) => ranks.clone().nth(place).map(|rank| RankSlot::Unseen(Rank(rank))),
         }
     }
 
@@ -98,8 +98,8 @@ impl Seats {
     /// The slot of a row.
     pub fn slot_of(&self, row: usize) -> Option<usize> {
         self.groups.iter().find_map(|group| {
-            let Of::Host(_, seats) = &group.of else { return None };
-            Some(group.at * self.size + seats.iter().position(|&seat| seat == row)?)
+            let Of::Host(_, rows) = &group.of else { return None };
+            Some(group.at * self.size + rows.iter().position(|&seat| seat == row)?)
         })
     }
 
@@ -115,7 +115,7 @@ impl Seats {
 impl Of {
     fn len(&self) -> usize {
         match self {
-            Self::Host(_, seats) => seats.len(),
+            Self::Host(_, rows) => rows.len(),
             Self::Hole(ranks) => ranks.len(),
         }
     }
@@ -129,29 +129,29 @@ mod tests {
     #[test]
     fn a_silent_host_leaves_a_gap_of_its_size() {
         let rows: Vec<_> = (0..4).chain(8..12).map(|rank| row(rank, &format!("gpu-{}", rank / 4))).collect();
-        let seats = Seats::of(&rows, 16);
-        assert_eq!(seats.shape(), Shape { groups: 4, size: 4 });
-        assert_eq!((seats.at(4), seats.host(4)), (Some(Seat::Unseen(Rank(4))), None));
-        assert_eq!((seats.at(8), seats.slot_of(4)), (Some(Seat::Seen(4)), Some(8)));
-        assert_eq!(seats.at(15), Some(Seat::Unseen(Rank(15))));
+        let rows = RankLayout::of(&rows, 16);
+        assert_eq!(rows.shape(), Shape { groups: 4, size: 4 });
+        assert_eq!((rows.at(4), rows.host(4)), (Some(RankSlot::Unseen(Rank(4))), None));
+        assert_eq!((rows.at(8), rows.slot_of(4)), (Some(RankSlot::Seen(4)), Some(8)));
+        assert_eq!(rows.at(15), Some(RankSlot::Unseen(Rank(15))));
     }
 
     #[test]
     fn ranks_dealt_out_in_turn_still_sit_with_their_hosts() {
         let rows: Vec<_> = (0..6).map(|rank| row(rank, if rank % 2 == 0 { "a" } else { "b" })).collect();
-        let seats = Seats::of(&rows, 6);
-        assert_eq!(seats.shape(), Shape { groups: 2, size: 3 });
-        assert_eq!((seats.at(1), seats.at(3)), (Some(Seat::Seen(2)), Some(Seat::Seen(1))));
+        let rows = RankLayout::of(&rows, 6);
+        assert_eq!(rows.shape(), Shape { groups: 2, size: 3 });
+        assert_eq!((rows.at(1), rows.at(3)), (Some(RankSlot::Seen(2)), Some(RankSlot::Seen(1))));
     }
 
     #[test]
     fn a_false_world_size_takes_no_memory() {
-        let seats = Seats::of(&[row(5, "a"), row(Rank::WORLD - 9, "b")], Rank::WORLD);
-        assert_eq!((seats.groups.len(), seats.size), (5, 1));
-        assert_eq!(seats.at(4), Some(Seat::Unseen(Rank(4))));
+        let rows = RankLayout::of(&[row(5, "a"), row(Rank::WORLD - 9, "b")], Rank::WORLD);
+        assert_eq!((rows.groups.len(), rows.size), (5, 1));
+        assert_eq!(rows.at(4), Some(RankSlot::Unseen(Rank(4))));
         let far = Rank::WORLD as usize - 9;
-        assert_eq!((seats.at(far), seats.slot_of(1)), (Some(Seat::Seen(1)), Some(far)));
-        assert_eq!((seats.host(far).map(HostName::as_str), seats.at(far + 9)), (Some("b"), None));
-        assert_eq!(seats.shape().groups, Rank::WORLD as usize);
+        assert_eq!((rows.at(far), rows.slot_of(1)), (Some(RankSlot::Seen(1)), Some(far)));
+        assert_eq!((rows.host(far).map(HostName::as_str), rows.at(far + 9)), (Some("b"), None));
+        assert_eq!(rows.shape().groups, Rank::WORLD as usize);
     }
 }

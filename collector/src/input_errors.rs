@@ -1,4 +1,4 @@
-//! Complaints about invalid input from other processes. All are counted, but only a limited rate is logged,
+//! InputErrors about invalid input from other processes. All are counted, but only a limited rate is logged,
 //! so that a flood cannot fill the disk.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -10,7 +10,7 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// The number of complaints, by subject.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints {
+pub(crate) struct InputErrors {
     kinds: BTreeMap<&'static str, Kind>,
 }
 
@@ -21,7 +21,7 @@ struct Kind {
     last_line: Option<Moment>,
 }
 
-impl Complaints {
+impl InputErrors {
     pub(crate) fn raise(&mut self, about: &'static str, detail: &dyn std::fmt::Display, now: Moment) {
         if let Some(new) = self.count(about, now) {
             tracing::warn!("{}", line(about, &detail.to_string(), new, self.total(about)));
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_messages_is_one_line_with_their_number() {
-        let mut complaints = Complaints::default();
+        let mut complaints = InputErrors::default();
         let at = |seconds: u64| Moment(seconds * 1_000_000_000);
         assert_eq!(complaints.count("garbage", at(100)), Some(1));
         for _ in 0..1000 {

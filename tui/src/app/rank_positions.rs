@@ -38,7 +38,7 @@ pub struct Group {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Whereabouts {
+pub struct RankPositions {
     /// The communicator as its ranks call it: its hash, and its name if it has one.
     pub title: String,
     pub size: u32,
@@ -47,7 +47,7 @@ pub struct Whereabouts {
     waits: Option<(Ranks, Ranks)>,
 }
 
-impl Whereabouts {
+impl RankPositions {
     /// The positions in the communicator with this id, otherwise in the largest one.
     pub(super) fn of(job: &Job, wanted: Option<&str>) -> Self {
         let states = || {

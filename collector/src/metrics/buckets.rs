@@ -3,7 +3,7 @@
 use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
 /// Upper ends, in nanoseconds: 1, 2 and 5 of each decade, from 10 us to 500 s. A quantile computed from them
-/// is off by a few percent in most cases, and by a factor of two and a half at worst. A finer ladder would
+/// is off by a few percent in most cases, and by a factor of two and a half at worst. Finer buckets would
 /// multiply the series of every label set.
 const ENDS: [u64; 24] = [
     10_000,
@@ -34,9 +34,9 @@ const ENDS: [u64; 24] = [
 
 /// Some consecutive ends of the above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ladder(&'static [u64]);
+pub(crate) struct Buckets(&'static [u64]);
 
-impl Ladder {
+impl Buckets {
     /// From 10 us to 10 s: kernels.
     pub(crate) const OPERATIONS: Self = Self(ENDS.split_at(19).0);
 
@@ -51,20 +51,20 @@ impl Ladder {
 /// A histogram of fixed buckets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spread {
-    ladder: Ladder,
+    buckets: Buckets,
     /// One count for each end, and one for values beyond the last end.
     counts: Vec<u64>,
     sum: f64,
 }
 
 impl Spread {
-    pub(crate) fn new(ladder: Ladder) -> Self {
-        Self { ladder, counts: vec![0; ladder.0.len() + 1], sum: 0.0 }
+    pub(crate) fn new(buckets: Buckets) -> Self {
+        Self { buckets, counts: vec![0; buckets.0.len() + 1], sum: 0.0 }
     }
 
     pub(crate) fn take(&mut self, durations: &Histogram) {
         for (value, count) in durations.recorded() {
-            let place = &mut self.counts[self.ladder.place(value)];
+            let place = &mut self.counts[self.buckets.place(value)];
             *place = place.saturating_add(count);
         }
         self.sum += durations.sum().seconds();
@@ -81,7 +81,7 @@ impl Spread {
 
     /// Upper ends in seconds.
     pub(crate) fn ends(&self) -> impl Iterator<Item = f64> {
-        self.ladder.0.iter().map(|&end| end as f64 / 1e9)
+        self.buckets.0.iter().map(|&end| end as f64 / 1e9)
     }
 
     /// The count of each bucket; the last bucket is beyond all ends.
@@ -100,7 +100,7 @@ mod tests {
         for nanoseconds in [1, 9_800, 10_400, 3_000_000, 3_000_000, 60_000_000_000] {
             durations.record(Nanoseconds(nanoseconds));
         }
-        let mut spread = Spread::new(Ladder::OPERATIONS);
+        let mut spread = Spread::new(Buckets::OPERATIONS);
         spread.take(&durations);
         spread.take(&Histogram::new());
         let all = spread.ends().chain([f64::INFINITY]).zip(spread.counts().iter().copied());

@@ -2,7 +2,7 @@
 
 /// ZeroMQ addresses at which a host is reached from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Route {
     pub(super) control: String,
     pub(super) data: String,
     pub(super) is_ipv6: bool,

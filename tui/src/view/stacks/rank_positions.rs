@@ -10,7 +10,7 @@ use super::super::{
     panel::{self, Title},
 };
 use crate::{
-    app::{App, Group, Whereabouts},
+    app::{App, Group, RankPositions},
     hits::{Hits, Target},
     palette::Role,
     report::in_call,
@@ -25,7 +25,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     if area.height < 2 {
         return;
     }
-    let shown = &app.stacks.whereabouts().only(app.job_view.matching().as_ref());
+    let shown = &app.stacks.rank_positions().only(app.job_view.matching().as_ref());
     let title = Title {
         name: "Where ranks are",
         about: if shown.size > 0 {
@@ -48,7 +48,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 /// The groups of ranks, and their dependencies.
 pub(in crate::view) fn table(
     app: &App,
-    shown: &Whereabouts,
+    shown: &RankPositions,
     area: Rect,
     buffer: &mut Buffer,
     hits: &mut Hits,

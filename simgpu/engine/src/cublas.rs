@@ -1,19 +1,19 @@
-//! The entry of every call, and the status codes.
+//! The entry of every call of cuBLAS and cuBLASLt, and their status codes.
 
 use std::ffi::c_int;
 
-use simgpu_engine::driver::{Driver, driver};
-use simgpu_engine::process;
+use crate::driver::{Driver, driver};
+use crate::process;
 
 /// `cublasStatus_t`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub enum Status {
     NotInitialized = 1,
     InvalidValue = 7,
     ExecutionFailed = 13,
 }
 
-pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
+pub fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
     let outcome = process::keeping_errno(|| match driver() {
         Some(driver) if process::is_usable() => body(driver),
         _ => Err(Status::NotInitialized),

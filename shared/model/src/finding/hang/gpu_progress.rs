@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::{
     super::evidence::hang::{By, GpuState, GpusAt},
-    Class, Evidence, Finding, Place, Still,
+    Class, Evidence, Finding, Place, Stalled,
     witness::{self, Load},
 };
 use crate::{divergence::Divergence, job::Job, ras};
@@ -25,25 +25,25 @@ const WAITING_POWER: f64 = 0.35;
 const CLOCKS: u64 = 20_000_000;
 
 /// Adds to a finding the state of each rank's GPU in the operation concerned.
-pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) -> Finding {
+pub(super) fn with_gpus(job: &Job, stalled: &[Stalled<'_>], mut finding: Finding) -> Finding {
     let groups = match &finding.collective {
-        Some(collective) => still
+        Some(collective) => stalled
             .iter()
-            .find(|still| still.id.to_string() == collective.communicator)
+            .find(|stalled| stalled.id.to_string() == collective.communicator)
             .map(|of| groups(job, of, collective.number)),
         None if matches!(finding.evidence, Evidence::Exchanging(_)) => {
             let of =
-                still.iter().find(|of| of.places.iter().any(|place| finding.ranks.contains(&place.rank)));
+                stalled.iter().find(|of| of.places.iter().any(|place| finding.ranks.contains(&place.rank)));
             of.and_then(|of| of_messages(job, of)).map(|states| grouped(states.into_iter()))
         }
         None => job.divergence().and_then(|found| match finding.class {
             // If the calls on two communicators are in another order, selects the collective that not all
             // ranks have called.
             Class::Deadlock | Class::Mismatch if found.ends.is_empty() => {
-                let open = |of: &&Still<'_>| of.id == found.id && of.least() < of.most();
-                still.iter().find(open).map(|of| groups(job, of, of.least()))
+                let open = |of: &&Stalled<'_>| of.id == found.id && of.least() < of.most();
+                stalled.iter().find(open).map(|of| groups(job, of, of.least()))
             }
-            Class::Unmatched | Class::Mismatch => Some(of_message(job, still, found)),
+            Class::Unmatched | Class::Mismatch => Some(of_message(job, stalled, found)),
             _ => None,
         }),
     };
@@ -54,14 +54,14 @@ pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) ->
 }
 
 /// The states in collective `number`, the fewest ranks first.
-fn groups(job: &Job, still: &Still<'_>, number: u64) -> Vec<GpusAt> {
+fn groups(job: &Job, stalled: &Stalled<'_>, number: u64) -> Vec<GpusAt> {
     let ras_agrees =
-        ras::Witness::of_communicator(job, still.id).is_some_and(|said| said.agrees == Some(true));
+        ras::Witness::of_communicator(job, stalled.id).is_some_and(|said| said.agrees == Some(true));
     // If ranks share a GPU, the driver's figures for one include those of the other.
-    let are_alone = witness::have_own_devices(&still.places);
-    let idle = witness::not_started(&still.places).map(|(ranks, _)| ranks).unwrap_or_default();
-    let states = still.places.iter().map(|place| {
-        let mut one = by_calls(job, still.id, place, number);
+    let are_alone = witness::have_own_devices(&stalled.places);
+    let idle = witness::not_started(&stalled.places).map(|(ranks, _)| ranks).unwrap_or_default();
+    let states = stalled.places.iter().map(|place| {
+        let mut one = by_calls(job, stalled.id, place, number);
         if ras_agrees && one.by == By::Calls && one.state <= GpuState::NotLaunched {
             one.by = By::CallsAndRas;
         }
@@ -74,8 +74,8 @@ fn groups(job: &Job, still: &Still<'_>, number: u64) -> Vec<GpusAt> {
 }
 
 /// The states of both ranks of a send or receive.
-fn of_message(job: &Job, still: &[Still<'_>], found: &Divergence) -> Vec<GpusAt> {
-    let of = still.iter().find(|still| still.id == found.id);
+fn of_message(job: &Job, stalled: &[Stalled<'_>], found: &Divergence) -> Vec<GpusAt> {
+    let of = stalled.iter().find(|stalled| stalled.id == found.id);
     let are_alone = of.is_some_and(|of| witness::have_own_devices(&of.places));
     let states = found.ends.iter().map(|&(rank, call)| {
         let record = job.record(rank).filter(|_| job.has_fresh_record(rank));
@@ -99,12 +99,12 @@ fn of_message(job: &Job, still: &[Still<'_>], found: &Divergence) -> Vec<GpusAt>
 
 /// The state of each rank of a communicator in its first send or receive that has not ended; the rank is left out
 /// if all have. `None` if the records do not show all of them.
-pub(super) fn of_messages(job: &Job, still: &Still<'_>) -> Option<Vec<GpusAt>> {
+pub(super) fn of_messages(job: &Job, stalled: &Stalled<'_>) -> Option<Vec<GpusAt>> {
     let of_rank = |place: &Place<'_>| {
         let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank))?;
         let is_message = |call: &&RecordedCall| {
             let of = record.communicator(call);
-            !call.operation.is_collective() && of.is_some_and(|one| one.id == still.id)
+            !call.operation.is_collective() && of.is_some_and(|one| one.id == stalled.id)
         };
         // A graph's launch does not list its sends.
         let is_hidden = |call: &RecordedCall| call.replays > 0 || call.state == CallState::Captured;
@@ -117,7 +117,7 @@ pub(super) fn of_messages(job: &Job, still: &Still<'_>) -> Option<Vec<GpusAt>> {
         let open = record.calls.iter().position(is_open);
         Some(open.map(|at_call| by_record(place.rank, record, at_call)))
     };
-    let states: Option<Vec<_>> = still.places.iter().map(of_rank).collect();
+    let states: Option<Vec<_>> = stalled.places.iter().map(of_rank).collect();
     Some(states?.into_iter().flatten().collect())
 }
 

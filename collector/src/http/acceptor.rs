@@ -1,6 +1,6 @@
-//! Accepts connections. A client that has not sent its request waits in a hall for a short time, and later
-//! clients displace it. A client that has sent its request gets a seat until it is answered. So any number of
-//! silent connections cannot block other clients.
+//! Accepts connections. A client that has not sent its request waits in a pending slot for a short time, and
+//! later clients displace it. A client that has sent its request has an active slot until it is answered. So
+//! any number of silent connections cannot block other clients.
 
 use std::{
     io,
@@ -24,18 +24,18 @@ use tokio::{
 
 use super::{
     app::App,
-    connection_limit::{Bounds, ConnectionLimit, Place},
+    connection_limit::{Bounds, ConnectionLimit, Slot},
     routes,
 };
 
 /// Limits of silent connections. One address may have all of them, because all local clients share one
 /// address.
-const HALL: Bounds = Bounds { all: 256, of_one: 256, grace: Duration::ZERO };
+const PENDING: Bounds = Bounds { all: 256, of_one: 256, grace: Duration::ZERO };
 
 /// Limits of requests in progress: Prometheus needs one, and a few people and scripts some more. One address
 /// gets fewer, so that a broken client leaves capacity for others. New clients displace a client that reads
 /// its answer slowly.
-const SEATS: Bounds = Bounds { all: 128, of_one: 48, grace: Duration::from_secs(10) };
+const ACTIVE: Bounds = Bounds { all: 128, of_one: 48, grace: Duration::from_secs(10) };
 
 /// Time limit for the head of a request, from the begin of its connection.
 const HEAD: Duration = Duration::from_secs(3);
@@ -56,60 +56,63 @@ pub(super) struct Peer(pub(super) IpAddr);
 
 /// The two limits, and the counter of refused connections.
 #[derive(Debug)]
-struct House {
-    hall: Arc<ConnectionLimit>,
-    seats: Arc<ConnectionLimit>,
+struct Admission {
+    pending: Arc<ConnectionLimit>,
+    active: Arc<ConnectionLimit>,
     app: Arc<App>,
 }
 
 pub(super) async fn open(listeners: Vec<TcpListener>, app: &Arc<App>) -> io::Result<()> {
     let routes = routes::all(app);
-    let house =
-        House { hall: ConnectionLimit::new(HALL), seats: ConnectionLimit::new(SEATS), app: Arc::clone(app) };
-    let house = Arc::new(house);
-    let mut doors = JoinSet::new();
+    let admission = Admission {
+        pending: ConnectionLimit::new(PENDING),
+        active: ConnectionLimit::new(ACTIVE),
+        app: Arc::clone(app),
+    };
+    let admission = Arc::new(admission);
+    let mut acceptors = JoinSet::new();
     for listener in listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let (routes, house) = (routes.clone(), Arc::clone(&house));
-        doors.spawn(async move {
+        let (routes, admission) = (routes.clone(), Arc::clone(&admission));
+        acceptors.spawn(async move {
             loop {
                 let Ok((stream, peer)) = listener.accept().await else {
                     sleep(REFUSED).await;
                     continue;
                 };
-                // A new connection always gets a place: it displaces the oldest waiting one.
-                let Some(place) = house.hall.enter(peer.ip()) else { continue };
-                tokio::spawn(receive(stream, place, Arc::clone(&house), routes.clone()));
+                // A new connection always gets a slot: it displaces the oldest pending one.
+                let Some(slot) = admission.pending.enter(peer.ip()) else { continue };
+                tokio::spawn(receive(stream, slot, Arc::clone(&admission), routes.clone()));
             }
         });
     }
-    doors.join_all().await;
+    acceptors.join_all().await;
     Ok(())
 }
 
-async fn receive(stream: TcpStream, waiting: Place, house: Arc<House>, routes: Router) {
+async fn receive(stream: TcpStream, waiting: Slot, admission: Arc<Admission>, routes: Router) {
     let (mut read, write) = stream.into_split();
     let head = tokio::select! {
         head = timeout(HEAD, head(&mut read)) => head,
-        () = waiting.lost() => return house.app.own.refused(),
+        () = waiting.lost() => return admission.app.own.refused(),
     };
     let Ok(Ok(head)) = head else { return };
-    let Some(seat) = house.seats.enter(waiting.peer()) else { return house.app.own.refused() };
+    let Some(slot) = admission.active.enter(waiting.peer()) else { return admission.app.own.refused() };
     drop(waiting);
     let stream = join(io::Cursor::new(head).chain(read), write);
-    let service = TowerToHyperService::new(routes.layer(Extension(Peer(seat.peer()))));
+    let service = TowerToHyperService::new(routes.layer(Extension(Peer(slot.peer()))));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES)
-        // A seat is for one request. A client reconnects for another request.
+        // An active slot is for one request. A client reconnects for another request.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // Connection errors concern only the peer.
         _ = timeout(LIFE, connection) => {}
-        () = seat.lost() => house.app.own.refused(),
+        () = slot.lost() => admission.app.own.refused(),
     }
 }
 

@@ -16,13 +16,13 @@ const EPISODES: usize = 64;
 
 /// The ended findings of one job.
 #[derive(Debug, Default)]
-pub struct Chronicle {
+pub struct EndedFindings {
     examiner: Examiner,
     log: Log,
     looked: Moment,
 }
 
-impl Chronicle {
+impl EndedFindings {
     /// Computes the findings if they are due. Call it before each frame is folded, when all ranks of the
     /// previous second have reported.
     pub fn look(&mut self, job: &Job, now: Moment) {
