@@ -46,7 +46,7 @@ impl Demo {
     }
 
     /// The status as seen by a viewer that has just connected.
-    fn glance(&self) -> Option<Value> {
+    fn fresh_status(&self) -> Option<Value> {
         serde_json::from_str(&self.ask("status --now --json").stdout).ok()
     }
 
@@ -331,7 +331,7 @@ fn a_slow_gpu_is_named() {
 fn a_late_viewer_has_all_findings_with_their_begin_even_after_a_restart() {
     let demo = Demo::start("--ranks 2 --nodes 2 --steps 100000 --slow-host 1:40ms");
     let reported = |least: f64| {
-        let status = demo.glance()?;
+        let status = demo.fresh_status()?;
         let finding = status["findings"][0].clone();
         (finding["since_s"].as_f64()? >= least).then_some((finding, status))
     };
@@ -351,9 +351,9 @@ fn a_late_viewer_has_all_findings_with_their_begin_even_after_a_restart() {
 #[test]
 fn the_cost_of_a_lower_clock_is_the_same_on_all_pages_in_the_report_and_in_the_document() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --throttle 5:1800");
-    until("enough steps", || (demo.glance()?["steps"]["min"].as_u64()? >= 100).then_some(()));
+    until("enough steps", || (demo.fresh_status()?["steps"]["min"].as_u64()? >= 100).then_some(()));
     until("the rank to be named", || {
-        let status = demo.glance()?;
+        let status = demo.fresh_status()?;
         (findings(&status) == [("slow_rank", "clocks", vec![5])]).then_some(())
     });
     let file = demo.place.path("night.xpurec");
@@ -408,9 +408,9 @@ fn a_slow_host_is_named() {
 #[test]
 fn a_slow_host_among_sixteen_ranks_is_named() {
     let demo = Demo::start("--ranks 16 --nodes 2 --steps 100000 --slow-host 13:80ms");
-    until("steps", || (demo.glance()?["steps"]["min"].as_u64()? >= 30).then_some(()));
+    until("steps", || (demo.fresh_status()?["steps"]["min"].as_u64()? >= 30).then_some(()));
     until("the slow host to be named", || {
-        (findings(&demo.glance()?) == [("slow_rank", "host", vec![13])]).then_some(())
+        (findings(&demo.fresh_status()?) == [("slow_rank", "host", vec![13])]).then_some(())
     });
 }
 

@@ -128,7 +128,7 @@ struct StartPoint {
 }
 
 impl StartPoint {
-    /// An appointment for a period, without steps.
+    /// A start point for a period, without steps.
     fn time(window: CaptureWindow) -> Self {
         Self { first: Step(0), steps: 0, window: Some(window) }
     }

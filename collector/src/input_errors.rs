@@ -1,4 +1,4 @@
-//! InputErrors about invalid input from other processes. All are counted, but only a limited rate is logged,
+//! Invalid input from other processes. All are counted, but only a limited rate is logged,
 //! so that a flood cannot fill the disk.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -8,7 +8,7 @@ use xpu_wire::{text, unit::Moment};
 /// At most one line of each kind in this time.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The number of complaints, by subject.
+/// The number of errors, by subject.
 #[derive(Debug, Default)]
 pub(crate) struct InputErrors {
     kinds: BTreeMap<&'static str, Kind>,
@@ -28,7 +28,7 @@ impl InputErrors {
         }
     }
 
-    /// The number of complaints that the next line represents, if a line is due.
+    /// The number of errors that the next line represents, if a line is due.
     fn count(&mut self, about: &'static str, now: Moment) -> Option<u64> {
         let kind = self.kinds.entry(about).or_default();
         kind.count += 1;

@@ -43,8 +43,8 @@ macro_rules! variant {
             pub(crate) mod promises;
             #[path = "hook/src/observe/ring.rs"]
             mod ring;
-            #[path = "hook/src/observe/lane/tenant.rs"]
-            mod tenant;
+            #[path = "hook/src/observe/lane/owner.rs"]
+            mod owner;
             #[path = "shared/wire/src/ledger/thread.rs"]
             mod thread;
         }

@@ -3,7 +3,7 @@
 use loom::{cell::UnsafeCell, model::Builder, sync::Arc, thread};
 
 use super::{
-    communicator::{CommunicatorLine, Writers}, free::Free, progress::Progress, ring::Ring, sync::Relaxed, tenant::LaneOwner, thread::ThreadLine,
+    communicator::{CommunicatorLine, Writers}, free::Free, progress::Progress, ring::Ring, sync::Relaxed, owner::LaneOwner, thread::ThreadLine,
 };
 use crate::{collective::Operation, id::CommunicatorId, ledger::{self, Call}, unit::Moment};
 
@@ -69,12 +69,12 @@ pub(crate) fn a_pair_is_one_threads_at_a_time() {
 /// Three threads request the lane. The first thread returns it.
 pub(crate) fn a_lane_is_one_threads_at_a_time() {
     struct Lane {
-        tenant: LaneOwner,
+        owner: LaneOwner,
         group: UnsafeCell<u32>,
     }
     impl Lane {
         fn lend(&self, thread: u32) -> bool {
-            let mine = self.tenant.lend(thread);
+            let mine = self.owner.lend(thread);
             if mine {
                 // SAFETY: as in the model before.
                 self.group.with_mut(|group| unsafe { *group = thread });
@@ -83,13 +83,13 @@ pub(crate) fn a_lane_is_one_threads_at_a_time() {
         }
     }
     model(|| {
-        let lane = Arc::new(Lane { tenant: LaneOwner::nobody(), group: UnsafeCell::new(0) });
+        let lane = Arc::new(Lane { owner: LaneOwner::nobody(), group: UnsafeCell::new(0) });
         let others = [2, 3].map(|thread| {
             let lane = Arc::clone(&lane);
             thread::spawn(move || _ = lane.lend(thread))
         });
         if lane.lend(1) {
-            lane.tenant.leave();
+            lane.owner.leave();
         }
         for other in others {
             other.join().unwrap();

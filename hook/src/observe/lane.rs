@@ -6,9 +6,9 @@
 mod costs;
 mod counters;
 mod launch_clock;
+mod owner;
 mod queries;
 mod step_clock;
-mod tenant;
 
 use std::{
     cell::Cell,
@@ -21,9 +21,9 @@ pub(crate) use costs::Costs;
 pub(crate) use counters::{Count, Counters};
 use cudarc::runtime::sys::cudaStream_t;
 use launch_clock::LaunchClock;
+use owner::LaneOwner;
 use queries::Queries;
 use step_clock::StepClock;
-use tenant::LaneOwner;
 use xpu_wire::{
     ledger::{Call, ThreadLine},
     unit::Moment,
@@ -51,7 +51,7 @@ use crate::{
 const GAP_ONE_IN: u64 = 31;
 
 pub(crate) struct Lane {
-    tenant: LaneOwner,
+    owner: LaneOwner,
     pub(crate) ring: Ring<Record>,
     pub(crate) timers: Timers,
     pub(crate) counters: Counters,
@@ -126,7 +126,7 @@ impl Lane {
     /// `None` if there is no memory for it.
     pub(crate) fn new(observer: &'static Observer, slots: usize) -> Option<Self> {
         Some(Self {
-            tenant: LaneOwner::nobody(),
+            owner: LaneOwner::nobody(),
             ring: Ring::new(slots)?,
             timers: Timers::new()?,
             counters: Counters::default(),
@@ -177,7 +177,7 @@ impl Lane {
     }
 
     pub(crate) fn is_free(&self) -> bool {
-        self.tenant.thread() == 0
+        self.owner.thread() == 0
     }
 
     /// Distinguishes lanes.
@@ -187,12 +187,12 @@ impl Lane {
 
     pub(crate) fn is_of_main_thread(&self) -> bool {
         // SAFETY: getpid has no precondition.
-        self.tenant.thread() == unsafe { libc::getpid() } as u32
+        self.owner.thread() == unsafe { libc::getpid() } as u32
     }
 
     /// Lends the lane, if it is free, to the calling thread, which has this id.
     pub(crate) fn lend(&self, thread: u32) -> bool {
-        let taken = self.tenant.lend(thread);
+        let taken = self.owner.lend(thread);
         if taken {
             // The previous thread may have ended within a group, or while it changed one.
             // SAFETY: only the thread that a lane is lent to uses its group, and the previous thread is gone.
@@ -208,7 +208,7 @@ impl Lane {
 
     /// Takes the lane back if its thread is gone and has left nothing pending.
     pub(crate) fn reclaim(&self) {
-        let thread = self.tenant.thread();
+        let thread = self.owner.thread();
         if thread == 0 || is_running(thread) {
             return;
         }
@@ -219,7 +219,7 @@ impl Lane {
         if let Some(line) = self.line() {
             line.release();
         }
-        self.tenant.leave();
+        self.owner.leave();
     }
 
     /// Whether this thread is in an NCCL group.
@@ -362,7 +362,7 @@ impl Lane {
 
 impl std::fmt::Debug for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lane").field("tenant", &self.tenant).finish_non_exhaustive()
+        f.debug_struct("Lane").field("owner", &self.owner).finish_non_exhaustive()
     }
 }
 

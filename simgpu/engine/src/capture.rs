@@ -144,10 +144,10 @@ impl Captures {
         minding.map(|capture| capture.invalidate()).count() == 0
     }
 
-    /// Whether a stream that synchronises with the legacy stream is being captured; `spoil` then invalidates
+    /// Whether a stream that synchronises with the legacy stream is being captured; `invalidates` then invalidates
     /// the capture.
     #[must_use]
-    pub fn forbid_legacy(&self, spoil: bool) -> bool {
+    pub fn forbid_legacy(&self, invalidates: bool) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
         }
@@ -156,7 +156,7 @@ impl Captures {
             lock(&capture.members).iter().any(|member| member.kind != Kind::NonBlocking)
         };
         let hit: Vec<_> = active.iter().filter(blocking).collect();
-        if spoil {
+        if invalidates {
             for capture in &hit {
                 capture.invalidate();
             }

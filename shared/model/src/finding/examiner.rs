@@ -137,8 +137,8 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
 /// that no clock explains.
 fn shared(job: &Job, finding: Finding) -> Finding {
     let only = job.ranks().map(|(rank, _)| rank).filter(|_| finding.ranks.is_empty() && job.is_alone());
-    let ranks = finding.ranks.iter().copied().chain(only);
-    let found = ranks.filter_map(|rank| Neighbours::of(rank, job.rank(rank)?)).next();
+    let mut ranks = finding.ranks.iter().copied().chain(only);
+    let found = ranks.find_map(|rank| Neighbours::of(rank, job.rank(rank)?));
     match found.filter(|_| finding.class == Class::Compute) {
         Some(neighbours) => {
             let advice = neighbours.advice();

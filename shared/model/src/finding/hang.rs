@@ -29,7 +29,7 @@ pub use witness::Witness;
 
 use super::{
     Class, CollectiveCall, Confidence, Evidence, Finding, Kind, Severity, device,
-    wait::{self, Place, Stalled, Waits, held},
+    wait::{self, Place, StalledCommunicator, Waits, held},
 };
 use crate::job::{Job, RankView};
 
@@ -134,7 +134,7 @@ pub(super) fn part(job: &Job) -> bool {
 }
 
 /// Some ranks wait for others, or all ranks wait for work that does not end.
-fn waiting(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
+fn waiting(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Finding> {
     if not_entered::is_working(stalled) {
         return None;
     }
@@ -147,7 +147,7 @@ fn waiting(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
 
 /// Whether all ranks hang, so that dependencies are known. Ranks stop one after another, and hosts report
 /// this at different times.
-fn has_settled(job: &Job, stalled: &[Stalled<'_>], deadline: Duration) -> bool {
+fn has_settled(job: &Job, stalled: &[StalledCommunicator<'_>], deadline: Duration) -> bool {
     let Some(longest) = stalled.iter().map(|stalled| stalled.stalled_for).max() else { return true };
     let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
     let stand = alive().filter(|(_, view)| view.stalled_for() >= deadline).count();
@@ -196,7 +196,7 @@ fn finding(
     class: Class,
     ranks: Vec<Rank>,
     confidence: Confidence,
-    stalled: &Stalled<'_>,
+    stalled: &StalledCommunicator<'_>,
     evidence: Evidence,
     advice: &str,
     collective: Option<CollectiveCall>,

@@ -52,7 +52,7 @@ pub(super) struct RankProfile {
     /// Its arrival skew in each of [`LONG`] digests, as a share of the time, newest first.
     pub late: Vec<f64>,
     /// The arrival skew in most digests; `None` while too few collectives matched.
-    lateness: Option<f64>,
+    arrival_skew: Option<f64>,
     /// Its arrival skew over all of these digests except the worst, as its cost in time.
     pub late_pooled: f64,
     /// Whether it is always last.
@@ -121,7 +121,7 @@ impl RankProfile {
             rate,
             rate_longer: mean(view.gemm_rates().take(COST).map(|(_, rate)| rate.0)),
             rates,
-            lateness: (late.len() >= PERSISTENT && frequency.is_some())
+            arrival_skew: (late.len() >= PERSISTENT && frequency.is_some())
                 .then(|| median(recent.to_vec()))
                 .flatten(),
             late,
@@ -146,7 +146,7 @@ impl RankProfile {
 
     /// Its arrival skew in most digests, as a share of the time; `None` while too few collectives matched.
     pub(super) fn arrival_skew(&self) -> Option<f64> {
-        self.lateness
+        self.arrival_skew
     }
 }
 

@@ -37,14 +37,14 @@ impl Place<'_> {
 
 /// A communicator none of whose ranks has moved for long.
 #[derive(Debug)]
-pub(super) struct Stalled<'a> {
+pub(super) struct StalledCommunicator<'a> {
     pub id: CommunicatorId,
     pub places: Vec<Place<'a>>,
     /// The shortest time for which its ranks have not moved.
     pub stalled_for: Duration,
 }
 
-impl<'a> Stalled<'a> {
+impl<'a> StalledCommunicator<'a> {
     fn entered(&self) -> impl Iterator<Item = u64> {
         self.places.iter().map(|place| place.state.entered)
     }
@@ -108,7 +108,7 @@ impl<'a> Stalled<'a> {
 
 /// The communicators whose living ranks have not moved for `deadline`. Communicators with a rank whose hook
 /// is off, or without living ranks, are not examined.
-pub(super) fn stalled(job: &Job, deadline: Duration) -> Vec<Stalled<'_>> {
+pub(super) fn stalled(job: &Job, deadline: Duration) -> Vec<StalledCommunicator<'_>> {
     // A communicator hangs only if one of its ranks hangs.
     let is_stuck = |view: &RankView| view.life() == Life::Alive && view.stalled_for() >= deadline;
     if !job.ranks().any(|(_, view)| is_stuck(view)) {
@@ -128,7 +128,7 @@ pub(super) fn stalled(job: &Job, deadline: Duration) -> Vec<Stalled<'_>> {
         if !seen || stalled_for < deadline {
             continue;
         }
-        stalled.push(Stalled { id, places, stalled_for });
+        stalled.push(StalledCommunicator { id, places, stalled_for });
     }
     // A usual pause does not excuse a stopped or dead rank.
     if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(stalled) } else { stalled }
@@ -136,10 +136,10 @@ pub(super) fn stalled(job: &Job, deadline: Duration) -> Vec<Stalled<'_>> {
 
 /// Leaves out communicators that have paused for as long before and continued, and those that pause with
 /// them: a rank that waits for a rank at a checkpoint waits for the checkpoint too.
-fn without_habits(mut stalled: Vec<Stalled<'_>>) -> Vec<Stalled<'_>> {
+fn without_habits(mut stalled: Vec<StalledCommunicator<'_>>) -> Vec<StalledCommunicator<'_>> {
     let mut excused: BTreeSet<Rank> = BTreeSet::new();
     loop {
-        let is_excused = |one: &Stalled<'_>| {
+        let is_excused = |one: &StalledCommunicator<'_>| {
             one.is_usual() || one.places.iter().any(|place| excused.contains(&place.rank))
         };
         let (with, without): (Vec<_>, Vec<_>) = stalled.into_iter().partition(is_excused);
@@ -164,12 +164,12 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    pub(super) fn among(stalled: &[Stalled<'_>]) -> Self {
+    pub(super) fn among(stalled: &[StalledCommunicator<'_>]) -> Self {
         // If no thread is seen inside a call, calls are not observed at all, and every rank may be blocked.
         let reported =
             stalled.iter().flat_map(|stalled| &stalled.places).any(|place| held(place.view).is_some());
         let mut edges: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
-        for place in stalled.iter().flat_map(Stalled::behind) {
+        for place in stalled.iter().flat_map(StalledCommunicator::behind) {
             edges.entry(place.rank).or_default();
         }
         for stalled in stalled {

@@ -1,6 +1,6 @@
 //! Every known job, and the hosts that reported it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use xpu_wire::{
     endpoint::BasePort,
@@ -44,11 +44,7 @@ impl Jobs {
             // Each frame of the history has its own host and time.
             return history.frames.frames().for_each(|frame| self.fold(&frame));
         }
-        let stream = self.streams.entry(frame.host.clone()).or_default();
-        stream.now = stream.now.max(frame.now);
-        stream.lost = stream.lost.max(frame.lost);
-        self.clock = self.clock.max(frame.now);
-        let behind = self.clock.since(frame.now);
+        let behind = self.update_clocks(frame);
         match &frame.body {
             Body::Snapshot(snapshot) => {
                 self.introduce(&frame.host, snapshot);
@@ -142,6 +138,15 @@ impl Jobs {
             | Body::KinetoPart(_)
             | Body::PythonSamples(_) => {}
         }
+    }
+
+    /// Notes the clock of a frame's host. Returns how much it is behind the most advanced one.
+    fn update_clocks(&mut self, frame: &Frame) -> Duration {
+        let stream = self.streams.entry(frame.host.clone()).or_default();
+        stream.now = stream.now.max(frame.now);
+        stream.lost = stream.lost.max(frame.lost);
+        self.clock = self.clock.max(frame.now);
+        self.clock.since(frame.now)
     }
 
     /// Drops the details of all ranks but these: a new viewer of a rank receives all of it again.

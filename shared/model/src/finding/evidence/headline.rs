@@ -14,6 +14,7 @@ use super::{
     device::GrowingMemory,
     exit::Exited,
     hang::{Exchanging, Forming, Idle, Messages, Mismatch, Missing, Together},
+    link::SlowLink,
     pace::{Pauses, Regression},
     slow::{Arrival, Named, Waiting},
 };
@@ -152,14 +153,7 @@ impl Evidence {
                 let figures = format!(" ({} ms, {} in that run)", two(of.step_ms), two(of.past_step_ms));
                 with_cost(&format!("steps are {longer:.0} % longer than on {}", of.day), &figures, "")
             }
-            Self::SlowLink(of) => {
-                let below = 100.0 * (1.0 - of.gb_s / of.usual_gb_s);
-                let through = of.passes.as_ref();
-                let through =
-                    through.map_or_else(String::new, |host| format!(" through {}", short(host.as_str())));
-                let what = format!("{} of {}{through}: {below:.0} % slow", of.operation, of.communicator);
-                with_cost(&what, &format!(" ({} of {} GB/s)", two(of.gb_s), two(of.usual_gb_s)), "")
-            }
+            Self::SlowLink(of) => slow_link(of),
             Self::FullMemory(of) => {
                 let who = self::who(&of.ranks, of.worst, Some(of.host.as_str()));
                 let figures = format!(", {} left of {}", figure::bytes(of.free), figure::bytes(of.total));
@@ -233,6 +227,14 @@ impl Evidence {
             Self::Sampled(of, _) | Self::OnGpus(of, _) => of.headline(ranks, host),
         }
     }
+}
+
+fn slow_link(of: &SlowLink) -> String {
+    let below = 100.0 * (1.0 - of.gb_s / of.usual_gb_s);
+    let through = of.passes.as_ref();
+    let through = through.map_or_else(String::new, |host| format!(" through {}", short(host.as_str())));
+    let what = format!("{} of {}{through}: {below:.0} % slow", of.operation, of.communicator);
+    with_cost(&what, &format!(" ({} of {} GB/s)", two(of.gb_s), two(of.usual_gb_s)), "")
 }
 
 fn idle(of: &Idle, who: &str) -> String {

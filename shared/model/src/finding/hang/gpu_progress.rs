@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::{
     super::evidence::hang::{By, GpuState, GpusAt},
-    Class, Evidence, Finding, Place, Stalled,
+    Class, Evidence, Finding, Place, StalledCommunicator,
     witness::{self, Load},
 };
 use crate::{divergence::Divergence, job::Job, ras};
@@ -25,7 +25,7 @@ const WAITING_POWER: f64 = 0.35;
 const CLOCKS: u64 = 20_000_000;
 
 /// Adds to a finding the state of each rank's GPU in the operation concerned.
-pub(super) fn with_gpus(job: &Job, stalled: &[Stalled<'_>], mut finding: Finding) -> Finding {
+pub(super) fn with_gpus(job: &Job, stalled: &[StalledCommunicator<'_>], mut finding: Finding) -> Finding {
     let groups = match &finding.collective {
         Some(collective) => stalled
             .iter()
@@ -40,7 +40,7 @@ pub(super) fn with_gpus(job: &Job, stalled: &[Stalled<'_>], mut finding: Finding
             // If the calls on two communicators are in another order, selects the collective that not all
             // ranks have called.
             Class::Deadlock | Class::Mismatch if found.ends.is_empty() => {
-                let open = |of: &&Stalled<'_>| of.id == found.id && of.least() < of.most();
+                let open = |of: &&StalledCommunicator<'_>| of.id == found.id && of.least() < of.most();
                 stalled.iter().find(open).map(|of| groups(job, of, of.least()))
             }
             Class::Unmatched | Class::Mismatch => Some(of_message(job, stalled, found)),
@@ -54,7 +54,7 @@ pub(super) fn with_gpus(job: &Job, stalled: &[Stalled<'_>], mut finding: Finding
 }
 
 /// The states in collective `number`, the fewest ranks first.
-fn groups(job: &Job, stalled: &Stalled<'_>, number: u64) -> Vec<GpusAt> {
+fn groups(job: &Job, stalled: &StalledCommunicator<'_>, number: u64) -> Vec<GpusAt> {
     let ras_agrees =
         ras::Witness::of_communicator(job, stalled.id).is_some_and(|said| said.agrees == Some(true));
     // If ranks share a GPU, the driver's figures for one include those of the other.
@@ -74,7 +74,7 @@ fn groups(job: &Job, stalled: &Stalled<'_>, number: u64) -> Vec<GpusAt> {
 }
 
 /// The states of both ranks of a send or receive.
-fn of_message(job: &Job, stalled: &[Stalled<'_>], found: &Divergence) -> Vec<GpusAt> {
+fn of_message(job: &Job, stalled: &[StalledCommunicator<'_>], found: &Divergence) -> Vec<GpusAt> {
     let of = stalled.iter().find(|stalled| stalled.id == found.id);
     let are_alone = of.is_some_and(|of| witness::have_own_devices(&of.places));
     let states = found.ends.iter().map(|&(rank, call)| {
@@ -99,7 +99,7 @@ fn of_message(job: &Job, stalled: &[Stalled<'_>], found: &Divergence) -> Vec<Gpu
 
 /// The state of each rank of a communicator in its first send or receive that has not ended; the rank is left out
 /// if all have. `None` if the records do not show all of them.
-pub(super) fn of_messages(job: &Job, stalled: &Stalled<'_>) -> Option<Vec<GpusAt>> {
+pub(super) fn of_messages(job: &Job, stalled: &StalledCommunicator<'_>) -> Option<Vec<GpusAt>> {
     let of_rank = |place: &Place<'_>| {
         let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank))?;
         let is_message = |call: &&RecordedCall| {

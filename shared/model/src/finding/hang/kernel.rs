@@ -6,15 +6,15 @@ use xpu_wire::ledger::Call;
 
 use super::super::evidence::hang::{After, InKernel, NotLaunched, NotStarted, Partial};
 use super::{
-    Class, Confidence, Evidence, Finding, Place, Rank, Stalled, anyone_held, device, finding, held, mismatch,
-    not_started, waits_for_gpu,
+    Class, Confidence, Evidence, Finding, Place, Rank, StalledCommunicator, anyone_held, device, finding,
+    held, mismatch, not_started, waits_for_gpu,
     witness::{self, Witness},
 };
 
 use crate::job::Job;
 
 /// The finding of a collective that all ranks called, while some are still inside the call.
-pub(super) fn not_launched(stalled: &Stalled<'_>) -> Option<Finding> {
+pub(super) fn not_launched(stalled: &StalledCommunicator<'_>) -> Option<Finding> {
     let least = stalled.least();
     let launching = |call| matches!(call, Call::Collective | Call::GroupEnd);
     let inside: Vec<_> = stalled
@@ -40,12 +40,12 @@ pub(super) fn not_launched(stalled: &Stalled<'_>) -> Option<Finding> {
 
 /// For ranks behind that wait for their GPUs: a collective that ended on all other ranks, or a collective
 /// among the ranks behind that does not end.
-pub(super) fn root(stalled: &[Stalled<'_>], culprits: &BTreeSet<Rank>) -> Option<Finding> {
+pub(super) fn root(stalled: &[StalledCommunicator<'_>], culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let is_culprit = |place: &&Place<'_>| culprits.contains(&place.rank);
     if !stalled.iter().flat_map(|stalled| &stalled.places).filter(is_culprit).all(waits_for_gpu) {
         return None;
     }
-    let among = |stalled: &&Stalled<'_>| {
+    let among = |stalled: &&StalledCommunicator<'_>| {
         let unfinished =
             |place: &Place<'_>| is_culprit(&place) && place.state.completed < place.state.entered;
         stalled.places.len() > 1
@@ -58,7 +58,7 @@ pub(super) fn root(stalled: &[Stalled<'_>], culprits: &BTreeSet<Rank>) -> Option
 }
 
 /// A collective that ended on all but a few ranks: these wait for it, and the others continued.
-fn partial(stalled: &Stalled<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
+fn partial(stalled: &StalledCommunicator<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let least = stalled.least();
     let ended = stalled.waiting().all(|place| place.state.completed >= least);
     let stuck: Vec<_> = stalled.behind().filter(|place| place.state.completed < least).collect();
@@ -86,8 +86,8 @@ fn partial(stalled: &Stalled<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> 
 
 /// Among the collectives that all ranks launched and that do not end, selects the one with the most calls
 /// pending behind it, because other ranks may wait for its ranks.
-pub(super) fn longest(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
-    let behind = |stalled: &Stalled<'_>| {
+pub(super) fn longest(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Finding> {
+    let behind = |stalled: &StalledCommunicator<'_>| {
         let left =
             stalled.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));
         (left.min(), Reverse(stalled.places.len()))
@@ -95,7 +95,7 @@ pub(super) fn longest(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
     let found: Vec<_> = stalled.iter().filter_map(|stalled| Some((stalled, in_kernel(stalled)?))).collect();
     let most = found.iter().map(|(stalled, _)| behind(stalled)).max()?;
     let alike: Vec<_> = found.into_iter().filter(|(stalled, _)| behind(stalled) == most).collect();
-    let not_started = |stalled: &Stalled<'_>, found: &Finding| {
+    let not_started = |stalled: &StalledCommunicator<'_>, found: &Finding| {
         by_the_driver(job, stalled, found).or_else(|| not_started::by_own_work(job, stalled, found))
     };
     if let Some(finding) = alike.iter().find_map(|(stalled, found)| not_started(stalled, found)) {
@@ -117,7 +117,7 @@ pub(super) fn longest(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
 }
 
 /// The GPUs that, by the driver's figures, have not started a collective that all ranks launched.
-fn by_the_driver(job: &Job, stalled: &Stalled<'_>, found: &Finding) -> Option<Finding> {
+fn by_the_driver(job: &Job, stalled: &StalledCommunicator<'_>, found: &Finding) -> Option<Finding> {
     let (ranks, witness) = witness::not_started(&stalled.places)?;
     let confidence =
         if matches!(witness, Witness::Idle { .. }) { Confidence::Likely } else { Confidence::Guess };
@@ -136,7 +136,7 @@ fn by_the_driver(job: &Job, stalled: &Stalled<'_>, found: &Finding) -> Option<Fi
 }
 
 /// The finding of a collective that all ranks launched, but that does not end.
-fn in_kernel(stalled: &Stalled<'_>) -> Option<Finding> {
+fn in_kernel(stalled: &StalledCommunicator<'_>) -> Option<Finding> {
     let launched = stalled.places.iter().all(|place| place.state.enqueued >= place.state.entered);
     // The count of completed collectives may lag a little, so only a rank that waits for its GPU proves that
     // a collective does not end.

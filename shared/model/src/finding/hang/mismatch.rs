@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use xpu_wire::{collective::Operation, id::Rank};
 
 use super::super::evidence::hang::{Mismatch, OutOfStep};
-use super::{Class, Confidence, Evidence, Finding, Place, Stalled, anyone_held, finding, waits_for_gpu};
+use super::{
+    Class, Confidence, Evidence, Finding, Place, StalledCommunicator, anyone_held, finding, waits_for_gpu,
+};
 
 /// Whether all ranks pass the same bytes. The bytes of a group may differ, and tokens are distributed
 /// unevenly over experts.
@@ -15,7 +17,7 @@ fn is_alike(operation: Operation) -> bool {
 }
 
 /// All ranks entered the same number of collectives, and the last one differs.
-pub(super) fn called(stalled: &Stalled<'_>) -> Option<Finding> {
+pub(super) fn called(stalled: &StalledCommunicator<'_>) -> Option<Finding> {
     let unfinished = stalled.places.iter().any(|place| place.state.completed < place.state.entered);
     if !stalled.is_whole()
         || stalled.least() != stalled.most()
@@ -62,7 +64,7 @@ pub(super) fn called(stalled: &Stalled<'_>) -> Option<Finding> {
 /// Their GPUs wait in it, so earlier calls do not match.
 ///
 /// If only a few ranks called fewer, these may wait for their own kernels.
-pub(super) fn out_of_step(stalled: &Stalled<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
+pub(super) fn out_of_step(stalled: &StalledCommunicator<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let least = stalled.least();
     let (behind, ahead) = (stalled.behind().count(), stalled.waiting().count());
     let first = stalled.places.iter().map(|place| place.state.completed).max()?;

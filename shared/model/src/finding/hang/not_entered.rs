@@ -6,13 +6,13 @@ use xpu_wire::id::Rank;
 
 use super::super::evidence::hang::{Deadlock, NotEntered};
 use super::{
-    Class, Confidence, Doing, Evidence, Finding, Stalled, WORKING_PATIENCE, Waits, anyone_held, finding,
-    held, kernel,
+    Class, Confidence, Doing, Evidence, Finding, StalledCommunicator, WORKING_PATIENCE, Waits, anyone_held,
+    finding, held, kernel,
 };
 use crate::{divergence::DivergenceKind, job::Job};
 
 /// Whether an unblocked rank behind still works: a checkpoint, an evaluation. It gets more time.
-pub(super) fn is_working(stalled: &[Stalled<'_>]) -> bool {
+pub(super) fn is_working(stalled: &[StalledCommunicator<'_>]) -> bool {
     let culprits = Waits::among(stalled).culprits();
     stalled.iter().filter(|stalled| stalled.stalled_for < WORKING_PATIENCE).any(|stalled| {
         let mut absent = stalled.behind().filter(|place| culprits.contains(&place.rank));
@@ -21,7 +21,7 @@ pub(super) fn is_working(stalled: &[Stalled<'_>]) -> bool {
 }
 
 /// An unblocked rank behind, or ranks behind that block each other.
-pub(super) fn ranks(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
+pub(super) fn ranks(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Finding> {
     let waits = Waits::among(stalled);
     let culprits = freest(stalled, waits.culprits());
     if culprits.is_empty() {
@@ -32,7 +32,8 @@ pub(super) fn ranks(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
     }
     // Selects one of the collectives that they have not entered: the first by the records of calls, else the
     // one in which most ranks wait.
-    let missed = |stalled: &&Stalled<'_>| stalled.behind().any(|place| culprits.contains(&place.rank));
+    let missed =
+        |stalled: &&StalledCommunicator<'_>| stalled.behind().any(|place| culprits.contains(&place.rank));
     let first =
         job.divergence().filter(|found| found.kind == DivergenceKind::NotEntered).map(|found| found.id);
     let waiting = stalled.iter().filter(missed).map(|stalled| stalled.waiting().count()).max()?;
@@ -59,7 +60,7 @@ pub(super) fn ranks(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
 
 /// The ranks behind that have no known dependency and are in no call. The others also wait for something,
 /// such as an unnumbered receive or their own kernel.
-fn freest(stalled: &[Stalled<'_>], culprits: BTreeSet<Rank>) -> BTreeSet<Rank> {
+fn freest(stalled: &[StalledCommunicator<'_>], culprits: BTreeSet<Rank>) -> BTreeSet<Rank> {
     let is_free = |rank: &Rank| {
         let mut places = stalled.iter().flat_map(|stalled| &stalled.places);
         places.find(|place| place.rank == *rank).is_some_and(|place| held(place.view).is_none())
@@ -69,7 +70,7 @@ fn freest(stalled: &[Stalled<'_>], culprits: BTreeSet<Rank>) -> BTreeSet<Rank> {
     if free.is_empty() { culprits } else { free }
 }
 
-fn deadlock(stalled: &[Stalled<'_>], cycle: &[Rank]) -> Option<Finding> {
+fn deadlock(stalled: &[StalledCommunicator<'_>], cycle: &[Rank]) -> Option<Finding> {
     let (first, last) = (cycle.first()?, cycle.last()?);
     let behind: BTreeSet<_> = cycle.iter().copied().collect();
     let mut in_cycle = stalled.iter().filter(|stalled| {

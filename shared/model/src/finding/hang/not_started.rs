@@ -9,13 +9,13 @@ use xpu_wire::{
 
 use super::{
     super::evidence::hang::{After, NotStarted},
-    Class, Confidence, Evidence, Finding, Place, Rank, Stalled, Witness, device, finding,
+    Class, Confidence, Evidence, Finding, Place, Rank, StalledCommunicator, Witness, device, finding,
 };
 use crate::job::Job;
 
 /// Ranks that wait for no other rank, and whose GPUs have not reached the collective that other GPUs have
 /// reached.
-pub(super) fn ranks(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
+pub(super) fn ranks(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Finding> {
     let mut waiting = BTreeSet::new();
     let mut queues = Vec::new();
     for stalled in stalled {
@@ -60,7 +60,7 @@ pub(super) fn ranks(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
 
 /// The ranks whose GPUs have not reached a collective that all ranks launched, if it is unknown whether the
 /// other ranks' GPUs have. Their GPUs wait for no other rank: all their earlier NCCL calls have ended.
-pub(super) fn by_own_work(job: &Job, stalled: &Stalled<'_>, found: &Finding) -> Option<Finding> {
+pub(super) fn by_own_work(job: &Job, stalled: &StalledCommunicator<'_>, found: &Finding) -> Option<Finding> {
     let collective = found.collective.clone()?;
     let number = collective.number;
     let all_progress: Vec<_> =
@@ -149,7 +149,7 @@ impl GpuProgress {
             match (call.state, call.number) {
                 (CallState::Begun, Some(number)) => progress.begun = progress.begun.max(Some(number)),
                 (CallState::Queued, Some(number)) if progress.queued.is_none() => {
-                    progress.queued = Some(number)
+                    progress.queued = Some(number);
                 }
                 _ => {}
             }

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Evidence, evidence::hang::Diverged},
-    Class, CollectiveCall, Confidence, Doing, Finding, Stalled, finding,
+    Class, CollectiveCall, Confidence, Doing, Finding, StalledCommunicator, finding,
 };
 use crate::{
     divergence::{By, Divergence, DivergenceKind},
@@ -11,9 +11,11 @@ use crate::{
 
 /// The first divergence, if the job hangs because of it. A rank that merely has not arrived yet is reported
 /// by its progress instead.
-pub(super) fn divergence(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
+pub(super) fn divergence(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Finding> {
     // If a rank has made more calls since its record was read, the record is out of date.
-    let fresh = |stalled: &&Stalled<'_>| stalled.places.iter().all(|place| job.has_fresh_record(place.rank));
+    let fresh = |stalled: &&StalledCommunicator<'_>| {
+        stalled.places.iter().all(|place| job.has_fresh_record(place.rank))
+    };
     let divergence =
         job.divergence().filter(|found| !found.passed && found.kind != DivergenceKind::NotEntered)?;
     let of = stalled.iter().find(|stalled| stalled.id == divergence.id).filter(fresh)?;

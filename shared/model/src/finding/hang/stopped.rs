@@ -5,10 +5,15 @@ use std::time::Duration;
 use xpu_wire::frame::Life;
 
 use super::super::evidence::hang::Stopped;
-use super::{Class, Confidence, Evidence, Finding, Kind, Moment, Rank, Severity, Stalled};
+use super::{Class, Confidence, Evidence, Finding, Kind, Moment, Rank, Severity, StalledCommunicator};
 use crate::job::Job;
 
-pub(super) fn ranks(job: &Job, stalled: &[Stalled<'_>], deadline: Duration, now: Moment) -> Option<Finding> {
+pub(super) fn ranks(
+    job: &Job,
+    stalled: &[StalledCommunicator<'_>],
+    deadline: Duration,
+    now: Moment,
+) -> Option<Finding> {
     let silent: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Silent).collect();
     let (first, view) = *silent.first()?;
     let living = job.ranks().any(|(_, view)| view.life() == Life::Alive);

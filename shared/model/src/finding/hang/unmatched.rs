@@ -6,14 +6,15 @@ use xpu_wire::id::CommunicatorId;
 
 use super::super::evidence::hang::{Exchanging, GpuState, Messages, Unmatched};
 use super::{
-    Class, Confidence, Evidence, Finding, Place, Rank, Stalled, finding, gpu_progress, waits_for_gpu,
+    Class, Confidence, Evidence, Finding, Place, Rank, StalledCommunicator, finding, gpu_progress,
+    waits_for_gpu,
 };
 use crate::job::Job;
 
 /// All ranks of a communicator wait for their GPUs after equally many sends and receives. Until the records of
 /// calls are read, it is unknown whether one of them has no partner. If none lacks its partner, the states of the
 /// GPUs show whether some ranks have not reached theirs.
-pub(super) fn exchanging(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
+pub(super) fn exchanging(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Finding> {
     let exchanges =
         |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
     // If so, its GPU is not in a send or receive.
@@ -21,7 +22,7 @@ pub(super) fn exchanging(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> 
         let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank));
         record.and_then(|record| record.calls.last()).is_some_and(|call| call.operation.is_collective())
     };
-    let stuck = |stalled: &&Stalled<'_>| {
+    let stuck = |stalled: &&StalledCommunicator<'_>| {
         let places = &stalled.places;
         places.len() > 1
             && stalled.is_whole()
@@ -66,7 +67,7 @@ pub(super) fn exchanging(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> 
     Some(finding(class, ranks, confidence, stalled, evidence, advice, None))
 }
 
-pub(super) fn sends(job: &Job, stalled: &[Stalled<'_>]) -> Option<Finding> {
+pub(super) fn sends(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Finding> {
     let stuck = stalled.iter().min_by_key(|stalled| stalled.stalled_for)?;
     let mut parts: BTreeMap<Vec<CommunicatorId>, Vec<(Rank, u64)>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
