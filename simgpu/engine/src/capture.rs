@@ -144,7 +144,7 @@ impl Captures {
         minding.map(|capture| capture.invalidate()).count() == 0
     }
 
-    /// Whether a stream that synchronises with the legacy stream is being captured; `invalidates` then invalidates
+    /// Whether a stream that synchronises with the legacy stream is being captured; `invalidates`: then invalidates
     /// the capture.
     #[must_use]
     pub fn forbid_legacy(&self, invalidates: bool) -> bool {

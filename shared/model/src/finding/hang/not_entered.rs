@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{divergence::DivergenceKind, job::Job};
 
-/// Whether an unblocked rank behind still works: a checkpoint, an evaluation. It gets more time.
+/// Whether an unblocked rank that is behind still works: a checkpoint, an evaluation. It gets more time.
 pub(super) fn is_working(stalled: &[StalledCommunicator<'_>]) -> bool {
     let culprits = Waits::among(stalled).culprits();
     stalled.iter().filter(|stalled| stalled.stalled_for < WORKING_PATIENCE).any(|stalled| {
@@ -20,7 +20,7 @@ pub(super) fn is_working(stalled: &[StalledCommunicator<'_>]) -> bool {
     })
 }
 
-/// An unblocked rank behind, or ranks behind that block each other.
+/// An unblocked rank that is behind, or such ranks that block each other.
 pub(super) fn ranks(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Finding> {
     let waits = Waits::among(stalled);
     let culprits = freest(stalled, waits.culprits());
