@@ -8,10 +8,13 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use xpu_model::figure;
 use xpu_tests::{
     host::{BASE, Host, TRAINS},
     program::{Outcome, Program, run, until},
 };
+use xpu_tui::file_loader::{FolderReader, Loaded, Order, What};
+use xpu_wire::unit::Nanoseconds;
 
 /// An inference server: it launches work and has no steps.
 const SERVES: &str = "
@@ -50,6 +53,17 @@ impl Job {
 
     fn say(&self, command: &str, name: &str) -> Outcome {
         run(self.host.xpu_top(command).arg(self.file(name)))
+    }
+
+    /// The period of a file in the list of files on the screen.
+    fn label(&self, name: &str) -> String {
+        let mut reader = FolderReader::new(self.host.place.path(""));
+        let Loaded::Listed(listing) = reader.follow(Order::List) else { panic!("no list") };
+        let file = listing.files.into_iter().find(|file| file.path.ends_with(name)).expect("the file");
+        match file.label.expect("a label").what {
+            What::Capture { of, .. } => of.short(),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn report(&self, name: &str) -> Value {
@@ -176,12 +190,18 @@ fn a_shortened_period_has_its_true_length_in_the_file() {
     let done = done.end();
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     assert!(done.stderr.contains("rank 1: it died before it had recorded the whole period"), "{done:?}");
-    assert!(done.stderr.contains("rank 0: it did not finish in time"), "{done:?}");
+    assert!(done.stderr.contains("rank 0: it did not finish in time: it recorded "), "{done:?}");
     let report = job.report("c.bin");
     let took = report["ranks"][0]["steps"][0]["took_ns"].as_u64().expect("a window");
     assert!((1_000_000..50_000_000_000).contains(&took), "{report:#}");
+    let said = figure::short_time(Nanoseconds(took));
+    assert!(
+        done.stdout.contains(&format!("c.bin: {said} of the requested 60.0 s of 1 of 2 ranks, ")),
+        "{done:?}"
+    );
     let text = job.say("report", "c.bin").stdout;
-    assert!(text.contains("of the requested 60.0 s were recorded"), "{text}");
+    assert!(text.contains(&format!("{said} of the requested 60.0 s were recorded")), "{text}");
+    assert_eq!(job.label("c.bin"), said, "the list of files has the recorded period");
     assert_eq!(
         (&report["window"]["length_ns"], &report["window"]["asked_ns"]),
         (&json!(took), &json!(60_000_000_000_u64))

@@ -8,6 +8,7 @@ mod manifest;
 mod plan;
 mod ranks;
 mod screen;
+mod traced;
 
 use std::{
     collections::hash_map::RandomState,
@@ -174,6 +175,7 @@ impl Tracing<'_> {
         } else {
             format!("{with} of {of} ranks will trace {plan}")
         }));
+        self.fetch.begin_for(&order);
         self.trace(&order, plan.lead).await?;
         self.finish(&order, &plan).await
     }

@@ -290,16 +290,17 @@ impl Args {
 
     pub(crate) fn config(&self) -> Result<Config, ConfigError> {
         let key = self.key()?;
+        let runtime = self.runtime()?;
         Ok(Config {
             peaks: peaks()?,
             address: choose_address(self.bind, key.is_some(), self.insecure)?,
             base: self.base_port,
             host: self.host(),
-            runtime: self.runtime()?,
+            kineto: KinetoName::of(|name| std::env::var_os(name), &runtime),
+            runtime,
             key,
             // This program, even if its file has been replaced meanwhile.
             reader: PathBuf::from("/proc/self/exe"),
-            kineto: KinetoName::of(|name| std::env::var_os(name)),
             idle_exit: (self.idle_exit > 0).then(|| Duration::from_secs(self.idle_exit)),
             runs: self.runs(),
             samples: !self.no_samples,

@@ -143,11 +143,15 @@ fn recorded(recording: &Recording) -> Option<(Capture, Option<Capture>)> {
         Some(window) => Window::ForMs(window.length.0 / 1_000_000),
         None => Window::Steps(sheet.order.steps),
     };
-    let of = |path: &Path| Capture::recorded(sheet.job.clone(), window, path);
+    let of = |path: &Path, window| Capture::recorded(sheet.job.clone(), window, path);
     let mut beside = recording.path.clone().into_os_string();
     beside.push(".kineto");
     let traces = Some(PathBuf::from(beside)).filter(|folder| folder.is_dir());
-    Some((of(&recording.path), traces.as_deref().map(of)))
+    let traced = match window {
+        Window::ForMs(time) => Window::DurationMs(time),
+        other => other,
+    };
+    Some((of(&recording.path, window), traces.as_deref().map(|folder| of(folder, traced))))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, HttpError> {

@@ -7,12 +7,14 @@
 //! ```
 //!
 //! A program polls only if it was started with `KINETO_USE_DAEMON=1`. The daemon sends nothing except answers
-//! to polls.
+//! to polls. It listens in a folder of its own, which `xpu-top run` names to its job, and at dynolog's name if
+//! that is free, for jobs that name no folder.
 
 mod clients;
 mod config;
 mod datagram;
 mod delivery;
+mod listener;
 mod name;
 mod order;
 mod requests;
@@ -23,14 +25,14 @@ mod written;
 
 use std::{
     collections::BTreeMap,
-    io,
     os::fd::{AsRawFd as _, RawFd},
-    time::Duration,
+    path::Path,
 };
 
 use clients::{Clients, Poll};
 use datagram::Message;
 use delivery::Bell;
+use listener::{Fate, Listener};
 use order::{Known, Ordered};
 use xpu_wire::{
     endpoint::user_id,
@@ -46,16 +48,11 @@ use crate::{
     roster::{Roster, Subject},
 };
 pub use name::KinetoName;
-use socket::{Received, Socket};
+use name::Peer;
+use socket::Received;
 
-/// Interval of attempts to bind a name that another daemon has.
-const TRY_AGAIN: Duration = Duration::from_secs(2);
-
-/// Largest number of datagrams taken before other sockets have their turn, and in a second. A thousand ranks
-/// send two hundred a second.
+/// Largest number of datagrams taken from a listener before other sockets have their turn.
 const TURN: u32 = 64;
-const A_SECOND: u32 = 5000;
-const SECOND: Duration = Duration::from_secs(1);
 
 /// A rank of one of the user's jobs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,9 +66,11 @@ pub(crate) type Answers = Vec<(Address, Body)>;
 
 #[derive(Debug)]
 pub(crate) struct Kineto {
-    name: KinetoName,
-    socket: Option<Socket>,
-    tried: Option<Moment>,
+    /// In the folder of this collector. `None` if it cannot be used.
+    own: Option<Listener>,
+    /// At the name that programs poll which name no folder, or the folder of the user's own variable. Other
+    /// daemons may have it.
+    shared: Listener,
     /// Whether a rank has lived here.
     has_served: bool,
     clients: Clients,
@@ -80,103 +79,113 @@ pub(crate) struct Kineto {
     queue: BTreeMap<JobRank, u32>,
     /// The pipe through which reading threads wake the poll loop. Created when the first thread starts.
     bell: Option<Bell>,
-    /// The begin of the current second, and the datagrams taken in it.
-    taken: (Moment, u32),
     complaints: InputErrors,
 }
 
+/// Which of the listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Own,
+    Shared,
+}
+
 impl Kineto {
-    pub(crate) fn new(name: KinetoName, now: Moment) -> Self {
+    /// `folder`: the folder of this collector.
+    pub(crate) fn new(name: KinetoName, folder: &Path, now: Moment) -> Self {
+        let own = (name != KinetoName::Off).then(|| Listener::in_own_folder(folder, now)).flatten();
         let mut new = Self {
-            name,
-            socket: None,
-            tried: None,
+            own,
+            shared: Listener::new(name, now),
             has_served: false,
             clients: Clients::default(),
             ordered: BTreeMap::new(),
             queue: BTreeMap::new(),
             bell: None,
-            taken: (now, 0),
             complaints: InputErrors::default(),
         };
         new.bind(now);
         new
     }
 
-    /// Binds the name, or releases it while no rank of this collector lives: another job's collector may need
-    /// it. Before the first rank, the name stays bound, because that rank's Kineto may poll before its hook
-    /// reports.
+    /// Binds the names, or releases the shared one while no rank of this collector lives: another job's
+    /// collector may need it. Before the first rank, the name stays bound, because that rank's Kineto may poll
+    /// before its hook reports.
     fn bind_for(&mut self, living: usize, now: Moment) {
         self.has_served |= living > 0;
         if self.has_served && living == 0 {
-            if self.socket.take().is_some() {
-                tracing::info!("{} is free again: no rank lives", self.name.shown());
+            if self.shared.release() {
+                tracing::info!("{} is free again: no rank lives", self.shared.name.shown());
             }
-            (self.tried, self.clients) = (None, Clients::default());
+            self.clients.forget_those_of(Which::Shared);
+            self.bind_own(now);
             return;
         }
         self.bind(now);
     }
 
-    /// Binds the name if it is free. Logs one line if another daemon has it.
     fn bind(&mut self, now: Moment) {
-        if self.socket.as_ref().is_some_and(|socket| !socket.has_its_name()) {
-            tracing::warn!("{} was removed or taken by another daemon", self.name.shown());
-            // From now on, clients poll the other daemon.
-            (self.socket, self.tried, self.clients) = (None, None, Clients::default());
-        }
-        let is_due = self.tried.is_none_or(|tried| now.since(tried) >= TRY_AGAIN);
-        if self.socket.is_some() || self.name == KinetoName::Off || !is_due {
-            return;
-        }
-        let is_first = self.tried.replace(now).is_none();
-        let name = self.name.shown();
-        match Socket::bind(&self.name) {
-            Ok(socket) => {
-                tracing::info!("Kineto is served at {name}");
-                if self.name.is_too_long_for_clients() {
-                    tracing::warn!(
-                        "{name} is too long: Kineto's clients create sockets in that folder, so its path can have at most 53 characters"
-                    );
+        self.bind_own(now);
+        match self.shared.bind(now) {
+            Fate::Unchanged => {}
+            Fate::Lost => self.clients.forget_those_of(Which::Shared),
+            Fate::Taken => {
+                let name = self.shared.name.shown();
+                match self.own_folder() {
+                    Some(folder) => tracing::warn!(
+                        "{name} belongs to another daemon (dynolog, another collector): `xpu-top kineto` reaches only ranks with KINETO_IPC_SOCKET_DIR={folder}, which `xpu-top run` sets, until it ends"
+                    ),
+                    None => tracing::warn!(
+                        "{name} belongs to another daemon (dynolog, another collector): `xpu-top kineto` reaches no rank here until it ends"
+                    ),
                 }
-                self.socket = Some(socket);
             }
-            Err(error) if is_first && error.kind() == io::ErrorKind::AddrInUse => {
-                tracing::warn!(
-                    "{name} belongs to another daemon (dynolog, another collector): `xpu-top kineto` reaches no rank here until it ends"
-                );
-            }
-            Err(error) if is_first => tracing::warn!("Kineto cannot be served at {name}: {error}"),
-            Err(_) => {}
         }
     }
 
-    /// The descriptors to poll. Datagrams beyond a second's limit stay in the socket until the next second.
+    fn bind_own(&mut self, now: Moment) {
+        if self.own.as_mut().is_some_and(|own| own.bind(now) == Fate::Lost) {
+            self.clients.forget_those_of(Which::Own);
+        }
+    }
+
+    /// The folder of this collector's own socket, while it is bound.
+    fn own_folder(&self) -> Option<String> {
+        let own = self.own.as_ref().filter(|own| own.socket.is_some())?;
+        own.name.folder().map(str::to_owned)
+    }
+
+    fn listener(&mut self, which: Which) -> Option<&mut Listener> {
+        match which {
+            Which::Own => self.own.as_mut(),
+            Which::Shared => Some(&mut self.shared),
+        }
+    }
+
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        let socket = self.socket.as_ref().filter(|_| self.taken.1 < A_SECOND).map(Socket::descriptor);
+        let sockets = self.own.iter().chain([&self.shared]).filter_map(Listener::descriptor);
         let bell = self.bell.as_ref().map(|(heard, _)| heard.as_raw_fd());
-        socket.into_iter().chain(bell)
+        sockets.chain(bell)
     }
 
     /// Answers polls, and sends awaited parts. Never blocks.
     pub(crate) fn turn(&mut self, roster: &Roster, now: Moment) -> Answers {
-        if now.since(self.taken.0) >= SECOND || now < self.taken.0 {
-            self.taken = (now, 0);
-        }
         let mut answers = Vec::new();
-        for _ in 0..TURN {
-            if self.taken.1 >= A_SECOND || !self.take(roster, now, &mut answers) {
-                break;
+        for which in [Which::Own, Which::Shared] {
+            for _ in 0..TURN {
+                let may = self.listener(which).is_some_and(|listener| listener.may_take(now));
+                if !may || !self.take(which, roster, now, &mut answers) {
+                    break;
+                }
             }
-            self.taken.1 += 1;
         }
         answers.extend(self.hear_bell());
         answers
     }
 
     /// Takes one datagram. `false` if there is none.
-    fn take(&mut self, roster: &Roster, now: Moment, answers: &mut Answers) -> bool {
-        let Some(socket) = &mut self.socket else { return false };
+    fn take(&mut self, which: Which, roster: &Roster, now: Moment, answers: &mut Answers) -> bool {
+        let Some(listener) = self.listener(which) else { return false };
+        let Some(socket) = &mut listener.socket else { return false };
         let (peer, pid, uid, message) = match socket.receive() {
             Ok(Some(Received { peer, pid, uid, bytes })) => {
                 (peer, pid, uid, bytes.map(Message::parse).transpose().map_err(|error| error.to_string()))
@@ -187,6 +196,7 @@ impl Kineto {
                 return false;
             }
         };
+        let unanswerable = listener.name.why_unexpected(&peer);
         let message = message.and_then(|message| message.ok_or_else(|| "it is too long".to_owned()));
         let is_ours = uid == user_id();
         let reply = match message {
@@ -202,33 +212,38 @@ impl Kineto {
             }
             Ok(Message::Request { accepts, job, pids }) => {
                 let own = Pid(pids.first().map_or(0, |&pid| pid.unsigned_abs()));
-                let unanswerable = self.name.why_unexpected(&peer);
-                self.clients.polled(pid, Poll { own, job, accepts, unanswerable }, now);
+                self.clients.polled(pid, Poll { own, job, accepts, unanswerable, at: which }, now);
                 let place = self.place_of(pid, own);
                 let ordered = place.and_then(|place| Some((self.ordered.get_mut(&place)?, place)));
                 if let Some((ordered, place)) = ordered {
                     let count = roster.kineto_count(&place.job, place.rank);
                     let before = ordered.standing.clone();
-                    if let Some(text) = ordered.instructions(accepts, count, now)
-                        && let Some(socket) = &self.socket
-                        && socket.send(&peer, &datagram::answer(&text))
-                    {
-                        ordered.instructed(now);
-                        answers.extend(self.changed(&place, roster));
-                        return true;
+                    let text = ordered.instructions(accepts, count, now);
+                    let sent = text.is_some_and(|text| self.send(which, &peer, &datagram::answer(&text)));
+                    if let Some(ordered) = self.ordered.get_mut(&place) {
+                        if sent {
+                            ordered.instructed(now);
+                        }
+                        if ordered.standing != before {
+                            answers.extend(self.changed(&place, roster));
+                        }
                     }
-                    if ordered.standing != before {
-                        answers.extend(self.changed(&place, roster));
+                    if sent {
+                        return true;
                     }
                 }
                 datagram::answer("")
             }
         };
-        if let Some(socket) = &self.socket {
-            // A client that does not receive the reply polls again.
-            socket.send(&peer, &reply);
-        }
+        // A client that does not receive the reply polls again.
+        self.send(which, &peer, &reply);
         true
+    }
+
+    /// Sends from the socket that the client polled.
+    fn send(&mut self, which: Which, peer: &Peer, bytes: &[u8]) -> bool {
+        let socket = self.listener(which).and_then(|listener| listener.socket.as_ref());
+        socket.is_some_and(|socket| socket.send(peer, bytes))
     }
 
     /// The rank whose order a polling process gets. The process must be the rank's own.
@@ -268,6 +283,9 @@ impl Kineto {
     /// Checks the orders.
     pub(crate) fn check(&mut self, roster: &Roster, now: Moment) -> Answers {
         self.bind_for(roster.living(), now);
+        if let Some(own) = &mut self.own {
+            own.sweep(now);
+        }
         self.clients.forget(now);
         self.ordered.retain(|_, ordered| !ordered.is_forgotten(now));
         let mut changed = Vec::new();
@@ -294,26 +312,32 @@ impl Kineto {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn a_collector_without_ranks_leaves_the_name_to_others() {
+    fn a_collector_without_ranks_leaves_the_shared_name_to_others() {
         let name = KinetoName::Abstract(format!("xpu-top-left-{}", std::process::id()).into_bytes());
         let at = |seconds| Moment::default().after(Duration::from_secs(seconds));
-        let mut first = Kineto::new(name.clone(), at(0));
-        let mut second = Kineto::new(name, at(0));
+        let folder = tempfile::tempdir().unwrap();
+        let kineto = |own: &str| Kineto::new(name.clone(), &folder.path().join(own), at(0));
+        let (mut first, mut second) = (kineto("1"), kineto("2"));
+        let shared = |one: &Kineto| one.shared.socket.is_some();
         first.bind_for(0, at(1));
-        assert!(first.socket.is_some(), "its ranks may be about to come");
+        assert!(shared(&first), "its ranks may be about to come");
         first.bind_for(2, at(2));
         second.bind_for(2, at(3));
-        assert!(first.socket.is_some() && second.socket.is_none());
+        assert!(shared(&first) && !shared(&second));
         first.bind_for(0, at(4));
         second.bind_for(2, at(5));
-        assert!(first.socket.is_none() && second.socket.is_some());
+        assert!(!shared(&first) && shared(&second));
         first.bind_for(1, at(6));
-        assert!(first.socket.is_none(), "it is the second's");
+        assert!(!shared(&first), "it is the second's");
         second.bind_for(0, at(7));
         first.bind_for(1, at(8));
-        assert!(first.socket.is_some());
+        assert!(shared(&first));
+        assert!(first.own_folder().is_some() && second.own_folder().is_some(), "each has its own");
+        assert_ne!(first.own_folder(), second.own_folder());
     }
 }

@@ -90,7 +90,7 @@ impl Collector {
             sampler: Sampler::new(config.reader.clone(), config.samples),
             samplers: Samplers::new(config.reader.clone()),
             exits: Exits::new(config.reader.clone()),
-            kineto: Kineto::new(config.kineto.clone(), now),
+            kineto: Kineto::new(config.kineto.clone(), &config.runtime.kineto(config.base), now),
             config,
             started: now,
             captures: Captures::default(),

@@ -30,7 +30,7 @@ export const capturesPage = {
   draw(root, go) {
     const rows = captures.length > 0
       ? table([
-        ["number", (one) => one.id, true], ["job", (one) => one.job], ["of", (one) => (known(one.steps) ? `${one.steps} steps` : `${one.for_ms ?? "·"} ms`)],
+        ["number", (one) => one.id, true], ["job", (one) => one.job], ["requested", (one) => (known(one.steps) ? `${one.steps} steps` : `${one.for_ms ?? "·"} ms`)],
         ["state", (one) => one.state], ["size", (one) => (known(one.bytes) ? bytes(one.bytes) : "")],
         ["", (one) => (one.state === "recording" ? "" : h("span", {}, h("button", { onclick: () => show(one, go) }, "report"), " ", h("button", { onclick: () => fetchFile(one, go) }, "file")))],
         ["", (one) => one.said.split("\n").at(-1)],
@@ -56,7 +56,7 @@ function tracesTable(go) {
   if (traces.length === 0) return [];
   const name = (file) => file.slice(file.lastIndexOf("/") + 1);
   return [h("h2", {}, "Traces ", h("small", {}, "by PyTorch's profiler (Kineto); ui.perfetto.dev opens them")), table([
-    ["number", (one) => one.id, true], ["job", (one) => one.job], ["of", (one) => (known(one.steps) ? `${one.steps} steps` : `${one.duration_ms ?? one.for_ms ?? "·"} ms`)],
+    ["number", (one) => one.id, true], ["job", (one) => one.job], ["requested", (one) => (known(one.steps) ? `${one.steps} steps` : `${one.duration_ms ?? one.for_ms ?? "·"} ms`)],
     ["state", (one) => one.state],
     ["", (one) => h("span", {}, (one.files ?? []).flatMap((file) => [h("button", { onclick: () => download(file, `kineto-${one.id}-${name(file)}`, go) }, name(file)), " "]))],
     ["", (one) => one.said.split("\n").at(-1)],

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use xpu_tests::{
-    built,
+    built, described,
     program::{run, until},
 };
 
@@ -15,6 +15,7 @@ fn a_job_is_read_and_queried_over_http() {
     let demo = Demo::start("--ranks 2 --nodes 1", &[]);
     let client = demo.client(1);
     every_path_of_the_document_is_there(&client);
+    answers_have_the_fields_that_the_document_names(&client);
     what_is_known(&demo, &client);
     bad_requests_reach_no_rank(&client);
     stacks(&client);
@@ -49,6 +50,30 @@ fn every_path_of_the_document_is_there(client: &Client) {
         }
     }
     assert!(client.get("/api").body.contains("/api/v1/capture"));
+}
+
+fn answers_have_the_fields_that_the_document_names(client: &Client) {
+    let document = client.get("/openapi.json").json();
+    let mut compared = 0;
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let of = &methods["get"]["responses"]["200"];
+        let is_json = !of["content"]["application/json"].is_null();
+        // Paths with parameters, those of another server, and those of a recording are left out.
+        if !is_json
+            || path.contains('{')
+            || ["/HostingService", "/api/v1/replay"].iter().any(|of| path.starts_with(of))
+        {
+            continue;
+        }
+        let answer = client.get(path).json();
+        for name in described::named(of["description"].as_str().expect("a description")) {
+            assert!(answer.get(name).is_some(), "{path}: no {name} in {answer:#}");
+            compared += 1;
+        }
+        let differences = described::differences(&document, "get", path, "200", &answer);
+        assert_eq!(differences, [""; 0], "{path}");
+    }
+    assert!(compared >= 6, "{compared} fields were compared");
 }
 
 fn what_is_known(demo: &Demo, client: &Client) {
@@ -148,7 +173,13 @@ fn capture(demo: &Demo, client: &Client) {
 
 /// Requests a capture, and returns its report.
 fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
+    let document = client.get("/openapi.json").json();
     let begun = client.post("/api/v1/capture", wanted);
+    let is_described = |method, path, status, answer: &Value| {
+        let differences = described::differences(&document, method, path, status, answer);
+        assert_eq!(differences, [""; 0], "{answer:#}");
+    };
+    is_described("post", "/api/v1/capture", "202", &begun.json());
     assert_eq!((begun.status, &begun.json()["state"]), (202, &json!("recording")), "{begun:?}");
     for (what, value) in wanted.as_object().expect("an object") {
         let said = &begun.json()[what];
@@ -162,6 +193,8 @@ fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
         (reported["state"] != "recording").then_some(reported)
     });
     assert_eq!(done["state"], "done", "{done:#}");
+    is_described("get", "/api/v1/capture/{id}", "200", &done);
+    is_described("get", "/api/v1/capture", "200", &client.get("/api/v1/capture").json());
     // Only a capture of steps watches the job. The text must not name a key, because an HTTP client has no
     // keyboard.
     let said = done["said"].to_string();

@@ -1,7 +1,8 @@
 """Kineto, PyTorch's profiler, as a daemon sees it, for tests without PyTorch.
 
 `Kineto()` acts as in PyTorch: it counts optimizer steps, asks the daemon at `$KINETO_IPC_SOCKET_DIR/dynolog` what to
-do, and writes a trace of the ordered steps. tests/python/test_kineto.py uses real PyTorch.
+do, and writes a trace of the ordered steps. Without a folder it asks at an abstract name: `$XPU_TOP_KINETO_SOCKET`,
+because a host has only one `@dynolog`. tests/python/test_kineto.py uses real PyTorch.
 """
 
 import os
@@ -22,14 +23,30 @@ EVENT = """,
   }}"""
 
 
+# The period that a trace covers.
+SPAN = """,
+  {{
+    "ph": "X", "cat": "Trace", "ts": {ts:.3f}, "dur": {dur:.3f},
+    "pid": "Spans", "tid": "PyTorch Profiler", "name": "PyTorch Profiler (0)"
+  }}"""
+END = """,
+  {{
+    "name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": {ts:.3f}
+  }}"""
+
+
 class Kineto:
-    def __init__(self, every=0.2, answers=True, writes=True):
-        self.every, self.writes, self.answers = every, writes, answers
+    def __init__(self, every=0.2, answers=True, writes=True, traces=1.0):
+        # `traces`: the share of a period after which a trace ends, as if the buffers were full.
+        self.every, self.writes, self.answers, self.traces, self.period = every, writes, answers, traces, None
         self.count, self.config, self.calls, self.told = -1, None, [], []
-        folder = os.environ["KINETO_IPC_SOCKET_DIR"]
-        self.daemon = os.path.join(folder, "dynolog")
+        name = f"dynoconfigclient{uuid.uuid4()}"
+        if folder := os.environ.get("KINETO_IPC_SOCKET_DIR"):
+            self.daemon, name = os.path.join(folder, "dynolog"), os.path.join(folder, name)
+        else:
+            self.daemon, name = "\0" + os.environ["XPU_TOP_KINETO_SOCKET"] + "\0", f"\0{name}\0"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(os.path.join(folder, f"dynoconfigclient{uuid.uuid4()}"))
+        self.socket.bind(name)
         torch_hooks.import_torch()
         self.tracker = types.SimpleNamespace(_current_step=0)
         module = types.ModuleType("torch.autograd.profiler")
@@ -70,7 +87,7 @@ class Kineto:
         except OSError:
             return
         # Kineto aborts its process in this case.
-        if not sender.startswith(os.environ["KINETO_IPC_SOCKET_DIR"] + "/"):
+        if sender != (self.daemon if self.daemon[0] == "/" else self.daemon.encode()):
             os.abort()
         (size,) = struct.unpack_from("=Q", reply)
         if size != len(reply) - 40:
@@ -88,8 +105,9 @@ class Kineto:
                 start = -(-(self.count + 1) // upto) * upto
             config["PROFILE_START_ITERATION"] = start
         if at := config.get("PROFILE_START_TIME"):
-            length = int(config["ACTIVITIES_DURATION_MSECS"]) / 1e3
-            threading.Timer(int(at) / 1e3 + length - time.time(), self.write).start()
+            length = int(config["ACTIVITIES_DURATION_MSECS"]) / 1e3 * self.traces
+            self.period = (int(at) / 1e3, int(at) / 1e3 + length)
+            threading.Timer(self.period[1] - time.time(), self.write).start()
 
     def write(self):
         calls, self.calls, config, self.config = self.calls, [], self.config, None
@@ -98,6 +116,10 @@ class Kineto:
         path = config["ACTIVITIES_LOG_FILE"].replace(".json", f"_{os.getpid()}.json")
         base = int(time.time()) * 10**9
         events = [EVENT.format(pid=os.getpid(), ts=(at * 1e9 - base) / 1e3) for at in calls]
+        if self.period:
+            begin, end = ((at * 1e9 - base) / 1e3 for at in self.period)
+            events.insert(0, SPAN.format(ts=begin, dur=end - begin))
+            events.append(END.format(ts=end))
         # Enough text that the trace takes several parts.
         noise = "".join(f',\n{{"ph": "i", "name": "{os.urandom(16).hex()}"}}' for _ in range(60_000))
         with open(path + ".tmp", "w") as file:

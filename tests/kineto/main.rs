@@ -5,6 +5,7 @@
 
 mod beside_dynolog;
 mod hostile;
+mod two_collectors;
 
 use std::{
     fs,
@@ -19,7 +20,7 @@ use std::{
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use xpu_tests::{
-    built,
+    built, described,
     place::Place,
     port::free_base,
     program::{Outcome, Program, run, until},
@@ -48,13 +49,19 @@ def train():
 struct Host {
     place: Place,
     base: u16,
+    /// The abstract name that its clients poll, in place of a folder that the user sets.
+    name: Option<String>,
 }
 
 impl Host {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    fn with(name: Option<String>) -> Self {
         let place = Place::new();
         fs::create_dir(place.path("k")).unwrap();
-        let host = Self { place, base: free_base() };
+        let host = Self { place, base: free_base(), name };
         assert!(run(host.xpu_top().args(["keygen", "-o"]).arg(host.key())).status.success());
         host
     }
@@ -74,13 +81,21 @@ impl Host {
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XPU_TOP_KINETO_SOCKET")
             .env_remove("XPU_TOP_SOCKET")
-            .env("KINETO_IPC_SOCKET_DIR", self.folder())
             .env("XPU_TOP_BASE_PORT", self.base.to_string());
+        match &self.name {
+            Some(name) => command.env("XPU_TOP_KINETO_SOCKET", name),
+            None => command.env("KINETO_IPC_SOCKET_DIR", self.folder()),
+        };
         command
     }
 
     fn run(&self, rank: usize, more: &[&str], script: &str) -> Program {
+        self.run_where(rank, &[], more, script)
+    }
+
+    fn run_where(&self, rank: usize, set: &[(&str, &str)], more: &[&str], script: &str) -> Program {
         let mut command = self.xpu_top();
+        command.envs(set.iter().copied());
         let path = format!("{}:{}", built::source("hook").display(), built::source("kineto").display());
         command
             .env("PYTHONPATH", path)
@@ -207,8 +222,32 @@ fn both_ranks_trace_the_same_period_and_ranks_can_be_chosen() {
     let manifest = host.manifest();
     let ranks = manifest["ranks"].as_array().unwrap();
     assert_eq!((ranks.len(), &ranks[0]["rank"]), (1, &1.into()), "{manifest:#}");
-    assert_eq!(manifest["window"]["duration_ms"], 200.0, "{manifest:#}");
+    assert_eq!(manifest["window"]["asked_ms"], 200.0, "{manifest:#}");
+    let took = manifest["window"]["duration_ms"].as_f64().unwrap();
+    assert!((took - 200.0).abs() < 0.01 && ranks[0]["traced_ms"] == took, "{manifest:#}");
     assert!(!host.out().join("rank-0000.json.gz").exists());
+}
+
+/// Kineto ends a trace when its buffers are full.
+#[test]
+fn a_trace_that_ends_early_has_its_true_length() {
+    let host = Host::new();
+    let short = "kineto = Kineto(traces=0.25)\ntrain()";
+    let _ranks = host.job([short, "kineto = Kineto(traces=0.5)\ntrain()"]);
+    let done = host.kineto("--duration 400ms");
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    assert!(
+        done.stdout.contains("2 of 2 ranks gave a trace of 200 ms of the requested 400 ms: "),
+        "{done:?}"
+    );
+    let said = "ranks 0-1: their traces cover at least 100 ms of the requested 400 ms: ";
+    assert!(done.stderr.contains(said), "{done:?}");
+    let manifest = host.manifest();
+    let (window, ranks) = (&manifest["window"], &manifest["ranks"]);
+    assert_eq!(window["asked_ms"], 400.0, "{manifest:#}");
+    let near = |value: &Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 0.01;
+    assert!(near(&window["duration_ms"], 200.0), "{manifest:#}");
+    assert!(near(&ranks[0]["traced_ms"], 100.0) && near(&ranks[1]["traced_ms"], 200.0), "{manifest:#}");
 }
 
 #[test]
@@ -422,17 +461,27 @@ fn traces_are_served_over_http() {
         until("an answer", || Some(once(method, path, body)).filter(|(status, _)| *status != 429))
     };
     let json = |(_, body): &(u16, Vec<u8>)| serde_json::from_slice::<Value>(body).unwrap();
+    let document = json(&request("GET", "/openapi.json", ""));
+    let is_described = |method, path, status, answer: &Value| {
+        let differences = described::differences(&document, method, path, status, answer);
+        assert_eq!(differences, [""; 0], "{answer:#}");
+    };
     let refused = request("POST", "/api/v1/kineto", "{}");
     assert_eq!(refused.0, 400, "{:#}", json(&refused));
     assert_eq!(request("POST", "/api/v1/kineto", r#"{"steps": 2, "path": "/etc"}"#).0, 422);
     let begun = request("POST", "/api/v1/kineto", r#"{"steps": 2, "record_shapes": true}"#);
     assert_eq!(begun.0, 202, "{:#}", json(&begun));
+    is_described("post", "/api/v1/kineto", "202", &json(&begun));
     assert_eq!(request("POST", "/api/v1/kineto", r#"{"steps": 2}"#).0, 409, "one at a time");
     let done = until("the traces", || {
         let reported = json(&request("GET", "/api/v1/kineto/1", ""));
         (reported["state"] != "recording").then_some(reported)
     });
     assert_eq!(done["state"], "done", "{done:#}\n{}", host.log());
+    is_described("get", "/api/v1/kineto/{id}", "200", &done);
+    let all = json(&request("GET", "/api/v1/kineto", ""));
+    is_described("get", "/api/v1/kineto", "200", &all);
+    assert_eq!(all["traces"].as_array().map(Vec::len), Some(1), "{all:#}");
     let files: Vec<_> = done["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap()).collect();
     assert_eq!(files.len(), 3, "{done:#}");
     let manifest = json(&request("GET", "/api/v1/kineto/1/manifest.json", ""));

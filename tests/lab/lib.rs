@@ -14,6 +14,7 @@ pub mod causes;
 mod change;
 pub mod core_time;
 pub mod crowd;
+pub mod described;
 pub mod film;
 pub mod host;
 pub mod hung;

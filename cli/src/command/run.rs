@@ -80,6 +80,9 @@ pub fn run(
     {
         warn(&format!("no collector: {why}; the job runs, but is not shown"));
     }
+    if !args.no_kineto {
+        command.envs(kineto::variables(&runtime, base));
+    }
     Ok(exec(&mut command, program))
 }
 
@@ -210,9 +213,6 @@ fn prepare(
     command.envs(profiler::variable(&hook));
     command.env(variable::JOB, job(args).as_str());
     command.env(variable::SOCKET, socket);
-    if !args.no_kineto {
-        command.envs(kineto::variables(runtime));
-    }
     if args.gpu_core || args.gpu_core_on_hang || args.gpu_core_on_exception {
         match gpu_core::variables(runtime, args.gpu_core_on_exception) {
             Ok(variables) => drop(command.envs(variables)),

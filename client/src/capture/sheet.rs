@@ -1,7 +1,7 @@
 //! The capture's file: the sheet that states its content, and how the file ends.
 
 use xpu_wire::{
-    frame::{Body, CaptureSheet, Frame, TimedCaptureSheet},
+    frame::{Body, CaptureSheet, CaptureWindow, Frame, TimedCaptureSheet},
     id::HostName,
     unit::Moment,
 };
@@ -30,7 +30,11 @@ impl Taking<'_> {
             stall: self.stall.clone(),
         };
         let body = match self.tally.window() {
-            Some(window) => Body::TimedCaptureSheet(TimedCaptureSheet { sheet, window }),
+            Some(window) => {
+                let length = self.tally.recorded().filter(|_| closed).unwrap_or(window.length);
+                let window = CaptureWindow { length, ..window };
+                Body::TimedCaptureSheet(TimedCaptureSheet { sheet, window })
+            }
             None => Body::CaptureSheet(sheet),
         };
         Frame { host: HostName::default(), number: 0, now: Moment::now(), lost: 0, body }

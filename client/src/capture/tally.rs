@@ -97,6 +97,13 @@ impl Tally {
         self.window
     }
 
+    /// The longest period that a rank recorded, which is shorter than the requested one if all ranks ended
+    /// early. `None` for steps, and if no rank sent its data.
+    pub(super) fn recorded(&self) -> Option<Nanoseconds> {
+        self.window?;
+        self.accounts().filter_map(|(_, account)| took(account)).max()
+    }
+
     /// Whether a hung job's recording needs no more time: its period is over, or it awaits steps, which never
     /// complete.
     pub(super) fn is_past(&self, now: Moment) -> bool {
@@ -308,8 +315,17 @@ impl Tally {
         self.accounts().filter(|(_, account)| account.ended == CaptureEnd::Done).count()
     }
 
+    /// Complete ranks with their accounts.
     fn accounts(&self) -> impl Iterator<Item = (Rank, &CaptureAccount)> {
         let whole = self.ranks.iter().filter(|(_, state)| state.is_whole());
         whole.filter_map(|(&rank, state)| Some((rank, state.account.as_ref()?)))
+    }
+}
+
+/// The period that a rank recorded.
+fn took(account: &CaptureAccount) -> Option<Nanoseconds> {
+    match &account.marks[..] {
+        [begin, end, ..] => Some(Nanoseconds::from(end.at.since(begin.at))),
+        _ => None,
     }
 }

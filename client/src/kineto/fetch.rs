@@ -11,11 +11,11 @@ use std::{
 use anyhow::Context as _;
 use tokio::time::Instant;
 use xpu_wire::{
-    frame::{KinetoEnd, KinetoPart},
+    frame::{KinetoEnd, KinetoOrder, KinetoPart, KinetoWindow},
     id::{HostName, Rank},
 };
 
-use super::ranks::Ranks;
+use super::{ranks::Ranks, traced::Traced};
 use crate::new_file;
 
 /// Ranks whose parts are requested at the same time: at most this many parts are in memory.
@@ -42,6 +42,8 @@ pub(super) fn name(rank: Rank) -> String {
 #[derive(Debug)]
 pub(super) struct Fetch {
     folder: PathBuf,
+    /// Whether the traces are of a period, whose true length is to be read.
+    is_timed: bool,
     under_way: BTreeMap<Rank, UnderWay>,
     done: BTreeMap<Rank, Fetched>,
 }
@@ -54,6 +56,8 @@ struct UnderWay {
     asked: Option<Instant>,
     heard: Instant,
     bytes: u64,
+    /// Reads the trace's period; `None` if that is not wanted, or failed.
+    traced: Option<Traced>,
 }
 
 /// A complete trace, or why there is none.
@@ -62,6 +66,8 @@ pub(super) struct Fetched {
     /// Size of the compressed file.
     pub bytes: u64,
     pub end: KinetoEnd,
+    /// The length of the period that the trace covers, if the traces are of a period.
+    pub traced: Option<Duration>,
     pub why: Option<String>,
 }
 
@@ -75,7 +81,12 @@ pub(super) struct Due {
 
 impl Fetch {
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), under_way: BTreeMap::new(), done: BTreeMap::new() }
+        let (under_way, done) = (BTreeMap::new(), BTreeMap::new());
+        Self { folder: folder.to_owned(), is_timed: false, under_way, done }
+    }
+
+    pub(super) fn begin_for(&mut self, order: &KinetoOrder) {
+        self.is_timed = matches!(order.window, KinetoWindow::Time { .. });
     }
 
     /// Parts to request now, each with its rank.
@@ -105,8 +116,9 @@ impl Fetch {
             match new_file::create(&path(&self.folder, rank)) {
                 Ok(file) => {
                     busy += 1;
-                    self.under_way
-                        .insert(rank, UnderWay { file, next: 0, asked: None, heard: now, bytes: 0 });
+                    let traced = self.is_timed.then(Traced::default);
+                    let fetch = UnderWay { file, next: 0, asked: None, heard: now, bytes: 0, traced };
+                    self.under_way.insert(rank, fetch);
                 }
                 Err(error) => {
                     let why = format!("cannot write {}: {}", name(rank), new_file::why_not(&error));
@@ -134,7 +146,7 @@ impl Fetch {
     }
 
     fn fail(&mut self, rank: Rank, why: String) {
-        self.done.insert(rank, Fetched { bytes: 0, end: KinetoEnd::default(), why: Some(why) });
+        self.done.insert(rank, Fetched { bytes: 0, end: KinetoEnd::default(), traced: None, why: Some(why) });
     }
 
     /// Takes an arriving part, if it is the awaited one.
@@ -145,14 +157,17 @@ impl Fetch {
         let at = path(&self.folder, part.rank);
         fetch.file.write_all(&part.bytes.0).with_context(|| format!("cannot write {}", at.display()))?;
         fetch.bytes += part.bytes.0.len() as u64;
+        if fetch.traced.as_mut().is_some_and(|traced| traced.take(&part.bytes.0).is_err()) {
+            fetch.traced = None;
+        }
         (fetch.next, fetch.asked, fetch.heard) = (fetch.next + 1, None, Instant::now());
         if let Some(end) = &part.end {
             if let Some(wrong) = &end.wrong {
                 self.drop_file(part.rank, wrong);
             } else {
-                let bytes = fetch.bytes;
+                let (bytes, traced) = (fetch.bytes, fetch.traced.take().and_then(Traced::finish));
                 self.under_way.remove(&part.rank);
-                self.done.insert(part.rank, Fetched { bytes, end: end.clone(), why: None });
+                self.done.insert(part.rank, Fetched { bytes, end: end.clone(), traced, why: None });
             }
         }
         Ok(())

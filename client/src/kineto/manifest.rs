@@ -42,9 +42,21 @@ pub(super) struct Manifest {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Window {
-    Steps { first_step: u64, last_step: u64, optimizer_calls_per_step: u32 },
-    Time { start_unix_ns: u64, duration_ms: f64 },
+    Steps {
+        first_step: u64,
+        last_step: u64,
+        optimizer_calls_per_step: u32,
+    },
+    /// `duration_ms` is the longest that a rank traced, or the requested one if the traces do not name it.
+    Time {
+        start_unix_ns: u64,
+        duration_ms: f64,
+        asked_ms: f64,
+    },
 }
+
+/// A trace whose period is shorter than the requested one by more than this share was ended early.
+const SHORT: f64 = 0.98;
 
 #[derive(Debug, Serialize)]
 struct OneRank {
@@ -60,6 +72,8 @@ struct OneRank {
     /// Time by the clock of the rank's host.
     first_step_unix_ns: Option<u64>,
     last_step_unix_ns: Option<u64>,
+    /// Length of the period that its trace covers, if a period was requested.
+    traced_ms: Option<f64>,
     /// Time by which that clock is ahead of the requester's, including the message's travel time.
     clock_offset_ns: Option<i64>,
     asks_every_s: Option<f64>,
@@ -78,7 +92,7 @@ impl Manifest {
             version: xpu_wire::VERSION,
             job: job.clone(),
             trace_id: format!("{:016x}", order.number),
-            window: window(order),
+            window: window(order, &all),
             options: order.options,
             same_steps: same_steps(&all, order, plan, apart),
             step_ms: plan.step_time.map(|time| time.as_secs_f64() * 1e3),
@@ -115,6 +129,7 @@ impl Manifest {
             format!("{noun} {}: {why}", figure::runs(ranks))
         };
         let mut lines: Vec<_> = by_reason.iter().map(line).collect();
+        lines.extend(self.shortened());
         match (self.same_steps, self.apart_ms, self.step_ms) {
             (Some(false), ..) => lines.push(
                 "the traces hold unequal numbers of optimizer calls, so they cover different steps; manifest.json has the counts"
@@ -128,6 +143,28 @@ impl Manifest {
         lines
     }
 
+    /// The ranks whose traces are shorter than requested.
+    fn shortened(&self) -> Option<String> {
+        let Window::Time { asked_ms, .. } = self.window else { return None };
+        let short: Vec<_> = self
+            .ranks
+            .iter()
+            .filter_map(|rank| Some((u64::from(rank.rank.process().0), rank.traced_ms?)))
+            .filter(|(_, traced)| *traced < asked_ms * SHORT)
+            .collect();
+        let least = short.iter().map(|(_, traced)| *traced).reduce(f64::min)?;
+        let ranks: Vec<_> = short.iter().map(|(rank, _)| *rank).collect();
+        let (noun, its) = if ranks.len() == 1 {
+            ("rank", "its trace covers")
+        } else {
+            ("ranks", "their traces cover at least")
+        };
+        Some(format!(
+            "{noun} {}: {its} {least:.0} ms of the requested {asked_ms:.0} ms: Kineto ended early, as it does when its buffers are full",
+            figure::runs(&ranks)
+        ))
+    }
+
     pub(super) fn summary(&self, folder: &Path) -> String {
         let (here, of) = (self.here().count(), self.ranks.len());
         if here == 0 {
@@ -135,6 +172,9 @@ impl Manifest {
         }
         let what = match self.window {
             Window::Steps { first_step, last_step, .. } => format!("steps {first_step} to {last_step}"),
+            Window::Time { duration_ms, asked_ms, .. } if duration_ms < asked_ms * SHORT => {
+                format!("{duration_ms:.0} ms of the requested {asked_ms:.0} ms")
+            }
             Window::Time { duration_ms, .. } => format!("{duration_ms:.0} ms"),
         };
         let bytes = figure::bytes(self.here().map(|rank| rank.bytes).sum());
@@ -142,7 +182,7 @@ impl Manifest {
     }
 }
 
-fn window(order: &KinetoOrder) -> Window {
+fn window(order: &KinetoOrder, all: &[OneRank]) -> Window {
     match order.window {
         KinetoWindow::Steps { first, steps, calls, .. } => Window::Steps {
             first_step: first.0,
@@ -150,7 +190,9 @@ fn window(order: &KinetoOrder) -> Window {
             optimizer_calls_per_step: calls,
         },
         KinetoWindow::Time { at, length } => {
-            Window::Time { start_unix_ns: at.0, duration_ms: length.0 as f64 / 1e6 }
+            let asked_ms = length.milliseconds();
+            let longest = all.iter().filter_map(|rank| rank.traced_ms).reduce(f64::max);
+            Window::Time { start_unix_ns: at.0, duration_ms: longest.unwrap_or(asked_ms), asked_ms }
         }
     }
 }
@@ -202,6 +244,7 @@ fn one_rank(rank: Rank, one: &One, ranks: &Ranks, fetch: &Fetch) -> OneRank {
         optimizer_steps: here.map_or(0, |here| here.end.optimizer_steps),
         first_step_unix_ns: here.and_then(|here| nanoseconds(here.end.first)),
         last_step_unix_ns: here.and_then(|here| nanoseconds(here.end.last)),
+        traced_ms: here.and_then(|here| here.traced).map(|traced| traced.as_secs_f64() * 1e3),
         clock_offset_ns: one.reported.as_ref().map(|reported| reported.clock_offset),
         asks_every_s: one.every.map(|every| every.as_secs_f64()),
     }
@@ -228,6 +271,7 @@ mod tests {
             optimizer_steps,
             first_step_unix_ns: Some(first),
             last_step_unix_ns: None,
+            traced_ms: None,
             clock_offset_ns: None,
             asks_every_s: None,
         }

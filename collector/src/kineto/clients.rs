@@ -7,6 +7,8 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
+use super::Which;
+
 /// Processes remembered. A host has tens: ranks, and workers that load PyTorch themselves.
 const REMEMBERED: usize = 1024;
 
@@ -25,6 +27,8 @@ pub(super) struct Client {
     pub accepts: bool,
     /// Why the client cannot be answered.
     pub unanswerable: Option<String>,
+    /// The listener that it polls.
+    pub at: Which,
 }
 
 /// A poll, as in [`Client`].
@@ -34,6 +38,7 @@ pub(super) struct Poll {
     pub job: i64,
     pub accepts: bool,
     pub unanswerable: Option<String>,
+    pub at: Which,
 }
 
 #[derive(Debug, Default)]
@@ -45,13 +50,13 @@ pub(super) struct Clients {
 impl Clients {
     /// Takes a poll of the process `pid`.
     pub(super) fn polled(&mut self, pid: u32, poll: Poll, now: Moment) {
-        let Poll { own, job, accepts, unanswerable } = poll;
+        let Poll { own, job, accepts, unanswerable, at } = poll;
         let before = self.known.get(&pid).filter(|known| known.own == own);
         let every = before.map(|known| Nanoseconds::from(now.since(known.polled)));
         if !self.known.contains_key(&pid) && self.known.len() >= REMEMBERED {
             self.forget_oldest();
         }
-        self.known.insert(pid, Client { own, job, polled: now, every, accepts, unanswerable });
+        self.known.insert(pid, Client { own, job, polled: now, every, accepts, unanswerable, at });
     }
 
     fn forget_oldest(&mut self) {
@@ -63,6 +68,11 @@ impl Clients {
 
     pub(super) fn forget(&mut self, now: Moment) {
         self.known.retain(|_, client| now.since(client.polled) < FORGOTTEN);
+    }
+
+    /// Forgets the clients of a listener that lost its name: they poll another daemon now.
+    pub(super) fn forget_those_of(&mut self, listener: Which) {
+        self.known.retain(|_, client| client.at != listener);
     }
 
     pub(super) fn of_job(&self, job: i64) -> usize {
@@ -90,7 +100,7 @@ mod tests {
     }
 
     fn poll(own: u32, accepts: bool) -> Poll {
-        Poll { own: Pid(own), job: 0, accepts, unanswerable: None }
+        Poll { own: Pid(own), job: 0, accepts, unanswerable: None, at: Which::Shared }
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::{
     path::PathBuf,
 };
 
+use xpu_wire::endpoint::RuntimeDir;
+
 /// The daemon's name in dynolog and Kineto, and the prefix of clients' names.
 const DAEMON: &[u8] = b"dynolog";
 pub(super) const CLIENT: &[u8] = b"dynoconfigclient";
@@ -31,8 +33,11 @@ impl KinetoName {
     /// Kineto's variable for its folder.
     pub(super) const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 
-    pub fn of(set: impl Fn(&str) -> Option<OsString>) -> Self {
+    /// The name that the environment gives. A folder of a collector, as in the environment of its job, is not
+    /// shared with another collector.
+    pub fn of(set: impl Fn(&str) -> Option<OsString>, runtime: &RuntimeDir) -> Self {
         let set = |name| set(name).filter(|value| !value.is_empty());
+        let set = |name| set(name).filter(|value| name == Self::VARIABLE || !runtime.is_for_kineto(value));
         match set(Self::VARIABLE) {
             Some(off) if off == "off" => Self::Off,
             Some(name) => Self::Abstract(name.as_bytes().to_vec()),
@@ -52,6 +57,13 @@ impl KinetoName {
     /// Whether clients' names in that folder are too long: they would not poll at all.
     pub(super) fn is_too_long_for_clients(&self) -> bool {
         matches!(self, Self::Folder(folder) if folder.len() > LONGEST_FOLDER)
+    }
+
+    pub(super) fn folder(&self) -> Option<&str> {
+        match self {
+            Self::Folder(folder) => folder.to_str(),
+            Self::Abstract(_) | Self::Off => None,
+        }
     }
 
     pub(super) fn path(folder: &OsString) -> PathBuf {
@@ -116,15 +128,21 @@ mod tests {
     #[test]
     fn the_environment_sets_the_name_at_which_clients_ask() {
         let of = |pairs: &[(&str, &str)]| {
-            KinetoName::of(|name| {
+            let set = |name: &str| {
                 pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
-            })
+            };
+            KinetoName::of(set, &RuntimeDir::at("/run/xpu-top"))
         };
         assert_eq!(of(&[]), KinetoName::Abstract(b"dynolog".to_vec()));
         assert_eq!(of(&[(KinetoName::FOLDER, "/run/k")]), KinetoName::Folder("/run/k".into()));
         assert!(!KinetoName::Folder("f".repeat(53).into()).is_too_long_for_clients());
         assert!(KinetoName::Folder("f".repeat(54).into()).is_too_long_for_clients());
         assert_eq!(of(&[(KinetoName::FOLDER, "")]), KinetoName::Abstract(b"dynolog".to_vec()));
+        assert_eq!(
+            of(&[(KinetoName::FOLDER, "/run/xpu-top/kineto-7")]),
+            KinetoName::Abstract(b"dynolog".to_vec()),
+            "the folder of another collector"
+        );
         assert_eq!(of(&[(KinetoName::VARIABLE, "off"), (KinetoName::FOLDER, "/run/k")]), KinetoName::Off);
     }
 }

@@ -283,7 +283,7 @@ mod tests {
 
     use xpu_wire::{endpoint::user_id, frame::KinetoOptions, id::Step, unit::Nanoseconds};
 
-    use super::*;
+    use super::{super::Which, *};
     use crate::address::Identity;
 
     const SECOND: u64 = 1_000_000_000;
@@ -307,8 +307,15 @@ mod tests {
 
     fn known(step: u64, accepts: bool, now: u64, client: &mut Option<Client>) -> Known<'_> {
         let count = Some(KinetoCount { step: Step(step), counted: step as u32 });
-        *client =
-            Some(Client { own: Pid(7), job: 0, polled: at(now), every: None, accepts, unanswerable: None });
+        *client = Some(Client {
+            own: Pid(7),
+            job: 0,
+            polled: at(now),
+            every: None,
+            accepts,
+            unanswerable: None,
+            at: Which::Own,
+        });
         Known { lives: true, client: client.as_ref(), count, now: at(now) }
     }
 

@@ -111,29 +111,35 @@ impl Kineto {
         if !subject.lives {
             return "its process has ended".to_owned();
         }
-        if self.name == KinetoName::Off {
+        if self.shared.name == KinetoName::Off {
             return format!("its host's collector was started with {}=off", KinetoName::VARIABLE);
         }
-        if self.socket.is_none() {
-            return format!(
-                "another daemon has {} on its host (dynolog, or another collector): end it, or use it",
-                self.name.shown()
-            );
-        }
-        if fs::metadata(format!("/proc/{pid}/environ")).is_ok()
-            && trace::variable(pid, "KINETO_USE_DAEMON").is_none()
-        {
+        let is_readable = fs::metadata(format!("/proc/{pid}/environ")).is_ok();
+        if is_readable && trace::variable(pid, "KINETO_USE_DAEMON").is_none() {
             return "its process was started without KINETO_USE_DAEMON=1: start it with `xpu-top run`, without --no-kineto"
                 .to_owned();
+        }
+        let theirs = is_readable.then(|| trace::variable(pid, KinetoName::FOLDER)).flatten();
+        let own = self.own_folder();
+        let polls_own = theirs.is_some() && theirs == own;
+        if !polls_own && self.shared.socket.is_none() {
+            let name = self.shared.name.shown();
+            let who = format!("another daemon has {name} on its host (dynolog, or another collector)");
+            return match own {
+                Some(own) => format!(
+                    "{who}: end it, or start the job with KINETO_IPC_SOCKET_DIR={own}, which `xpu-top run` sets unless KINETO_USE_DAEMON is set already"
+                ),
+                None => format!("{who}: end it, or use it"),
+            };
         }
         if has_torch(pid) == Some(false) {
             return "its process has loaded no PyTorch".to_owned();
         }
-        if fs::metadata(format!("/proc/{pid}/environ")).is_ok() {
-            let theirs = trace::variable(pid, KinetoName::FOLDER);
-            if let Some(why) = self.name.why_elsewhere(theirs.as_deref()) {
-                return why;
-            }
+        if is_readable
+            && !polls_own
+            && let Some(why) = self.shared.name.why_elsewhere(theirs.as_deref())
+        {
+            return why;
         }
         "its PyTorch sent no request: PyTorch 2.7 or newer sends one every 5 s if its KINETO_IPC_SOCKET_DIR is that of the collector"
             .to_owned()

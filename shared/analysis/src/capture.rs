@@ -183,9 +183,11 @@ impl Capture {
             if self.number != Some(sheet.order.number) {
                 self.ranks.clear();
                 self.sampled.clear();
+                // The sheet at the end has the recorded period, which may be shorter.
+                self.window = window;
             }
             self.number = Some(sheet.order.number);
-            (self.sheet, self.window) = (Some(sheet.clone()), window);
+            self.sheet = Some(sheet.clone());
         }
         match &frame.body {
             Body::CapturePart(part) if *self.number.get_or_insert(part.number) == part.number => {

@@ -33,8 +33,7 @@ pub struct Label {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A capture. If the job hung, the steps or the period are the requested ones, which may not have been
-    /// reached.
+    /// A capture. If the job hung, the steps are the requested ones, which may not have been reached.
     Capture {
         of: Extent,
         ranks: usize,

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use xpu_wire::endpoint::{BasePort, RuntimeDir};
+
 use super::check::Check;
 
 /// Kineto's abstract name for its daemon, as `/proc/net/unix` shows it: the closing NUL is part of the name.
@@ -19,26 +21,39 @@ const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 /// The variable that turns the collector's Kineto daemon off, or names another abstract socket.
 const SOCKET: &str = "XPU_TOP_KINETO_SOCKET";
 
+/// Longest folder in which Kineto's clients can create sockets.
+const LONGEST_FOLDER: usize = 53;
+
 /// The collector's program, as the kernel names its processes.
 const COLLECTOR: &str = "xpu-collector";
 
-pub(super) fn check() -> Check {
+/// The daemons that another one leaves without ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    /// None: a collector has its own folder too.
+    Served,
+    NotServed,
+}
+
+pub(super) fn check(base: BasePort) -> Check {
+    let own = RuntimeDir::locate().kineto(base);
+    let others = if own.as_os_str().len() <= LONGEST_FOLDER { Others::Served } else { Others::NotServed };
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
     match (set(SOCKET), set(FOLDER)) {
         (Some(off), _) if off == "off" => {
             Check::ok("kineto", format!("{SOCKET}=off: collectors leave PyTorch's profiler to others"))
         }
-        (Some(name), _) => of(&format!("@{name}@"), &format!("@{name}")),
+        (Some(name), _) => of(&format!("@{name}@"), &format!("@{name}"), others),
         (None, Some(folder)) => {
             let path = format!("{folder}/{IN_FOLDER}");
-            of(&path, &path)
+            of(&path, &path, Others::NotServed)
         }
-        (None, None) => of(ABSTRACT, ABSTRACT.trim_end_matches('@')),
+        (None, None) => of(ABSTRACT, ABSTRACT.trim_end_matches('@'), others),
     }
 }
 
 /// `listed`: the name as the kernel lists it. `shown`: the name for people.
-fn of(listed: &str, shown: &str) -> Check {
+fn of(listed: &str, shown: &str, others: Others) -> Check {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let inodes = inodes(&sockets, listed);
     if inodes.is_empty() || !is_reached(listed) {
@@ -56,6 +71,14 @@ fn of(listed: &str, shown: &str) -> Check {
                 || "a process of another user".to_owned(),
                 |(pid, name)| format!("process {pid} ({name})"),
             );
+            if others == Others::Served {
+                return Check::ok(
+                    "kineto",
+                    format!(
+                        "{who} has {shown}, and so the programs that were started with KINETO_USE_DAEMON=1 already set; the collector serves all others of `xpu-top run` in a folder of its own"
+                    ),
+                );
+            }
             Check::warn(
                 "kineto",
                 format!("{who} has {shown}: `xpu-top kineto` reaches no rank here"),
@@ -108,13 +131,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(IN_FOLDER);
         let shown = path.to_str().unwrap();
-        assert!(of(shown, shown).found.contains("is free"));
+        assert!(of(shown, shown, Others::NotServed).found.contains("is free"));
         let daemon = UnixDatagram::bind(&path).unwrap();
-        let check = of(shown, shown);
+        let check = of(shown, shown, Others::NotServed);
         assert!(check.found.starts_with(&format!("process {} (", std::process::id())), "{check:?}");
         assert!(check.remedy.is_some_and(|remedy| remedy.contains("dyno gputrace")));
+        let check = of(shown, shown, Others::Served);
+        assert!(check.remedy.is_none() && check.found.contains("a folder of its own"), "{check:?}");
         drop(daemon);
-        assert!(of(shown, shown).found.contains("is free"), "a file that was left behind");
+        assert!(of(shown, shown, Others::NotServed).found.contains("is free"), "a file that was left behind");
     }
 
     #[test]

@@ -21,7 +21,7 @@ const FAR_OFF: i64 = 100_000;
 
 pub(super) fn checks(base: BasePort, holder: &Holder, key_file: Option<&Path>) -> Vec<Check> {
     let ports = ports::check(base, holder);
-    vec![key(key_file), runtime_dir(), ports, kineto::check(), ptrace(), memory(), kills(), clock()]
+    vec![key(key_file), runtime_dir(), ports, kineto::check(base), ptrace(), memory(), kills(), clock()]
 }
 
 fn key(named: Option<&Path>) -> Check {

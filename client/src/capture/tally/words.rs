@@ -8,7 +8,7 @@ use xpu_wire::{
     id::Step,
 };
 
-use super::{super::Extent, Tally};
+use super::{super::Extent, Tally, took};
 
 /// Ranks named one by one.
 const NAMED: usize = 8;
@@ -27,12 +27,14 @@ impl Tally {
                 CaptureEnd::TimeUp if stall.is_some() => {}
                 CaptureEnd::TimeUp => {
                     all.push(match self.window {
-                        Some(_) => format!("rank {rank}: it did not finish in time"),
+                        Some(_) => {
+                            format!("rank {rank}: it did not finish in time{}", self.share_of(account))
+                        }
                         None => format!("rank {rank}: it did not reach the last step in time"),
                     });
                 }
                 CaptureEnd::ProcessEnd if self.window.is_some() => {
-                    all.push(format!("rank {rank}: it ended before the window"));
+                    all.push(format!("rank {rank}: it ended before the window{}", self.share_of(account)));
                 }
                 CaptureEnd::ProcessEnd => all.push(format!("rank {rank}: it ended before the last step")),
             }
@@ -53,6 +55,14 @@ impl Tally {
             all.push(format!("and {more} more; `xpu-top report` lists all"));
         }
         all
+    }
+
+    /// `: it recorded 3.1 s of 60.0 s`
+    fn share_of(&self, account: &CaptureAccount) -> String {
+        let took = took(account).zip(self.window).filter(|(took, window)| *took < window.length);
+        took.map_or_else(String::new, |(took, window)| {
+            format!(": it recorded {} of {}", Extent::Time(took), Extent::Time(window.length))
+        })
     }
 
     /// Additional data that could not be recorded, with the ranks grouped by reason.
@@ -89,8 +99,12 @@ impl Tally {
 
     /// The requested steps that all sending ranks have.
     fn steps(&self, ranks: &str) -> String {
-        if self.window.is_some() {
-            return format!("{} of {ranks}", Extent::of(self.order, self.window));
+        if let Some(window) = self.window {
+            let asked = Extent::Time(window.length);
+            return match self.recorded().filter(|took| *took < window.length) {
+                Some(took) => format!("{} of the requested {asked} of {ranks}", Extent::Time(took)),
+                None => format!("{asked} of {ranks}"),
+            };
         }
         let (first, last) = (self.order.first, self.order.last());
         let ends =

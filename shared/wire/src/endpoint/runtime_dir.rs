@@ -22,6 +22,9 @@ const LONGEST_SOCKET_PATH: usize = 107;
 /// monitoring, but could also take the ports.
 const SPARE: u32 = 32;
 
+/// Prefix of the names of the folders for PyTorch's profilers.
+const KINETO: &str = "kineto-";
+
 /// The directory of this user's sockets and locks on this host; 0700.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeDir(PathBuf);
@@ -111,6 +114,19 @@ impl RuntimeDir {
     /// The file with what the collector with this base port published last.
     pub fn history(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("history-{}.xpurec", base.0))
+    }
+
+    /// The folder in which PyTorch's profilers reach the collector with this base port. They create sockets
+    /// there too.
+    pub fn kineto(&self, base: BasePort) -> PathBuf {
+        self.0.join(format!("{KINETO}{}", base.0))
+    }
+
+    /// Whether this is such a folder.
+    pub fn is_for_kineto(&self, folder: impl AsRef<Path>) -> bool {
+        let folder = folder.as_ref();
+        let name = folder.file_name().and_then(|name| name.to_str());
+        folder.parent() == Some(&*self.0) && name.is_some_and(|name| name.starts_with(KINETO))
     }
 
     /// Log of the collector with this base port.

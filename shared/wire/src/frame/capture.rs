@@ -281,7 +281,7 @@ pub struct CaptureSheet {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedCaptureSheet {
     pub sheet: CaptureSheet,
-    /// Times by the requester's clock.
+    /// Times by the requester's clock. In the sheet at the end, the length is the longest that a rank recorded.
     pub window: CaptureWindow,
 }
 

@@ -1,0 +1,115 @@
+//! Two collectors of one host: of two users, or of one user's jobs with different base ports. A program polls
+//! either its own collector's folder, which `xpu-top run` sets, or the one shared name of the host.
+
+use std::{fs, process};
+
+use xpu_tests::program::{Outcome, Program, until};
+
+use super::Host;
+
+const TRAIN: &str = "kineto = Kineto()\ntrain()";
+
+/// What `xpu-top run` leaves alone: the user has named Kineto's daemon, at the shared name.
+const SET: [(&str, &str); 1] = [("KINETO_USE_DAEMON", "1")];
+
+/// Two collectors that compete for one name, which is not dynolog's real one.
+fn hosts(test: &str) -> [Host; 2] {
+    let name = format!("xpu-top-{test}-{}", process::id());
+    [Host::with(Some(name.clone())), Host::with(Some(name))]
+}
+
+fn job(host: &Host, set: &[(&str, &str)], script: &str) -> [Program; 2] {
+    let ranks = [0, 1].map(|rank| host.run_where(rank, set, &[], script));
+    host.wait_for_steps();
+    ranks
+}
+
+fn trace(host: &Host, name: &str) -> Outcome {
+    host.ask(&format!("kineto --steps 2 -o {}", host.place.path(name).display()))
+}
+
+fn is_traced(host: &Host, name: &str) {
+    let done = trace(host, name);
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+}
+
+#[test]
+fn jobs_of_two_collectors_are_traced_at_once() {
+    let hosts = hosts("both");
+    let ranks = [job(&hosts[0], &[], TRAIN), job(&hosts[1], &[], TRAIN)];
+    let requests: Vec<_> = hosts
+        .iter()
+        .map(|host| {
+            let line = format!("kineto --steps 2 --start-in 8s -o {}", host.out().display());
+            Program::start(&mut host.asking(&line))
+        })
+        .collect();
+    for ((host, ranks), done) in hosts.iter().zip(&ranks).zip(requests) {
+        let done = done.end();
+        assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+        let manifest = host.manifest();
+        for (rank, one) in manifest["ranks"].as_array().unwrap().iter().enumerate() {
+            assert_eq!((&one["status"], &one["pid"]), (&"written".into(), &ranks[rank].pid().into()));
+        }
+    }
+    // Only one has the shared name, and its own jobs do not need it.
+    assert!(hosts[1].log().contains("belongs to another daemon"), "{}", hosts[1].log());
+    let own = hosts[1].place.path("run").join(format!("kineto-{}", hosts[1].base));
+    assert!(hosts[1].log().contains(&format!("Kineto is served at {}/dynolog", own.display())));
+    assert!(fs::read_dir(own).unwrap().count() > 2, "the clients have sockets there");
+}
+
+/// If the user has set `KINETO_USE_DAEMON`, the job polls the shared name, as dynolog's users want it. Then only
+/// the collector that has the name serves it.
+#[test]
+fn the_shared_name_serves_one_collector_and_then_the_other() {
+    let [first, second] = hosts("shared");
+    let others = job(&first, &SET, TRAIN);
+    // Its Kineto prints what it was asked to do.
+    let shows = "class Shows(Kineto):
+    def take(self, config):
+        print('asked', config.get('REQUEST_TRACE_ID'), flush=True)
+        super().take(config)
+kineto = Shows()
+train()";
+    let ranks = job(&second, &SET, shows);
+    let refused = trace(&second, "refused");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let own = second.place.path("run").join(format!("kineto-{}", second.base));
+    let advice = format!(
+        "ranks 0-1: another daemon has @{} on its host (dynolog, or another collector): end it, or start the job with KINETO_IPC_SOCKET_DIR={}, which",
+        second.name.as_deref().unwrap(),
+        own.display()
+    );
+    assert!(refused.stderr.contains(&advice), "{refused:?}\n{advice}");
+    assert_eq!(second.log().matches("belongs to another daemon").count(), 1, "{}", second.log());
+
+    // The first one is not disturbed, and asks nothing of the second one's ranks.
+    is_traced(&first, "traced");
+    assert!(ranks.iter().all(|rank| !rank.wrote().contains("asked")), "it is the first one's request");
+    let advised = [("KINETO_USE_DAEMON", "1"), ("KINETO_IPC_SOCKET_DIR", own.to_str().unwrap())];
+    drop(ranks);
+    let ranks = job(&second, &advised, shows);
+    is_traced(&second, "advised");
+    drop(ranks);
+
+    let ranks = job(&second, &SET, shows);
+    let served =
+        || second.log().matches(&format!("Kineto is served at @{}", second.name.as_deref().unwrap())).count();
+    assert_eq!(served(), 0);
+    drop(others);
+    until("the name to be free", || (served() == 1).then_some(()));
+    is_traced(&second, "after");
+    assert!(ranks.iter().all(|rank| rank.wrote().contains("asked")));
+}
+
+/// A job within another collector's job, as in a shell that `xpu-top run` started.
+#[test]
+fn a_folder_of_an_outer_run_is_replaced() {
+    let [outer, inner] = hosts("nested");
+    let _ranks = job(&outer, &[], TRAIN);
+    let folder = inner.place.path("run").join("kineto-1");
+    let set = [("KINETO_USE_DAEMON", "1"), ("KINETO_IPC_SOCKET_DIR", folder.to_str().unwrap())];
+    let _inner = job(&inner, &set, TRAIN);
+    is_traced(&inner, "inner");
+}
