@@ -130,14 +130,15 @@ impl Kineto {
             Fate::Lost => self.clients.forget_those_of(Which::Shared),
             Fate::Taken => {
                 let name = self.shared.name.shown();
-                match self.own_folder() {
-                    Some(folder) => tracing::warn!(
-                        "{name} belongs to another daemon (dynolog, another collector): `xpu-top kineto` reaches only ranks with KINETO_IPC_SOCKET_DIR={folder}, which `xpu-top run` sets, until it ends"
-                    ),
-                    None => tracing::warn!(
-                        "{name} belongs to another daemon (dynolog, another collector): `xpu-top kineto` reaches no rank here until it ends"
-                    ),
-                }
+                let reached = self.own_folder().map_or_else(
+                    || "no rank here".to_owned(),
+                    |folder| {
+                        format!("only ranks with KINETO_IPC_SOCKET_DIR={folder}, which `xpu-top run` sets,")
+                    },
+                );
+                tracing::warn!(
+                    "{name} belongs to another daemon (dynolog, another collector): `xpu-top kineto` reaches {reached} until it ends"
+                );
             }
         }
     }

@@ -95,13 +95,13 @@ impl Host {
 
     fn run_where(&self, rank: usize, set: &[(&str, &str)], more: &[&str], script: &str) -> Program {
         let mut command = self.xpu_top();
-        command.envs(set.iter().copied());
         let path = format!("{}:{}", built::source("hook").display(), built::source("kineto").display());
         command
             .env("PYTHONPATH", path)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("RENDEZVOUS", self.place.path(""))
             .envs([("WORLD_SIZE", "2".to_owned()), ("RANK", rank.to_string())])
+            .envs(set.iter().copied())
             .args(["run", "--job", "train", "--key-file"])
             .arg(self.key())
             .args(more)

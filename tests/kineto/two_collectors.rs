@@ -1,26 +1,44 @@
 //! Two collectors of one host: of two users, or of one user's jobs with different base ports. A program polls
 //! either its own collector's folder, which `xpu-top run` sets, or the one shared name of the host.
 
-use std::{fs, process};
+use std::{
+    fs, process,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
+use serde_json::Value;
 use xpu_tests::program::{Outcome, Program, until};
 
 use super::Host;
+
+static MEETINGS: AtomicU32 = AtomicU32::new(0);
 
 const TRAIN: &str = "kineto = Kineto()\ntrain()";
 
 /// What `xpu-top run` leaves alone: the user has named Kineto's daemon, at the shared name.
 const SET: [(&str, &str); 1] = [("KINETO_USE_DAEMON", "1")];
 
-/// Two collectors that compete for one name, which is not dynolog's real one.
-fn hosts(test: &str) -> [Host; 2] {
-    let name = format!("xpu-top-{test}-{}", process::id());
-    [Host::with(Some(name.clone())), Host::with(Some(name))]
+/// A collector that competes for one name with the other one of its test. The name is not dynolog's real one. The
+/// second one is made once the first one serves, so that it finds other ports.
+fn host(test: &str) -> Host {
+    Host::with(Some(format!("xpu-top-{test}-{}", process::id())))
 }
 
 fn job(host: &Host, set: &[(&str, &str)], script: &str) -> [Program; 2] {
-    let ranks = [0, 1].map(|rank| host.run_where(rank, set, &[], script));
+    // The ranks of an earlier job of this host met in another folder.
+    let meet = host.place.path(&format!("meet-{}", MEETINGS.fetch_add(1, Relaxed)));
+    fs::create_dir(&meet).unwrap();
+    let set = [set, &[("RENDEZVOUS", meet.to_str().unwrap())]].concat();
+    let ranks = [0, 1].map(|rank| host.run_where(rank, &set, &[], script));
     host.wait_for_steps();
+    // An earlier job's ranks are still listed for a moment.
+    until("these ranks", || {
+        let status: Value = serde_json::from_str(&host.ask("status --json --now").stdout).ok()?;
+        let of = |rank: usize| &status["ranks"][rank];
+        (0..2)
+            .all(|rank| of(rank)["pid"] == ranks[rank].pid() && of(rank)["step"].as_u64() > Some(3))
+            .then_some(())
+    });
     ranks
 }
 
@@ -35,8 +53,10 @@ fn is_traced(host: &Host, name: &str) {
 
 #[test]
 fn jobs_of_two_collectors_are_traced_at_once() {
-    let hosts = hosts("both");
-    let ranks = [job(&hosts[0], &[], TRAIN), job(&hosts[1], &[], TRAIN)];
+    let mut hosts = vec![host("both")];
+    let mut ranks = vec![job(&hosts[0], &[], TRAIN)];
+    hosts.push(host("both"));
+    ranks.push(job(&hosts[1], &[], TRAIN));
     let requests: Vec<_> = hosts
         .iter()
         .map(|host| {
@@ -63,8 +83,9 @@ fn jobs_of_two_collectors_are_traced_at_once() {
 /// the collector that has the name serves it.
 #[test]
 fn the_shared_name_serves_one_collector_and_then_the_other() {
-    let [first, second] = hosts("shared");
+    let first = host("shared");
     let others = job(&first, &SET, TRAIN);
+    let second = host("shared");
     // Its Kineto prints what it was asked to do.
     let shows = "class Shows(Kineto):
     def take(self, config):
@@ -106,8 +127,9 @@ train()";
 /// A job within another collector's job, as in a shell that `xpu-top run` started.
 #[test]
 fn a_folder_of_an_outer_run_is_replaced() {
-    let [outer, inner] = hosts("nested");
+    let outer = host("nested");
     let _ranks = job(&outer, &[], TRAIN);
+    let inner = host("nested");
     let folder = inner.place.path("run").join("kineto-1");
     let set = [("KINETO_USE_DAEMON", "1"), ("KINETO_IPC_SOCKET_DIR", folder.to_str().unwrap())];
     let _inner = job(&inner, &set, TRAIN);

@@ -3,8 +3,11 @@
 PyTorch is too large for `make test` to install. Without it these tests print SKIPPED.
 """
 
+import concurrent.futures
+import contextlib
 import gzip
 import json
+import os
 import subprocess
 import tempfile
 
@@ -59,6 +62,10 @@ def test_all_ranks_trace_the_same_steps(job, tmp_path):
     # The job continues to train, and can be traced again.
     timed = kineto(job, tmp_path / "time", "--duration", "300ms", "--with-stack", "--ranks", "0,3")
     assert [rank["rank"] for rank in timed["ranks"]] == [0, 3]
+    # Kineto ends a period at one of its own ticks.
+    assert all(290 < rank["traced_ms"] < 2000 for rank in timed["ranks"]), timed
+    window = timed["window"]
+    assert window["asked_ms"] == 300 and window["duration_ms"] == max(rank["traced_ms"] for rank in timed["ranks"])
     assert any(event.get("cat") == "python_function" for event in trace(tmp_path / "time", 3)["traceEvents"])
 
 
@@ -151,6 +158,28 @@ print(json.dumps([steps, rows]))
         [found] = [took for of, name, took in rows if (of, name) == (rank, "Optimizer.step#SGD.step")]
         # HTA rounds each event to whole microseconds.
         assert ours > 0 and found == pytest.approx(ours, abs=4), (rank, ours, rows)
+
+
+def test_jobs_of_two_collectors_are_traced_at_once(tmp_path, environment):
+    # Neither job has a folder of the user's: each uses the folder that `xpu-top run` sets. The real shared name is
+    # left alone.
+    shared = {**environment, "XPU_TOP_KINETO_SOCKET": f"xpu-top-two-{os.getpid()}"}
+    with contextlib.ExitStack() as ending:
+        jobs = []
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            runtime = ending.enter_context(tempfile.TemporaryDirectory(prefix="k-", dir="/tmp"))
+            jobs.append(Job("torchrun", tmp_path / name, {**shared, "XPU_TOP_RUNTIME_DIR": runtime}))
+            ending.callback(jobs[-1].end)
+        for job in jobs:
+            job.wait_for(all_train)
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            asked = [threads.submit(kineto, job, job.enough.with_name("steps"), "--steps", "2") for job in jobs]
+            manifests = [request.result() for request in asked]
+    for manifest in manifests:
+        assert [rank["status"] for rank in manifest["ranks"]] == ["written"] * RANKS, manifest
+        assert manifest["same_steps"] is True, manifest
+    assert len({rank["pid"] for manifest in manifests for rank in manifest["ranks"]}) == 2 * RANKS
 
 
 def test_a_job_trains_as_before_where_no_daemon_answers(tmp_path, environment):
