@@ -25,7 +25,9 @@ fn compare(document: &Value, schema: &Value, value: &Value, at: &str, found: &mu
         return compare(document, of.unwrap_or(&Value::Null), value, at, found);
     }
     if let Some(items) = value.as_array() {
-        items.iter().for_each(|item| compare(document, &schema["items"], item, at, found));
+        for item in items {
+            compare(document, &schema["items"], item, at, found);
+        }
     }
     let Some((properties, fields)) = schema["properties"].as_object().zip(value.as_object()) else { return };
     for (name, field) in fields {
