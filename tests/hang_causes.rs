@@ -11,7 +11,6 @@ use xpu_tests::{
     causes::causes,
     host::Host,
     hung::{Hung, SOON},
-    torch,
 };
 
 /// Runs this cause with each of these numbers of ranks, and checks the report.
@@ -87,31 +86,6 @@ fn a_rank_that_never_comes_to_the_rendezvous() {
     );
     let since = found["since_s"].as_f64().expect("a time");
     assert!((60.0..75.0).contains(&since), "{since}: {evidence}");
-    assert!(status["stacks"]["folded"].as_str().unwrap_or_default().contains("load_weights"), "{status:#}");
-}
-
-/// As [`MEETS`], with PyTorch itself.
-const MEETS_IN_TORCH: &str = "
-import torch.distributed
-def load_weights(): hold()
-ok(gemm_ex(256, 256, 256))
-sync()
-if RANK == 1: load_weights()
-import socket
-with socket.socket() as free: free.bind(('127.0.0.1', 0)); port = free.getsockname()[1]
-torch.distributed.init_process_group('gloo', init_method=f'tcp://127.0.0.1:{port}', rank=0, world_size=2)
-";
-
-#[test]
-fn a_rank_that_never_comes_to_the_rendezvous_of_pytorch() {
-    let Some(python) = torch::program("python3") else { return };
-    let host = Host::new();
-    let python = python.to_string_lossy();
-    let ranks = (0..2).map(|rank| host.rank_under(&python, rank, MEETS_IN_TORCH)).collect();
-    let (found, status) = Hung { host, ranks }.hang();
-    let evidence = found["evidence"].as_str().unwrap_or_default();
-    assert_eq!((&found["class"], &found["ranks"]), (&"init".into(), &json!([1])), "{status:#}");
-    assert!(evidence.starts_with("rank 1 did not join: 1 rank has waited for other ranks in "), "{evidence}");
     assert!(status["stacks"]["folded"].as_str().unwrap_or_default().contains("load_weights"), "{status:#}");
 }
 

@@ -154,11 +154,6 @@ impl Host {
         Program::start(self.command_of(rank, world, script).envs(set.iter().copied()))
     }
 
-    /// Starts one of two ranks, under this Python.
-    pub fn rank_under(&self, python: &str, rank: usize, script: &str) -> Program {
-        Program::start(&mut self.command_under(python, rank, 2, script))
-    }
-
     /// Starts a job with one rank, under this Python.
     pub fn alone_under(&self, python: &str, set: &[(&str, &str)], script: &str) -> Program {
         Program::start(self.command_under(python, 0, 1, script).envs(set.iter().copied()))
