@@ -114,7 +114,8 @@ class Kineto:
         if not self.writes:
             return
         path = config["ACTIVITIES_LOG_FILE"].replace(".json", f"_{os.getpid()}.json")
-        base = int(time.time()) * 10**9
+        # Before all times of the trace, which are positive.
+        base = int(time.time() - 60) * 10**9
         events = [EVENT.format(pid=os.getpid(), ts=(at * 1e9 - base) / 1e3) for at in calls]
         if self.period:
             begin, end = ((at * 1e9 - base) / 1e3 for at in self.period)
