@@ -262,7 +262,8 @@ impl Job {
 
     /// Whether the job is one process with one GPU.
     pub fn is_alone(&self) -> bool {
-        self.world_size() == 1 && self.ranks.keys().all(|rank| rank.gpu().is_none())
+        // Asked for each rank: first what does not depend on their number.
+        self.ranks.len() <= 1 && self.world_size() == 1 && self.ranks.keys().all(|rank| rank.gpu().is_none())
     }
 
     /// Number of GPUs of the job, as far as they are known; a process that was not seen counts as one.
