@@ -262,7 +262,7 @@ impl Job {
 
     /// Whether the job is one process with one GPU.
     pub fn is_alone(&self) -> bool {
-        // Asked for each rank: first what does not depend on their number.
+        // Called for each rank, so the check that takes constant time comes first.
         self.ranks.len() <= 1 && self.world_size() == 1 && self.ranks.keys().all(|rank| rank.gpu().is_none())
     }
 

@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(after, [0, 100, 0, 100], "a clock that is set back goes on");
         assert_eq!(functions(&sent, 0), ["main", "work"]);
         assert_eq!(functions(&sent, 3), ["wait"]);
-        assert!(part.take(&mut NoNames).samples.is_empty(), "it begins anew");
+        assert!(part.take(&mut NoNames).samples.is_empty(), "it starts over");
     }
 
     #[test]

@@ -114,14 +114,20 @@ impl Examiner {
     }
 }
 
+/// The ranks that a finding names, or the only rank of a job of one.
+fn concerned(job: &Job, finding: &Finding) -> impl Iterator<Item = Rank> {
+    let is_of_only_rank = finding.ranks.is_empty() && job.is_alone();
+    let only = job.ranks().map(|(rank, _)| rank).filter(move |_| is_of_only_rank);
+    finding.ranks.iter().copied().chain(only)
+}
+
 /// Adds the place of the main thread of the worst rank, or of the job's only rank, to a finding about hosts.
 fn sampled(job: &Job, finding: Finding) -> Finding {
     if !matches!(finding.class, Class::Host | Class::Step | Class::Pauses) {
         return finding;
     }
     let seen = |rank: Rank| MainThreadSeen::of(rank, job.rank(rank)?.times()?.main.as_ref()?);
-    let only = job.ranks().map(|(rank, _)| rank).filter(|_| finding.ranks.is_empty() && job.is_alone());
-    let Some(seen) = finding.ranks.iter().copied().chain(only).find_map(seen) else { return finding };
+    let Some(seen) = concerned(job, &finding).find_map(seen) else { return finding };
     let advice = match &seen.gil {
         _ if !finding.evidence.launches_late() => finding.advice,
         Some(gil) => format!(
@@ -136,9 +142,7 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
 /// Adds the other processes on the GPU of the worst rank, or of the job's only rank, to a finding about slow GEMMs
 /// that no clock explains.
 fn shared(job: &Job, finding: Finding) -> Finding {
-    let only = job.ranks().map(|(rank, _)| rank).filter(|_| finding.ranks.is_empty() && job.is_alone());
-    let mut ranks = finding.ranks.iter().copied().chain(only);
-    let found = ranks.find_map(|rank| Neighbours::of(rank, job.rank(rank)?));
+    let found = concerned(job, &finding).find_map(|rank| Neighbours::of(rank, job.rank(rank)?));
     match found.filter(|_| finding.class == Class::Compute) {
         Some(neighbours) => {
             let advice = neighbours.advice();
