@@ -177,6 +177,9 @@ impl Kineto {
                 if !may || !self.take(which, roster, now, &mut answers) {
                     break;
                 }
+                if let Some(listener) = self.listener(which) {
+                    listener.count_taken();
+                }
             }
         }
         answers.extend(self.hear_bell());
