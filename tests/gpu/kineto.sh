@@ -16,7 +16,8 @@ for _ in $(seq 120); do
     xpu-top status --now --job kineto --json 2>/dev/null | grep -q '"gemm_tflops": [0-9]' && break
     sleep 0.5
 done
-for what in "--steps 3" "--duration 500ms --with-stack --record-shapes"; do
+for what in "--steps 3" "--duration 500ms --with-stack --record-shapes" \
+    "--steps 3 --profile-memory --with-flops --with-modules --with-stack"; do
     name=trace-$(echo "$what" | tr -dc 'a-z0-9')
     # shellcheck disable=SC2086 # several words
     time xpu-top kineto $what -o "$out/$name"
@@ -30,8 +31,12 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.json.gz")):
     events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
     kinds = collections.Counter(event.get("cat") for event in events)
     nccl = sum("nccl" in event["name"].lower() for event in events if event.get("cat") == "kernel")
+    flops = sum("flops" in str(event.get("args", {})).lower() for event in events)
+    memory = sum(event.get("name") == "[memory]" for event in trace["traceEvents"])
+    modules = sum("nn.Module" in event["name"] for event in events)
     steps = [event["name"] for event in events if event["name"].startswith("Optimizer.step")]
-    print(path.name, path.stat().st_size, "bytes", dict(kinds), "NCCL kernels", nccl, "optimizer steps", len(steps))
+    print(path.name, path.stat().st_size, "bytes", dict(kinds), "NCCL kernels", nccl, "optimizer steps", len(steps),
+          "events of memory", memory, "with FLOPs", flops, "of modules", modules)
 PY
 done
 kill "$job"

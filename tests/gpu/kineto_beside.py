@@ -1,9 +1,10 @@
 """Traces started from outside (`xpu-top kineto`), compared with torch.profiler in the program, in the same training.
 
-    xpu-top run --job beside -- torchrun --nproc_per_node 2 kineto_beside.py XPU_TOP ddp|fsdp FOLDER
+    xpu-top run --job beside -- torchrun --nproc_per_node 2 kineto_beside.py XPU_TOP ddp|fsdp FOLDER [PHASE...]
 
-The two trace ten steps each, in turn, three times. Prints JSON: the kernels per step (all, and NCCL's) and their time
-from both, rank by rank, and the median step before, between and after.
+A phase traces ten steps: "kineto" by `xpu-top kineto`, "profiler" by `torch.profiler`; "quiet" waits as long and traces
+nothing. By default, each of the first two three times, in turn. 200 steps run before and after each phase. Prints JSON:
+the kernels per step (all, and NCCL's) and their time, rank by rank and by phase, and the median step of each 200.
 """
 
 import collections
@@ -23,9 +24,10 @@ import torch
 import torch.distributed as dist
 
 WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
-STEPS, ROUNDS = 10, 3
+STEPS, BETWEEN = 10, 200
 
-xpu_top, kind, folder = sys.argv[1:4]
+xpu_top, kind, folder, *phases = sys.argv[1:]
+phases = phases or ["kineto", "profiler", "profiler", "kineto", "kineto", "profiler"]
 device = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(device)
 dist.init_process_group("nccl", device_id=torch.device("cuda", device))
@@ -105,47 +107,54 @@ def traces_into(out):
     return asked
 
 
-began = time.monotonic()
-before = all_train_until(lambda: time.monotonic() - began > 5)
-lines = []
-for number in range(ROUNDS):
+def traced_from_outside(number):
     out = pathlib.Path(folder) / str(number)
     asked = traces_into(out)
-    if rank == 0:
-        print(
-            json.dumps(
-                {"exit code": asked[0].returncode, "said": asked[0].stdout[-300:], "stderr": asked[0].stderr[-300:]}
-            )
-        )
-        for path in sorted(out.glob("*.json.gz")):
-            lines.append(line("xpu-top kineto", path.name, gzip.decompress(path.read_bytes())))
-    took = []
-    train(20, took)
+    if rank != 0:
+        return []
+    print(
+        json.dumps({"exit code": asked[0].returncode, "said": asked[0].stdout[-300:], "stderr": asked[0].stderr[-300:]})
+    )
+    paths = sorted(out.glob("*.json.gz"))
+    return [line("xpu-top kineto", path.name, gzip.decompress(path.read_bytes())) for path in paths]
+
+
+def traced_in_the_program(number):
     with torch.profiler.profile() as profile:
-        for _ in range(STEPS):
-            step()
-        torch.cuda.synchronize()
+        train(STEPS, [])
     file = pathlib.Path(folder) / f"own-{number}-{rank}.json"
     profile.export_chrome_trace(str(file))
     dist.barrier()
-    if rank == 0:
-        for other in range(dist.get_world_size()):
-            own = file.with_name(f"own-{number}-{other}.json")
-            lines.append(line("torch.profiler", other, own.read_bytes()))
-after = []
-train(100, after)
+    if rank != 0:
+        return []
+    files = [file.with_name(f"own-{number}-{other}.json") for other in range(dist.get_world_size())]
+    return [line("torch.profiler", other, own.read_bytes()) for other, own in enumerate(files)]
+
+
+def quiet(_):
+    began = time.monotonic()
+    all_train_until(lambda: time.monotonic() - began > 6)
+    return []
+
+
+PHASES = {"kineto": traced_from_outside, "profiler": traced_in_the_program, "quiet": quiet}
+quiet(None)
+lines, steps = [], []
+
+
+def median_step():
+    took = []
+    train(BETWEEN, took)
+    steps.append(round(statistics.median(took), 3))
+
+
+median_step()
+for number, phase in enumerate(phases):
+    lines += PHASES[phase](number)
+    median_step()
 if rank == 0:
     for each in lines:
         print(json.dumps(each))
-    print(
-        json.dumps(
-            {
-                "step ms p50": {
-                    "before": round(statistics.median(before[10:]), 3),
-                    "after": round(statistics.median(after[20:]), 3),
-                }
-            }
-        )
-    )
+    print(json.dumps({"kind": kind, "phases": phases, "step ms p50": steps}))
 dist.barrier()
 dist.destroy_process_group()
