@@ -9,7 +9,7 @@ mod order;
 mod pairs;
 mod sequence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sequence::Sequence;
 use serde::{Deserialize, Serialize};
@@ -118,8 +118,12 @@ pub struct DivergentCall {
 
 /// The first divergence. One that blocks the job comes before one that does not, and a mismatched call before
 /// a missing call. `is_stuck`: no rank has moved since its record was read, so a missing call will not follow
-/// a moment later.
-pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, is_stuck: bool) -> Option<Divergence> {
+/// a moment later. `no_messages`: ranks that have never sent or received.
+pub fn first<'a>(
+    records: impl Iterator<Item = &'a RankRecord>,
+    no_messages: &BTreeSet<Rank>,
+    is_stuck: bool,
+) -> Option<Divergence> {
     let records: Vec<_> = records.collect();
     let mut of: BTreeMap<CommunicatorId, Vec<Sequence<'a>>> = BTreeMap::new();
     for record in &records {
@@ -128,7 +132,7 @@ pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, is_stuck: bool) 
         }
     }
     let differing = of.values().filter_map(|sequences| collectives::first(sequences, is_stuck));
-    let unmatched = is_stuck.then(|| pairs::first(&records)).flatten();
+    let unmatched = is_stuck.then(|| pairs::first(&records, no_messages)).flatten();
     let all = differing.chain(unmatched).chain(order::first(&records));
     all.min_by_key(|found| (found.passed, found.kind == DivergenceKind::NotEntered, found.at))
 }

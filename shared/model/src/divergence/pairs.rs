@@ -39,9 +39,9 @@ struct End<'a> {
 
 impl<'a> End<'a> {
     /// The number after that of the last call; `None` if the record may have lost calls of this pair.
-    fn next(&self) -> Option<u64> {
+    fn next(&self, no_messages: &BTreeSet<Rank>) -> Option<u64> {
         let record = self.of?;
-        let whole = record.made as usize <= record.calls.len();
+        let whole = record.made as usize <= record.calls.len() || no_messages.contains(&record.rank);
         self.calls.last_key_value().map(|(&last, _)| last + 1).or_else(|| whole.then_some(0))
     }
 
@@ -50,7 +50,7 @@ impl<'a> End<'a> {
     }
 }
 
-pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
+pub(super) fn first(records: &[&RankRecord], no_messages: &BTreeSet<Rank>) -> Option<Divergence> {
     // The launch of a CUDA graph does not list its sends.
     let hidden: BTreeSet<CommunicatorId> = records
         .iter()
@@ -90,7 +90,9 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
         if let Some(found) = of_another_size(id, ends) {
             return Some(found);
         }
-        let [Some(sent), Some(received)] = [ends[0].next(), ends[1].next()] else { continue };
+        let [Some(sent), Some(received)] = [ends[0].next(no_messages), ends[1].next(no_messages)] else {
+            continue;
+        };
         let number = sent.min(received);
         if sent != received {
             // The side that called, the side that did not, and the first unmatched call.

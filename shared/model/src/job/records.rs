@@ -1,10 +1,14 @@
 //! The last NCCL calls of a job's ranks: each rank's latest record.
 
-use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
+    time::Duration,
+};
 
 use xpu_wire::{frame::RankRecord, id::Rank};
 
-use super::Job;
+use super::{Job, RankView};
 use crate::divergence::{self, Divergence};
 
 /// Time without a call after which a rank has not reached the later calls of others.
@@ -70,6 +74,12 @@ impl Job {
         let is_stuck =
             quiet && self.ranks().all(|(rank, view)| !view.is_alive() || self.has_fresh_record(rank));
         let found = &self.records.divergence[usize::from(is_stuck)];
-        found.get_or_init(|| divergence::first(self.records(), is_stuck)).as_ref()
+        found.get_or_init(|| divergence::first(self.records(), &self.without_messages(), is_stuck)).as_ref()
+    }
+
+    /// The ranks that have never sent or received, by their hooks' counts.
+    fn without_messages(&self) -> BTreeSet<Rank> {
+        let none = |view: &RankView| view.latest().is_some_and(|it| it.launches.point_to_point == 0);
+        self.ranks().filter(|(_, view)| none(view)).map(|(rank, _)| rank).collect()
     }
 }
