@@ -56,9 +56,9 @@ STOPS = "import os, signal, time\nwhile True:\n"
 STOPS += "".join(f" os.kill({os.getpid()}, signal.{what}); time.sleep(0.06)\n" for what in ("SIGSTOP", "SIGCONT"))
 SPINS = "while True: pass"
 MULTIPLIES = f"""
-import torch
+import os, torch
 a = torch.randn(8192, 8192, device="cuda:{device}", dtype=torch.bfloat16)
-while True:
+while os.path.exists("/proc/{os.getpid()}"):
     for _ in range(20): torch.mm(a, a)
     torch.cuda.synchronize({device})
 """
@@ -75,7 +75,9 @@ def go_wrong():
     known = {"core": (6, SPINS), "stopped": (1, STOPS), "neighbour": (1, MULTIPLIES)}
     count, program = known.get(fault, (0, ""))
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    helpers.extend(subprocess.Popen([sys.executable, "-c", program, out], env=clean) for _ in range(count))
+    # A process that the rank has started counts as a part of it, so another one starts the neighbour.
+    by = ["setsid", "--fork"] if fault == "neighbour" else []
+    helpers.extend(subprocess.Popen([*by, sys.executable, "-c", program, out], env=clean) for _ in range(count))
 
 
 if fault == "gil":

@@ -62,6 +62,8 @@ pub enum Cause {
         pct: f64,
         usual_pct: f64,
     },
+    /// Other processes use its GPU.
+    SharedGpu,
     Unknown,
 }
 
@@ -128,7 +130,7 @@ impl Cause {
     pub fn class(&self) -> Class {
         match self {
             Self::SlowGemms { clocks: Clocks::Held(_), .. } => Class::Clocks,
-            Self::SlowGemms { .. } | Self::MoreWork { .. } => Class::Compute,
+            Self::SlowGemms { .. } | Self::MoreWork { .. } | Self::SharedGpu => Class::Compute,
             Self::WaitsLess { .. } | Self::MoreWaits { .. } | Self::LacksCpu(_) | Self::HostWork { .. } => {
                 Class::Host
             }
@@ -148,6 +150,7 @@ impl Cause {
                 "look for code that waits for the GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }
             Self::HostWork { work, .. } => work.advice(),
+            Self::SharedGpu => "end the other processes on its GPU, or move them to another one",
             Self::Unknown => {
                 "capture some steps (xpu-top capture --steps 5 --kernels) and look at what this rank does before its collectives: copies, kernels other than GEMMs, its host"
             }
@@ -215,6 +218,7 @@ impl fmt::Display for Cause {
             Self::HostWork { work, pct, usual_pct } => {
                 write!(f, "{} {pct:.0} % of its time, {usual_pct:.0} % of the others'", work.phrase())
             }
+            Self::SharedGpu => f.write_str("its GPU also runs other processes"),
             Self::Unknown => f.write_str("the cause is unknown"),
         }
     }
@@ -248,7 +252,7 @@ impl WithFigures for Straggler {
                 to.put(own, *pct);
                 to.put(usual, *usual_pct);
             }
-            Cause::Unknown => {}
+            Cause::SharedGpu | Cause::Unknown => {}
         }
         to.put("gemm_tflops", self.tflops.map(|(own, _)| own));
         to.put("usual_gemm_tflops", self.tflops.map(|(_, usual)| usual));
@@ -268,6 +272,7 @@ mod tests {
             Cause::WaitsLess { pct: 1.0, usual_pct: 30.0 },
             Cause::MoreWaits { per_step: 20.0, usual_per_step: 1.0 },
             Cause::HostWork { work: HostWork::Copies, pct: 40.0, usual_pct: 1.0 },
+            Cause::SharedGpu,
             Cause::Unknown,
         ];
         for cause in causes {

@@ -207,8 +207,8 @@ fn straggler(of: &Straggler, to: &mut Clauses<'_>) {
             if let Some((own, usual)) = of.tflops {
                 to.add(format!("its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}"));
             }
-            // The headline has these two in full.
-            if !matches!(cause, Cause::MoreWork { .. } | Cause::Unknown) {
+            // The headline, or the clause about the other processes, has these in full.
+            if !matches!(cause, Cause::MoreWork { .. } | Cause::SharedGpu | Cause::Unknown) {
                 to.add(cause.to_string());
             }
         }

@@ -257,6 +257,7 @@ fn straggler(of: &Straggler) -> String {
             format!(" (others {usual_per_step:.0})"),
         ),
         Cause::HostWork { work, pct, .. } => (work.name().to_owned(), format!(" {pct:.0} % of its time")),
+        Cause::SharedGpu => ("enters collectives last".to_owned(), String::new()),
         Cause::Unknown => ("enters collectives last, cause unknown".to_owned(), String::new()),
     };
     with_cost(&format!("{who}: {what}"), &figures, &cost)

@@ -109,8 +109,17 @@ pub(super) fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -
     let blocked = beside(member, others, |member| member.blocked_lately);
     match blocked.filter(|(own, usual)| usual - own > EXPLAINS * share) {
         Some((own, usual)) => Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual },
+        None if is_shared(member, share) => Cause::SharedGpu,
         None => Cause::Unknown,
     }
+}
+
+/// Whether other processes use its GPU for long enough to account for the cost. A GEMM may keep its rate then, if
+/// it fits into a time slice.
+fn is_shared(member: &Member<'_>, share: f64) -> bool {
+    let processes = member.view.neighbours();
+    let busy: Option<f64> = processes.iter().map(|process| Some(f64::from(process.busy?) / 100.0)).sum();
+    !processes.is_empty() && busy.is_none_or(|busy| busy > EXPLAINS * share)
 }
 
 /// Its FLOPs as a multiple of the others', if larger.

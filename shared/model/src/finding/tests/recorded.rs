@@ -4,7 +4,12 @@
 use std::time::Duration;
 
 use xpu_recording::{Media, Recording};
-use xpu_wire::{codec, id::Rank, unit::Moment};
+use xpu_wire::{
+    codec,
+    frame::{Body, Frame, GpuProcess, HostNeighbours, RankNeighbours},
+    id::{Pid, Rank},
+    unit::Moment,
+};
 
 use crate::{
     finding::{Class, Finding, Kind, examine},
@@ -18,6 +23,11 @@ fn found(bytes: &[u8]) -> Vec<Finding> {
 
 /// The findings this long after it began.
 fn found_after(bytes: &[u8], until: Duration) -> Vec<Finding> {
+    let (jobs, now) = read(bytes, until);
+    examine(jobs.foremost().unwrap(), now)
+}
+
+fn read(bytes: &[u8], until: Duration) -> (Jobs, Moment) {
     let mut recording = Recording::open(Media::memory(bytes.to_vec())).unwrap();
     let (mut jobs, mut now, mut began) = (Jobs::default(), Moment::default(), None);
     for entry in recording.entries().to_vec() {
@@ -30,6 +40,19 @@ fn found_after(bytes: &[u8], until: Duration) -> Vec<Finding> {
             jobs.fold(&codec::decode(record.frame).unwrap());
         }
     }
+    (jobs, now)
+}
+
+/// The same, with another process on the GPU of rank 1 from its last report on.
+fn found_with_neighbour(bytes: &[u8], busy: Option<u8>) -> Vec<Finding> {
+    let (mut jobs, now) = read(bytes, Duration::MAX);
+    let job = jobs.foremost().unwrap();
+    let pid = job.rank(Rank(1)).unwrap().pid();
+    let process = GpuProcess { pid: Pid(4242), name: "python3".to_owned(), busy, memory: None };
+    let rank = RankNeighbours { rank: Rank(1), pid, processes: vec![process] };
+    let host = job.rank(Rank(1)).unwrap().host().clone();
+    let body = Body::Neighbours(HostNeighbours { job: job.name().clone(), ranks: vec![rank] });
+    jobs.fold(&Frame { number: u64::MAX, now, lost: 0, host, body });
     examine(jobs.foremost().unwrap(), now)
 }
 
@@ -333,4 +356,23 @@ fn a_late_start_of_the_job_does_not_dilute_the_cost_of_a_fault() {
         let since_s = found(bytes)[0].since_s;
         assert!((15.0..25.0).contains(&since_s), "{since_s}");
     }
+}
+
+/// GPUs limit the job, and a process multiplies on the GPU of rank 1: 26.4 ms a step before, 56.1 with it. The
+/// sampled GEMMs fit into time slices, so their rate shows nothing.
+#[test]
+fn a_process_on_the_gpu_accounts_for_a_delay_that_nothing_else_explains() {
+    let bytes = include_bytes!("recorded/h200_neighbour.xpurec");
+    named(bytes, Class::Step);
+    for (busy, class) in [(Some(48), Class::Compute), (None, Class::Compute), (Some(6), Class::Step)] {
+        let found = found_with_neighbour(bytes, busy);
+        let [one] = &found[..] else { panic!("{found:#?}") };
+        let sentence = one.evidence.to_string();
+        assert_eq!((one.class, &one.ranks[..]), (class, &[Rank(1)][..]), "{sentence}");
+        assert_eq!(sentence.contains("process 4242 (python3)"), class == Class::Compute, "{sentence}");
+        assert_eq!(sentence.contains("unknown"), class == Class::Step, "{sentence}");
+    }
+    // Of a job without a fault, nothing is reported because of it.
+    let healthy = include_bytes!("recorded/h200_none.xpurec");
+    assert_eq!(found_with_neighbour(healthy, Some(48)), []);
 }
