@@ -131,12 +131,13 @@ impl Sampler {
         if self.sampled.len() > KNOWN {
             self.sampled.clear();
         }
-        let idling = roster.idling(now).into_iter().filter(|Idling { is_sampled, target, .. }| {
-            let last = self.sampled.get(&target.pid);
-            let has_changed = last.is_some_and(|last| last.is_readable && !is_sampled);
-            let is_due = has_changed || (has_credit && last.is_none_or(|last| last.next <= now));
-            target.reach == Reach::Here && is_due
-        });
+        let idling =
+            roster.idling(now).into_iter().filter(|Idling { is_sampled, has_settled, target, .. }| {
+                let last = self.sampled.get(&target.pid);
+                let has_changed = last.is_some_and(|last| last.is_readable && !is_sampled);
+                let is_due = has_changed || (has_credit && last.is_none_or(|last| last.next <= now));
+                target.reach == Reach::Here && *has_settled && is_due
+            });
         if let Some(Idling { target, .. }) = idling.max_by(|one, other| {
             (!one.is_sampled).cmp(&!other.is_sampled).then(one.share.total_cmp(&other.share))
         }) {

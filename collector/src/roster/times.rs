@@ -15,6 +15,8 @@ pub(crate) struct Idling {
     pub share: f64,
     /// Whether there are samples that describe its present behaviour.
     pub is_sampled: bool,
+    /// Whether samples taken now would stay valid.
+    pub has_settled: bool,
     pub target: Target,
 }
 
@@ -43,6 +45,7 @@ impl Roster {
             .map(|(share, worker)| Idling {
                 share,
                 is_sampled: worker.is_sampled(now),
+                has_settled: worker.has_settled(now),
                 target: worker.target(false, now),
             })
             .collect()

@@ -23,6 +23,9 @@ const SUSPECTED: f64 = 0.25;
 /// in full.
 const RECENTLY: Duration = Duration::from_secs(6);
 
+/// Time for which sampling waits until the behaviour no longer changes.
+const SETTLES: Duration = Duration::from_secs(10);
+
 /// Samples of a rank's main thread are published for this long, unless the rank's behaviour changes.
 const SEEN: Duration = Duration::from_mins(5);
 
@@ -35,6 +38,8 @@ const OTHER_STEP: f64 = 1.4;
 pub(super) struct Times {
     /// One reading per digest of the last half minute, oldest first.
     readings: VecDeque<Reading>,
+    /// When the behaviour began to change; `None` if it has settled.
+    changes_since: Option<Moment>,
     main: Option<Sampled>,
 }
 
@@ -114,7 +119,11 @@ impl Reading {
 
 impl Times {
     pub(super) fn take(&mut self, digest: &RankDigest, summary: &Summary) {
-        let reading = Reading::of(digest, summary);
+        self.take_reading(Reading::of(digest, summary));
+    }
+
+    fn take_reading(&mut self, reading: Reading) {
+        let at = reading.at;
         match self.readings.back() {
             Some(last) if last.at >= reading.at => return,
             // Totals decrease only if the rank has restarted.
@@ -125,6 +134,9 @@ impl Times {
         if self.readings.len() > Progress::WINDOW {
             self.readings.pop_front();
         }
+        let same =
+            self.pace_over(LEAST).zip(self.pace()).is_some_and(|(latest, recent)| latest.is_like(recent));
+        self.changes_since = if same { None } else { self.changes_since.or(Some(at)) };
     }
 
     fn ends(&self) -> Option<(&Reading, &Reading)> {
@@ -134,10 +146,14 @@ impl Times {
 
     /// The rank's recent behaviour. `None` if it completes no steps.
     fn pace(&self) -> Option<Pace> {
+        self.pace_over(RECENTLY)
+    }
+
+    fn pace_over(&self, period: Duration) -> Option<Pace> {
         let last = self.readings.back()?;
         let mut recent = self.readings.iter().rev();
         let first =
-            recent.find(|first| last.at.since(first.at) >= RECENTLY).or_else(|| self.readings.front())?;
+            recent.find(|first| last.at.since(first.at) >= period).or_else(|| self.readings.front())?;
         if last.at.since(first.at) < LEAST || first.steps >= last.steps {
             return None;
         }
@@ -192,7 +208,57 @@ impl Worker {
         self.times.main(now).is_some()
     }
 
+    /// Whether samples taken now would describe its behaviour: it has settled, or keeps changing.
+    pub(crate) fn has_settled(&self, now: Moment) -> bool {
+        self.times.changes_since.is_none_or(|since| now.since(since) >= SETTLES)
+    }
+
     pub(crate) fn see_main_thread(&mut self, main: MainThread, now: Moment) {
         self.times.main = Some(Sampled { at: now, pace: self.times.pace(), main });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reading each second of a rank whose steps take this long; GEMMs take a tenth of the time.
+    fn steps(times: &mut Times, from: u64, seconds: u64, step: f64) {
+        for second in from..from + seconds {
+            let before = times.readings.back().map_or((0, 0.0), |last| (last.steps, last.flops));
+            let (steps, flops) = (before.0 + (1.0 / step) as u64, before.1 + 0.1);
+            let at = Moment(second * 1_000_000_000);
+            let zero = Nanoseconds(0);
+            times.take_reading(Reading {
+                at,
+                steps,
+                flops,
+                timed_flops: flops,
+                timed_for: Nanoseconds((flops * 1e9) as u64),
+                exposed: Some(zero),
+                synchronizing: zero,
+                copying: zero,
+                launching: zero,
+                loading: None,
+                collecting: None,
+            });
+        }
+    }
+
+    /// On real GPUs, samples taken three seconds after a fault began were soon invalid, and the budget was spent.
+    #[test]
+    fn a_change_settles_once_only_the_new_behaviour_is_recent() {
+        let mut times = Times::default();
+        steps(&mut times, 0, 20, 0.01);
+        assert_eq!(times.changes_since, None);
+        steps(&mut times, 20, 2, 0.05);
+        assert_eq!(times.changes_since, Some(Moment(21_000_000_000)));
+        steps(&mut times, 22, 2, 0.05);
+        assert!(times.changes_since.is_some());
+        steps(&mut times, 24, 2, 0.05);
+        assert_eq!(times.changes_since, None);
+        let settled = times.pace().unwrap();
+        steps(&mut times, 26, 10, 0.05);
+        assert!(times.pace().unwrap().is_like(settled));
     }
 }

@@ -33,7 +33,7 @@ pub use pace_history::PaceSample;
 pub use rank::{Ahead, CpuWait, Load, RankView, Sample};
 use records::Records;
 use stacks::Stacks;
-pub use straggler_delay::{Onset, StragglerDelay};
+pub use straggler_delay::{Onset, Recent, StragglerDelay};
 pub use transfers::{Route, Track, Traffic, Transfers};
 
 use xpu_wire::{

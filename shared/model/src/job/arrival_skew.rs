@@ -1,7 +1,7 @@
 //! Arrival skew: the time by which a rank enters its collectives late, or waits in them. The collectives of a
 //! digest are evaluated once the other ranks had time to report them.
 
-use std::{collections::VecDeque, mem};
+use std::{collections::VecDeque, mem, time::Duration};
 
 use xpu_wire::{
     id::Step,
@@ -9,7 +9,7 @@ use xpu_wire::{
 };
 
 use super::{
-    Joins, Sample, StragglerDelay,
+    Joins, Recent, Sample, StragglerDelay,
     rank::push_bounded,
     straggler_delay::{Entry, FIRST, Window},
 };
@@ -105,6 +105,10 @@ impl ArrivalSkew {
 
     pub(super) fn straggler_delay(&self) -> Option<StragglerDelay> {
         self.window.straggler_delay()
+    }
+
+    pub(super) fn recent_delay(&self, period: Duration) -> Option<Recent> {
+        self.window.recent(period)
     }
 
     /// Oldest first.

@@ -9,7 +9,7 @@ mod average;
 mod losses;
 mod tally;
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use average::{Part, average};
 use losses::{Losses, Segment};
@@ -74,6 +74,15 @@ pub struct StragglerDelay {
     pub last: u32,
     /// Relative standard error of the sum of its arrival skew.
     pub late_error: f64,
+}
+
+/// A part of the estimate: the share of the time for which the others waited for this rank alone, and the number of
+/// timed and matched collectives, and of those it entered last.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Recent {
+    pub lost: f64,
+    pub joined: u32,
+    pub last: u32,
 }
 
 /// The digests since a loss began, if it began within those of the estimate.
@@ -222,6 +231,20 @@ impl Window {
         let late_error = if late > 0.0 { late_error.sqrt() / late } else { 0.0 };
         let (error, waited) = (share(delay.error.sqrt()), share(delay.waited));
         Some(StragglerDelay { cost, error, steady, waited, late_error, ..delay })
+    }
+
+    /// The matched collectives of the digests that began in the last `period`; `None` if there are none.
+    pub(super) fn recent(&self, period: Duration) -> Option<Recent> {
+        let end = self.digests.back()?.at;
+        let first = (0..self.digests.len()).find(|&at| end.since(self.before(at)) <= period)?;
+        let mut recent = Recent::default();
+        for tally in self.digests.range(first..) {
+            recent.lost += self.lost(tally);
+            recent.joined += tally.communicators.iter().map(|counts| counts.joined).sum::<u32>();
+            recent.last += tally.communicators.iter().map(|counts| counts.last).sum::<u32>();
+        }
+        recent.lost /= end.since(self.before(first)).as_nanos() as f64;
+        (recent.joined > 0).then_some(recent)
     }
 
     /// The time from which this share was lost, and the first digest since then. Most digests and segments

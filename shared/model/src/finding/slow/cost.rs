@@ -1,6 +1,8 @@
 //! Straggler delay: the cost of ranks that enter collectives last. All rules are based on it: a cost that
 //! matters is reported, with or without a known cause.
 
+use std::time::Duration;
+
 use xpu_wire::id::Rank;
 
 use super::{
@@ -13,7 +15,7 @@ use super::{
     },
     cause, slow_ranks,
 };
-use crate::job::{Onset, StragglerDelay};
+use crate::job::{Onset, Recent, StragglerDelay};
 
 /// Share of the time from which a cost is reported; a smaller one is not worth an investigation.
 pub(super) const REPORTED: f64 = 0.02;
@@ -283,6 +285,16 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         }
         waited_for(member, &others).or_else(|| always_waited_for(member, &others))
     };
+    // Waits from before the growth do not account for it.
+    let accounts = |member: &Member<'_>| {
+        growth.is_none_or(|growth| {
+            let recent = member.view.recent_delay(Duration::from_secs_f64(growth.since_s));
+            recent.is_some_and(|Recent { lost, joined, last }| {
+                lost > EXPLAINS * growth.share() || joined >= ALL_OF && 2 * last > joined
+            })
+        })
+    };
+    let suspects = suspects.filter(|member| accounts(member));
     let known = suspects.filter_map(|member| Some((*member, measure(member)?)));
     let mut known: Vec<_> = known.filter(|(_, lost)| lost.share > ALONE * REPORTED).collect();
     known.sort_by(|(_, one), (_, other)| other.share.total_cmp(&one.share));

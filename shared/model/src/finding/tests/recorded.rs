@@ -1,7 +1,7 @@
 //! Real faults of rank 1 in a job of two DDP ranks (`tests/gpu/slow.py`), as received by a viewer that
 //! connected when the fault began and asked 20 s later. By default, the ranks share one H100.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use xpu_recording::{Media, Recording};
 use xpu_wire::{
@@ -375,4 +375,26 @@ fn a_process_on_the_gpu_accounts_for_a_delay_that_nothing_else_explains() {
     // Of a job without a fault, nothing is reported because of it.
     let healthy = include_bytes!("recorded/h200_none.xpurec");
     assert_eq!(found_with_neighbour(healthy, Some(48)), []);
+}
+
+/// A viewer may ask at any second. Right after a fault began, much of what is known is from before it. (Ranks that
+/// share a GPU delay each other, so their recordings do not count.)
+#[test]
+fn no_other_rank_is_named_at_any_second() {
+    let mut wrong = Vec::new();
+    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/finding/tests/recorded")).unwrap() {
+        let path = file.unwrap().path();
+        if !["h200", "h100_four"].iter().any(|own_gpus| path.to_string_lossy().contains(own_gpus)) {
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap();
+        for seconds in 1..=21 {
+            let found = found_after(&bytes, Duration::from_secs(seconds));
+            let others = found.iter().filter(|one| one.ranks.iter().any(|rank| *rank != Rank(1)));
+            wrong.extend(
+                others.map(|one| format!("{path:?} at {seconds} s: {:?}: {}", one.ranks, one.evidence)),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

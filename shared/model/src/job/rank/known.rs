@@ -12,7 +12,7 @@ use xpu_wire::{
 };
 
 use super::{Ahead, CpuWait, Load, RATES, RankView, Sample, part};
-use crate::job::{Arrivals, PaceSample, StragglerDelay, median};
+use crate::job::{Arrivals, PaceSample, Recent, StragglerDelay, median};
 
 /// Digests after which all hosts' reports of one second have arrived.
 const SETTLED: usize = 3;
@@ -87,6 +87,11 @@ impl RankView {
     /// collectives matched.
     pub fn straggler_delay(&self) -> Option<StragglerDelay> {
         self.arrival_skew.straggler_delay()
+    }
+
+    /// Same as [`Self::straggler_delay`], over the digests of the last `period`.
+    pub fn recent_delay(&self, period: Duration) -> Option<Recent> {
+        self.arrival_skew.recent_delay(period)
     }
 
     /// Its GPU's last health reading, even if it is old ([`DeviceReading::is_stale`]).
