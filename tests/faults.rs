@@ -76,13 +76,15 @@ while True:
     /// Waits until the only finding names the last rank and satisfies `is_right`. Returns the finding.
     fn named(&self, is_right: impl Fn(&Value) -> bool) -> Value {
         let last = self.ranks.len() as u64 - 1;
-        until("the last rank to be named", || {
+        let found = until("the last rank to be named", || {
             let status = self.host.status();
             let found = status["findings"].as_array()?;
             let named = found.iter().find(|one| one["kind"] == "slow_rank")?;
             let is_alone = named["ranks"] == serde_json::json!([last]) && found.len() == 1;
             (is_alone && is_right(named)).then(|| named.clone())
-        })
+        });
+        assert_eq!(self.host.ask("status --now").status.code(), Some(1), "{found:#}");
+        found
     }
 }
 
@@ -100,7 +102,6 @@ fn slow_loader_of_two_ranks_is_named() {
         found["evidence"].as_str().is_some_and(|text| text.contains("; rank 1 is in load (")),
         "{found:#}"
     );
-    assert_eq!(job.host.ask("status --now").status.code(), Some(1));
 }
 
 #[test]
@@ -162,6 +163,24 @@ fn garbage_collector_of_two_ranks_is_named() {
 }
 
 /// The rank is compared with its own past.
+/// As `.item()` in a loop does: a small kernel, and a wait for it, 20 times.
+#[test]
+fn one_of_two_that_waits_for_its_gpu_often_is_named() {
+    let job = Job::start(
+        2,
+        "
+        for _ in range(20):
+            ok(gemm_ex(64, 64, 64))
+            sync()
+            time.sleep(0.001)",
+    );
+    let found = job.runs_for(3 * FROM).named(|found| {
+        found["cost_ms_per_step"].as_f64().is_some_and(|cost| cost > 15.0)
+            && found["figures"]["waits_per_step"].as_f64().is_some_and(|waits| waits >= 20.0)
+    });
+    assert_eq!(found["class"], "host", "{found:#}");
+}
+
 #[test]
 fn longer_steps_of_a_single_rank_with_a_slow_loader_are_reported() {
     // Enough steps for a baseline.

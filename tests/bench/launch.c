@@ -55,6 +55,17 @@ static void gemm_of(int n) {
 
 static void gemm(void) { gemm_of(4096); }
 
+/* As a program calls it that looks up functions by the library's handle. */
+static __typeof__(gemm_ex) looked_up;
+
+static void gemm_by_handle(void) {
+    looked_up(blas, 0, 0, 4096, 4096, 4096, NULL, NULL, BF16, 4096, NULL, BF16, 4096, NULL, NULL, BF16, 4096, COMPUTE_32F, -1);
+}
+
+static void *volatile found;
+
+static void look_up(void) { found = dlsym(RTLD_DEFAULT, "malloc"); }
+
 static void single(void) {
     sgemm(blas, 0, 0, 4096, 4096, 4096, NULL, NULL, 4096, NULL, 4096, NULL, NULL, 4096);
 }
@@ -205,6 +216,7 @@ int main(int argc, char **argv) {
     find(&group_end, "ncclGroupEnd");
     find(&event_record, "cudaEventRecord");
     find(&stream_wait, "cudaStreamWaitEvent");
+    *(void **)&looked_up = dlsym(dlopen(libraries[1], RTLD_NOW | RTLD_NOLOAD), "cublasGemmEx");
     unique_id id;
     memset(&id, 7, sizeof id);
     create(&blas);
@@ -241,6 +253,8 @@ int main(int argc, char **argv) {
     if (argc > 3 && set_enabled) set_enabled(0);
     cost("cudaLaunchKernel", kernel, number);
     cost("cublasGemmEx", gemm, number);
+    cost("by_handle", gemm_by_handle, number);
+    cost("dlsym", look_up, number);
     cost("cublasSgemm", single, number);
     cost("cublasLtMatmul", light, number);
     for (int i = 0; i < EXECUTABLES; i++) instantiate(&executables[i], &executables[i], 0);

@@ -111,7 +111,8 @@ metrics! {
     JOB_JOINED = Gauge Ratio "xpu_top_job_joined" "Share of the timed collectives that are matched; only these give transfer bandwidth and arrival skew";
     JOB_TURNED_AWAY = Gauge Number "xpu_top_job_turned_away" "Living processes whose rank in this job belongs to another process";
     JOB_LOST = Gauge Ratio "xpu_top_job_lost" "Share of the job's time that its findings cost, if known; 0 without findings if all ranks are seen";
-    FINDINGS = Gauge Number "xpu_top_findings" "Findings by kind, class and confidence";
+    FINDINGS = Gauge Number "xpu_top_findings" "Findings by kind, class, severity and confidence";
+    FINDING_COST = Gauge Ratio "xpu_top_finding_cost" "Share of the job's time that the costliest of these findings costs, if known";
     FINDING_RANK = Gauge Number "xpu_top_finding_rank" "1 for each rank a finding names";
     FINDING_AGE = Gauge Seconds "xpu_top_finding_age" "Age of the oldest finding of a kind";
     // What-if.

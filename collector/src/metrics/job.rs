@@ -52,17 +52,26 @@ pub(super) fn expose(
 }
 
 fn expose_findings(exposition: &mut Exposition, labels: &[Label], findings: &[Finding]) {
-    let mut kinds: BTreeMap<_, (u32, f64)> = BTreeMap::new();
+    let mut kinds: BTreeMap<_, (u32, f64, Option<f64>)> = BTreeMap::new();
     for finding in findings {
-        let (count, age) = kinds.entry((finding.kind, finding.class, finding.confidence)).or_default();
+        let kind = (finding.kind, finding.class, finding.severity, finding.confidence);
+        let (count, age, cost) = kinds.entry(kind).or_default();
         *count += 1;
         *age = age.max(finding.since_s);
+        let known = finding.cost.map(|cost| cost.pct / 100.0);
+        *cost = [*cost, known].into_iter().flatten().max_by(f64::total_cmp);
     }
-    for ((kind, class, confidence), (count, age)) in kinds {
-        let more = [("kind", kind.word()), ("class", &word(&class)), ("confidence", &word(&confidence))];
+    for ((kind, class, severity, confidence), (count, age, cost)) in kinds {
+        let more = [
+            ("kind", kind.word()),
+            ("class", &word(&class)),
+            ("severity", &word(&severity)),
+            ("confidence", &word(&confidence)),
+        ];
         let labels = with(labels, &more);
         exposition.gauge(all::FINDINGS, &labels, f64::from(count));
         exposition.gauge(all::FINDING_AGE, &labels, age);
+        exposition.gauge(all::FINDING_COST, &labels, cost);
     }
     let mut named: Vec<_> = findings
         .iter()

@@ -102,12 +102,14 @@ fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// What limits the job, below findings: empty if the notices have it, or if the job hangs.
-pub(super) fn bound_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
-    if most == 0 || app.job_view.findings.is_empty() || app.job_view.stall().is_some() {
-        return Vec::new();
+/// What limits the job, in a line below findings and warnings: `None` if the notices have it, or if the job hangs.
+pub(super) fn bound_line(app: &App, width: usize) -> Option<Line<'static>> {
+    let stall = app.job_view.stall();
+    let is_calm = || matches!(&notices(app, stall, width)[..], [first, ..] if first.role == Role::Good);
+    if stall.is_some() || is_calm() {
+        return None;
     }
-    bound(app).map_or_else(Vec::new, |bound| bound.lines(app.palette, width, most))
+    bound(app)?.lines(app.palette, width, 1).pop()
 }
 
 impl Notice {

@@ -24,11 +24,7 @@ const TALL: u16 = 12;
 
 pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let wide = breakpoint == Breakpoint::Wide;
-    let most = match (wide, app.job_view.stall()) {
-        (true, _) => 6,
-        (false, Some(_)) => 6,
-        (false, None) => 4,
-    };
+    let most = if wide || app.job_view.stall().is_some() { 6 } else { 4 };
     let width = usize::from(area.width) - if wide { 4 } else { 0 };
     let mut notices = notices::lines(app, width, most);
     // The notices have a frame only if there is room for it.
@@ -38,12 +34,13 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let beside = if wide && area.width >= ROOMY { STEPS + BETWEEN } else { 0 };
     let plan = |body: u16| heatmaps::Panels::plan(app, area.width - beside, body * 11 / 20);
     let mut maps = plan(below(notices.len()));
-    // What limits the job is added if the maps stay as they are.
-    let bound = if wide { notices::bound_lines(app, width, most - notices.len()) } else { Vec::new() };
-    let with_bound = plan(below(notices.len() + bound.len()));
-    if with_bound.height() == maps.height() {
-        maps = with_bound;
-        notices.extend(bound);
+    if let Some(bound) = notices::bound_line(app, width) {
+        let with_bound = plan(below(notices.len() + 1));
+        // In a frame, it is added if the maps stay as they are.
+        if !wide || with_bound.height() == maps.height() {
+            maps = with_bound;
+            notices.push(bound);
+        }
     }
     let body = below(notices.len());
     let least = if beside > 0 { TALL.min(body / 2) } else { 0 };

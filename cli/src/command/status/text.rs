@@ -8,7 +8,7 @@ use xpu_model::{
     finding::{Episode, Finding},
     job::processes,
     status::{
-        RankState, RankStatus, Status, StepSign,
+        NcclCalls, RankState, RankStatus, Status, StepSign,
         sentence::{claims, switched_off},
     },
 };
@@ -121,6 +121,9 @@ fn write(to: &mut String, status: &Status, filtered: Option<Filtered<'_>>, width
         coverage.untimed,
         fine_percent(coverage.overhead_pct / 100.0)
     )?;
+    if let Some(calls) = NcclCalls::of_all(status.ranks.iter().filter_map(|rank| rank.nccl_calls)) {
+        writeln!(to, "NCCL: {calls}")?;
+    }
     if let Some(first) = status.other_jobs_hang.first() {
         let hang: Vec<_> =
             status.other_jobs_hang.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();

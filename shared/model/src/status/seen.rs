@@ -1,7 +1,11 @@
 //! How the hook sees a rank's NCCL calls, and which share of them it counts.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use xpu_wire::frame::{Launches, NcclReport};
+
+use crate::figure;
 
 /// Operations that a rank asked NCCL for, since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +36,40 @@ impl NcclCalls {
     }
 }
 
+impl NcclCalls {
+    /// The calls of several ranks together; `None` without any.
+    pub fn of_all(ranks: impl Iterator<Item = Self>) -> Option<Self> {
+        ranks.reduce(|sum, one| {
+            let (counted, uncounted) = (sum.counted + one.counted, sum.uncounted + one.uncounted);
+            let (dlsym, plugin) = (sum.dlsym + one.dlsym, sum.plugin + one.plugin);
+            let counted_pct = 100.0 * counted as f64 / (counted + uncounted) as f64;
+            Self { counted, dlsym, plugin, uncounted, counted_pct }
+        })
+    }
+}
+
+/// `98 % of 1,200 calls counted: 800 by preload, 376 by dlsym`
+impl fmt::Display for NcclCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counted, dlsym, plugin, uncounted, counted_pct } = *self;
+        let seen = counted + uncounted;
+        // A share that rounds to 100 % is not all of them.
+        let pct = if uncounted > 0 { counted_pct.min(99.0) } else { counted_pct };
+        write!(f, "{pct:.0} % of {} calls counted", figure::count(seen))?;
+        let preload = counted.saturating_sub(dlsym + plugin);
+        let all = [(preload, "preload"), (dlsym, "dlsym"), (plugin, "NCCL's profiler plugin")];
+        let mut used = all.into_iter().filter(|(calls, _)| *calls > 0).peekable();
+        let Some((first, way)) = used.next() else { return Ok(()) };
+        match used.peek() {
+            None => write!(f, " by {way}"),
+            Some(_) => {
+                write!(f, ": {} by {way}", figure::count(first))?;
+                used.try_for_each(|(calls, way)| write!(f, ", {} by {way}", figure::count(calls)))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +84,13 @@ mod tests {
         let one = Launches { collectives: 1, ..Launches::default() };
         let failed = NcclCalls::of(&one, &report).unwrap();
         assert_eq!((failed.plugin, failed.dlsym), (1, 0));
+        assert_eq!(
+            calls.to_string(),
+            "80 % of 250 calls counted: 100 by preload, 40 by dlsym, 60 by NCCL's profiler plugin"
+        );
+        let all = NcclCalls::of(&launches, &NcclReport::default()).unwrap();
+        assert_eq!(all.to_string(), "100 % of 200 calls counted by preload");
+        let both = NcclCalls::of_all([calls, all].into_iter()).unwrap();
+        assert_eq!((both.counted, both.uncounted, both.plugin), (400, 50, 60));
     }
 }

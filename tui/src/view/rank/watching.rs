@@ -55,6 +55,7 @@ pub(super) fn lines(app: &App, rank: &Inspection, width: usize) -> Vec<Line<'sta
     let timed =
         [one_in(status.gemm_timed_one_in, "GEMMs"), one_in(status.collective_timed_one_in, "collectives")];
     known.push(("timed", timed.join(", "), Role::Text));
+    known.extend(status.nccl_calls.map(|calls| ("NCCL", calls.to_string(), Role::Text)));
     let activity = status.activity.as_ref();
     let cost = [
         status.overhead_pct.map(|share| format!("{share:.2} % of its time")),

@@ -28,6 +28,19 @@ pub struct Straggler {
     /// Its GEMM rate, and the others'.
     pub tflops: Option<(f64, f64)>,
     pub cause: Cause,
+    /// Share of the cost for which the cause accounts, in percent; `None` if that is unknown.
+    pub explained_pct: Option<f64>,
+}
+
+impl Straggler {
+    /// Percent of the cost that is reported as unexplained; less is within the error of the estimates.
+    const UNEXPLAINED: f64 = 20.0;
+
+    /// `this accounts for 60 % of the delay, the rest is unexplained`; `None` if it accounts for most of it.
+    pub(super) fn rest(&self) -> Option<String> {
+        let explained = self.explained_pct.filter(|explained| 100.0 - explained > Self::UNEXPLAINED)?;
+        Some(format!("this accounts for {explained:.0} % of the delay, the rest is unexplained"))
+    }
 }
 
 /// The cause of most of the cost.
@@ -186,18 +199,18 @@ impl fmt::Display for Straggler {
                     f,
                     "its GEMMs run at {tflops:.1} TFLOPS, {less:.0} % below {whose} {usual_tflops:.1}"
                 )?;
-                match clocks {
-                    Clocks::Held(held) => write!(f, ", and {held}"),
-                    Clocks::Well { .. } | Clocks::Unknown => Ok(()),
+                if let Clocks::Held(held) = clocks {
+                    write!(f, ", and {held}")?;
                 }
             }
             cause => {
                 if let Some((own, usual)) = self.tflops {
                     write!(f, "its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}; ")?;
                 }
-                cause.fmt(f)
+                cause.fmt(f)?;
             }
         }
+        self.rest().map_or(Ok(()), |rest| write!(f, "; {rest}"))
     }
 }
 
@@ -227,6 +240,7 @@ impl fmt::Display for Cause {
 impl WithFigures for Straggler {
     fn figures(&self, to: &mut Figures) {
         to.put("step_ms", self.step_ms);
+        to.put("explained_pct", self.explained_pct);
         to.count("collectives_timed", u64::from(self.timed));
         to.count("collectives_last", u64::from(self.last));
         match &self.cause {
@@ -286,6 +300,7 @@ mod tests {
                 last: 128,
                 tflops: None,
                 cause: cause.clone(),
+                explained_pct: None,
             };
             let is_late = Evidence::Straggler(straggler).launches_late();
             assert_eq!(is_late, cause.advice() == LATE_HOST, "{cause:?}");

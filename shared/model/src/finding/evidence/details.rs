@@ -213,6 +213,9 @@ fn straggler(of: &Straggler, to: &mut Clauses<'_>) {
             }
         }
     }
+    if let Some(rest) = of.rest() {
+        to.add(rest);
+    }
 }
 
 fn pauses(of: &Pauses, to: &mut Clauses<'_>) {

@@ -44,29 +44,37 @@ pub(super) fn beside(
     of(member).zip(median(others.iter().filter_map(|other| of(other)).collect()))
 }
 
-/// The measured facts about the rank and the others that account for enough of the cost.
-pub(super) fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
+/// The measured facts about the rank and the others that account for enough of the cost, and the share of the time
+/// for which they do; `None` if that is unknown.
+pub(super) fn explained(
+    member: &Member<'_>,
+    others: &[&Member<'_>],
+    share: f64,
+) -> Option<(Cause, Option<f64>)> {
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
     // The threads of a rank with more work wait for its GPU as long as the others' threads wait for theirs.
     let spared =
         beside(member, others, |member| member.blocked_lately).map_or(0.0, |(own, usual)| usual - own);
-    let by_work = |times: &f64| explains(in_gemms * (times - 1.0)) && in_gemms * (times - 1.0) > spared;
+    let of_work = |times: f64| in_gemms * (times - 1.0);
+    let by_work = |times: &f64| explains(of_work(*times)) && of_work(*times) > spared;
     if let Some(times) = more_work(member, others).filter(by_work) {
-        return Some(Cause::MoreWork { times });
+        return Some((Cause::MoreWork { times }, Some(of_work(times))));
     }
     let views: Vec<_> = others.iter().map(|other| other.view).collect();
-    if let Some(lacks) = cpu_wait::one(member.rank, member.view, &views, LONG as f64)
-        && explains((lacks.share_pct() - lacks.others_pct.unwrap_or(0.0)) / 100.0)
-    {
-        return Some(Cause::LacksCpu(lacks));
+    if let Some(lacks) = cpu_wait::one(member.rank, member.view, &views, LONG as f64) {
+        let part = (lacks.share_pct() - lacks.others_pct.unwrap_or(0.0)) / 100.0;
+        if explains(part) {
+            return Some((Cause::LacksCpu(lacks), Some(part)));
+        }
     }
     for work in HostWork::ALL {
         let share = |member: &Member<'_>| work.share(member.view.host_shares());
         if let Some((own, usual)) = beside(member, others, share)
             && explains(own - usual)
         {
-            return Some(Cause::HostWork { work, pct: 100.0 * own, usual_pct: 100.0 * usual });
+            let cause = Cause::HostWork { work, pct: 100.0 * own, usual_pct: 100.0 * usual };
+            return Some((cause, Some(own - usual)));
         }
     }
     // Counts are more certain than rates, which may rest on few GEMMs.
@@ -74,16 +82,17 @@ pub(super) fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64)
     if let Some((per_step, usual_per_step)) =
         waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual)
     {
-        return Some(Cause::MoreWaits { per_step, usual_per_step });
+        return Some((Cause::MoreWaits { per_step, usual_per_step }, None));
     }
     if cost::is_limited_by_host(member) {
         return None;
     }
     let others_error = median(others.iter().map(|other| other.rate_error()).collect()).unwrap_or(0.0);
     let error = member.rate_error().hypot(others_error);
+    let of_rate = |own: f64, usual: f64| in_gemms * (1.0 - own / usual);
     let slower = |own: f64, usual: f64| {
         let apart = APART.max(ERRORS * error / usual);
-        usual > 0.0 && own < (1.0 - apart) * usual && explains(in_gemms * (1.0 - own / usual))
+        usual > 0.0 && own < (1.0 - apart) * usual && explains(of_rate(own, usual))
     };
     let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
     // The slowness may have ended, but is still part of the cost.
@@ -95,7 +104,8 @@ pub(super) fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64)
     let (tflops, usual_tflops, is_past) = found?;
     let all = others.iter().map(|other| other.view).chain([member.view]);
     let clocks = Clocks::of(member.view, device::usual_clock(all)).or_no_cause_at(tflops / usual_tflops);
-    Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks })
+    let part = of_rate(tflops, usual_tflops);
+    Some((Cause::SlowGemms { tflops, usual_tflops, is_past, clocks }, Some(part)))
 }
 
 /// The difference from the others to report if no measured cause accounts for the cost.

@@ -311,11 +311,11 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     }
     // Collectives that overlap wait for the same late rank several times.
     let share = growth.map_or(lost.share, |growth| lost.share.min(growth.share()));
-    let cause = cause::explained(member, &others, share).or_else(|| {
+    let (cause, part) = cause::explained(member, &others, share).or_else(|| {
         // A small difference between two hosts is no fault.
         let is_large = lost.share - lost.error > HOSTS_DIFFER;
         (growth.is_some() || is_large || waits_less(member, blocked_time(&others)))
-            .then(|| cause::guessed(member, &others, share))
+            .then(|| (cause::guessed(member, &others, share), None))
     })?;
     let (class, advice) = (cause.class(), cause.advice());
     let since_s = member.view.last_report().since(delay.since).as_secs_f64();
@@ -331,6 +331,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         last: delay.last,
         tflops: cause::beside(member, &others, |member| member.rate),
         cause,
+        explained_pct: part.map(|part| (100.0 * part / share).min(100.0)),
     });
     let confidence = if class == Class::Step { Confidence::Guess } else { Confidence::Likely };
     Some(slow_ranks(class, vec![member.rank], confidence, (cost, since_s), evidence, advice))
