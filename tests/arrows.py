@@ -1,5 +1,6 @@
 """Which crate may use which: compares the table and the picture of docs/architecture.md with `cargo metadata`. Also
-checks that no crate includes another crate's files, except that tests may include pages of docs.
+checks that no crate includes another crate's files, in sources, tests, examples and benches, except pages of docs and
+what INCLUDES lists; and that dev-dependencies follow the table too, except what DEV_USES lists.
 
 python3 tests/arrows.py           prints what is wrong
 python3 tests/arrows.py --draw    draws the picture again
@@ -24,6 +25,25 @@ WITHOUT = {
     # A program without a screen draws nothing.
     "client": ("ratatui", "crossterm", "clap"),
     "analysis": ("ratatui", "crossterm", "clap", "zmq"),
+}
+
+# Files of another crate that a crate includes, and why.
+INCLUDES = {
+    # A test of the lock-free code runs the sources unchanged, with loom's atomics in place of the real ones.
+    "tests/models/main.rs": ".",
+    # The bench measures the hook's ring itself. The hook is a cdylib, which no crate can use as a library.
+    "tests/bench/main.rs": "hook/src/observe",
+    # A test of the collector notes what it skips in the same way as the end-to-end tests do. It does not use their
+    # crate, which depends on the whole product.
+    "collector/tests/strangers.rs": "tests/lab/skip.rs",
+    # The scenarios feed simulated ranks to the collector's own code, for which Cargo builds them as its example.
+    "collector/Cargo.toml": "tests/scenarios/main.rs",
+}
+
+# Crates that only the tests of a crate use, and why.
+DEV_USES = {
+    # Findings are tested with recordings of real jobs.
+    "model": {"recording"},
 }
 
 # A row of the table: `folder` or `folder/{one,two}`, what it is, and the crates that it may use.
@@ -69,15 +89,35 @@ def linked(dependencies, package):
     return seen
 
 
+def included_files(folder, targets, others):
+    """Each file that a crate's sources and manifest name, with the file that names it. Crates in `others`, folders
+    below this one, are left out."""
+    for source in sorted(folder.rglob("*.rs")):
+        if "target" in source.parts or any(source.is_relative_to(other) for other in others):
+            continue
+        for names in INCLUDED.findall(source.read_text(encoding="utf-8")):
+            yield source, (source.parent / "".join(names)).resolve()
+    for target in targets:
+        yield folder / "Cargo.toml", Path(target["src_path"]).resolve()
+
+
 def foreign_files(packages):
-    """Files outside its folder that a crate includes."""
+    """Files outside its folder that a crate includes, and rows of INCLUDES that nothing needs."""
+    folders = {Path(package["manifest_path"]).parent for package in packages}
+    needed = set()
     for package in packages:
         folder = Path(package["manifest_path"]).parent
-        for source in sorted((folder / "src").rglob("*.rs")):
-            for names in INCLUDED.findall(source.read_text(encoding="utf-8")):
-                included = (source.parent / "".join(names)).resolve()
-                if not included.is_relative_to(folder) and not included.is_relative_to(ROOT / "docs"):
-                    yield f"{source.relative_to(ROOT)} includes {included.relative_to(ROOT)}, of another crate"
+        others = {other for other in folders if other != folder and other.is_relative_to(folder)}
+        for source, included in included_files(folder, package["targets"], others):
+            if included.is_relative_to(folder) or included.is_relative_to(ROOT / "docs"):
+                continue
+            name = str(source.relative_to(ROOT))
+            if name in INCLUDES and included.is_relative_to(ROOT / INCLUDES[name]):
+                needed.add(name)
+            else:
+                yield f"{name} includes {included.relative_to(ROOT)}, of another crate"
+    for name in sorted(INCLUDES.keys() - needed):
+        yield f"{name} includes no file of another crate: remove it from INCLUDES"
 
 
 def main():
@@ -88,10 +128,14 @@ def main():
     local = [package for package in metadata["packages"] if package["source"] is None]
     folders = {package["id"]: Path(package["manifest_path"]).parent.relative_to(ROOT) for package in local}
     members = {id: folders[id].name for id in metadata["workspace_members"]}
-    dependencies = {
-        node["id"]: [dep["pkg"] for dep in node["deps"] if any(kind["kind"] is None for kind in dep["dep_kinds"])]
-        for node in metadata["resolve"]["nodes"]
-    }
+
+    def of_kind(wanted):
+        return {
+            node["id"]: [dep["pkg"] for dep in node["deps"] if any(kind["kind"] in wanted for kind in dep["dep_kinds"])]
+            for node in metadata["resolve"]["nodes"]
+        }
+
+    dependencies, for_tests = of_kind({None}), of_kind({"dev", "build"})
     uses = {crate: {members[one] for one in dependencies[id] if one in members} for id, crate in members.items()}
 
     page = PAGE.read_text(encoding="utf-8")
@@ -109,6 +153,12 @@ def main():
         f"{crate} uses {other}, which the table of {PAGE.name} does not allow"
         for crate, used in uses.items()
         for other in sorted(used - may_use.get(crate, used))
+    ]
+    wrong += [
+        f"the tests or build.rs of {members[id]} use {members[other]}, which the table of {PAGE.name} does not allow"
+        for id in members
+        for other in sorted(for_tests[id])
+        if members.get(other) not in {None, *may_use.get(members[id], ()), *DEV_USES.get(members[id], ())}
     ]
     if not PICTURE.search(page) or page != drawn:
         wrong.append(f"the picture of {PAGE.name} differs: python3 tests/arrows.py --draw")

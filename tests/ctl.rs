@@ -20,7 +20,7 @@ def work():
     time.sleep(0.002)
 def until(on):
     while bool(process.xpu_top_enabled()) != on: work()
-def tell(what, text=''):
+def report(what, text=''):
     unfinished = Path(os.environ['RENDEZVOUS']) / f'{what}-{RANK}.new'
     unfinished.write_text(text)
     unfinished.rename(unfinished.with_suffix(''))
@@ -28,15 +28,15 @@ until(False)
 before = counter('gemms')
 for _ in range(20): work()
 assert counter('gemms') == before > 0, (counter('gemms'), before)
-tell('quiet')
+report('quiet')
 until(True)
 for _ in range(20): work()
 assert before + 20 <= counter('gemms') < done, (before, counter('gemms'), done)
-tell('done', str(done))
+report('done', str(done))
 total = int(next_line())
 while done < total: work()
 sync()
-tell('numbered', str(counter('steps')))
+report('numbered', str(counter('steps')))
 hold()";
 
 #[test]

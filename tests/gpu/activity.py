@@ -217,11 +217,11 @@ second = whole("second")
 pairs = []
 for number in range(PAIRS):
     # The order within a pair alternates too.
-    ways = (functools.partial(whole, f"paired-{number}"), functools.partial(profiled, some_steps, "paired"))
+    profilers = (functools.partial(whole, f"paired-{number}"), functools.partial(profiled, some_steps, "paired"))
     both = [None, None]
     for which in (0, 1) if number % 2 == 0 else (1, 0):
         for_seconds(WARM)
-        both[which] = ways[which]()
+        both[which] = profilers[which]()
         if which == 1:
             both[1] = both[1], clock(range(completed - STEPS + 1, completed + 1))
         elif rank == 0:

@@ -83,8 +83,8 @@ def main(job, rounds=3):
     passed = time.monotonic() - begun
     for process, start in before.items():
         spent = {name: end - start.get(name, 0) for name, end in cpu_seconds(process).items()}
-        told = ", ".join(f"{name} {100 * seconds / passed:.2f} %" for name, seconds in spent.items())
-        print(f"collector {process.name}: {told} of a core over {passed:.0f} s")
+        shares = ", ".join(f"{name} {100 * seconds / passed:.2f} %" for name, seconds in spent.items())
+        print(f"collector {process.name}: {shares} of a core over {passed:.0f} s")
 
 
 main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "hook"))
 import gpu  # noqa: E402
 
 
-class Told(Exception):
+class OwnText(Exception):
     def __str__(self):
         print("asked for its text", flush=True)
         return "a text of its own"
@@ -17,4 +17,4 @@ class Told(Exception):
 
 gpu.ok(gpu.gemm_ex(256, 256, 256))
 gpu.sync()
-raise Told
+raise OwnText

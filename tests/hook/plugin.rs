@@ -74,7 +74,7 @@ fn totals(job: &Job, rank: usize) -> BTreeMap<(Operation, u64), (u64, u64, Optio
 
 #[test]
 fn calls_that_no_interposed_function_sees_are_counted_and_timed() {
-    for version in ["22809", "22907", "23102"] {
+    for version in ["22809", "22907", "23102", "23200"] {
         let job = watched(version, &[], UNSEEN);
         for rank in [0, 1] {
             let totals = totals(&job, rank);
@@ -122,7 +122,7 @@ fn calls_through_an_older_interface_are_counted() {
 
 #[test]
 fn calls_seen_by_plugin_and_interposer_are_counted_once() {
-    for version in ["22304", "22403", "22602", "22703", "22809", "22902", "23102"] {
+    for version in ["22304", "22403", "22602", "22703", "22809", "22902", "23102", "23200"] {
         let job = watched(version, &[], SEEN);
         for rank in [0, 1] {
             let said = job.after_step(rank, 1);
@@ -133,6 +133,24 @@ fn calls_seen_by_plugin_and_interposer_are_counted_once() {
             assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, Some(PLAN)), "{version}");
             assert_eq!(totals[&(Operation::AllGather, 8 << 10)].2, Some(PLAN), "{version}");
             assert_eq!(job.ledger(rank).ledger().read().communicators.len(), 1);
+        }
+        job.end();
+    }
+}
+
+/// NCCL before 2.23.4 loads no profiler plugin: the preload alone counts and times, and no plan is known.
+#[test]
+fn calls_of_an_nccl_without_plugins_are_seen_by_the_interposer() {
+    for version in ["21805", "21903", "22005", "22105", "22203"] {
+        let job = watched(version, &[], SEEN);
+        for rank in [0, 1] {
+            let said = job.after_step(rank, 1);
+            let (launches, seen) = (said.launches(), &said.nccl);
+            assert_eq!((launches.collectives, launches.point_to_point), (60, 2), "{version}");
+            assert_eq!((seen.by_plugin, seen.uncounted), (0, 0), "{version}");
+            let totals = totals(&job, rank);
+            assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, None), "{version}");
+            assert_eq!(totals[&(Operation::AllGather, 8 << 10)].2, None, "{version}");
         }
         job.end();
     }

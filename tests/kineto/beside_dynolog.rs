@@ -36,7 +36,7 @@ impl Dynolog {
             let trace: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
             assert_eq!(trace["trace_id"], "7");
         }
-        assert!(each("told", &self.0.wrote()), "{}", self.0.wrote());
+        assert!(each("configured", &self.0.wrote()), "{}", self.0.wrote());
     }
 }
 

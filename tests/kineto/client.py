@@ -39,7 +39,7 @@ class Kineto:
     def __init__(self, every=0.2, answers=True, writes=True, traces=1.0):
         # `traces`: the share of a period after which a trace ends, as if the buffers were full.
         self.every, self.writes, self.answers, self.traces, self.period = every, writes, answers, traces, None
-        self.count, self.config, self.calls, self.told = -1, None, [], []
+        self.count, self.config, self.calls = -1, None, []
         name = f"dynoconfigclient{uuid.uuid4()}"
         if folder := os.environ.get("KINETO_IPC_SOCKET_DIR"):
             self.daemon, name = os.path.join(folder, "dynolog"), os.path.join(folder, name)
@@ -96,7 +96,6 @@ class Kineto:
             self.take(dict(line.split("=") for line in reply[40:].decode().splitlines()))
 
     def take(self, config):
-        self.told.append(config)
         self.config = config
         if "PROFILE_START_ITERATION" in config:
             # If that step is over, the next one is used, rounded up.

@@ -31,11 +31,11 @@ def take():
     pids = struct.unpack_from(f"={count}i", datagram, 56)
     if pids[0] not in processes:
         print(f"registered {pids[0]}", file=sys.stderr, flush=True)
-    told = processes.setdefault(pids[0], "") if accepts & 2 else ""
-    daemon.sendto(struct.pack("=Q32s", len(told), b"req") + told.encode(), client)
-    if told:
+    config = processes.setdefault(pids[0], "") if accepts & 2 else ""
+    daemon.sendto(struct.pack("=Q32s", len(config), b"req") + config.encode(), client)
+    if config:
         processes[pids[0]] = ""
-        print(f"told {pids[0]}", flush=True)
+        print(f"configured {pids[0]}", flush=True)
 
 
 while True:

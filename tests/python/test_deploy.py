@@ -26,7 +26,7 @@ def test_volumes_are_declared_and_kinds_are_whole(path):
         assert {"apiVersion", "kind", "metadata", "spec"} <= set(document)
         pod = specs(document)
         containers = pod.get("containers", []) + pod.get("initContainers", [])
-        volumes = {volume["name"] for volume in pod.get("volumes", [])}
+        volumes = {one["name"] for one in pod.get("volumes", [])}
         for container in containers:
             assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
             assert all(isinstance(word, str) for word in container["command"]), container["command"]

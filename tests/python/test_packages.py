@@ -37,8 +37,8 @@ def find(packages, ending):
 def test_an_unpacked_package_runs_in_place(packages, ending, environment, tmp_path):
     root = unpacked(find(packages, ending), tmp_path / "root")
     version = [root / "bin/xpu-top", "--version"]
-    told = subprocess.run(version, env=environment, capture_output=True, text=True, check=True)
-    assert told.stdout.startswith("xpu-top 0."), told
+    answer = subprocess.run(version, env=environment, capture_output=True, text=True, check=True)
+    assert answer.stdout.startswith("xpu-top 0."), answer
     command = [root / "bin/xpu-top", "demo", "--headless", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

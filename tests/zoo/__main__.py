@@ -221,7 +221,7 @@ def flops(ask, environment, rank, log):
     """The FLOPs of GEMMs that xpu-top saw of a rank, over the rank's own steps so far."""
     command = [*ask, "--now", "--rank", str(rank), "--wait", "4"]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    mine = next((told for told in json.loads(said.stdout or "{}").get("ranks", []) if told["rank"] == rank), {})
+    mine = next((one for one in json.loads(said.stdout or "{}").get("ranks", []) if one["rank"] == rank), {})
     seen = sum(2 * gemm["m"] * gemm["n"] * gemm["k"] * gemm["batch"] * gemm["count"] for gemm in mine.get("gemms", []))
     return seen / max(own_steps(log)[1], default=1)
 
@@ -232,15 +232,15 @@ def captured(xpu_top, where, environment, path):
     said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
     if said.returncode:
         return said.stderr.strip()
-    told = subprocess.run([xpu_top, "report", "--json", str(path)], capture_output=True, text=True, check=True)
-    return [[step["step"] for step in rank["steps"]] for rank in json.loads(told.stdout)["ranks"]]
+    report = subprocess.run([xpu_top, "report", "--json", str(path)], capture_output=True, text=True, check=True)
+    return [[step["step"] for step in rank["steps"]] for rank in json.loads(report.stdout)["ranks"]]
 
 
 def judge(name, ranks, status, logs, output):
     row = {"program": name, "ranks": ranks, "own": [], "shown": [], "number": [], "time": []}
-    told = {rank["rank"]: rank for rank in status.get("ranks", [])}
+    known = {rank["rank"]: rank for rank in status.get("ranks", [])}
     for rank, log in enumerate(logs):
-        shown = told.get(rank, {})
+        shown = known.get(rank, {})
         step, mean = shown.get("step"), shown.get("step_ms_mean", shown.get("step_ms_p50"))
         # The optimizer ends a step, and the program counts it a moment later.
         times, numbers = log

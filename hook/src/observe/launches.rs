@@ -47,7 +47,7 @@ impl Launch {
 
     fn new(kind: Kind, form: u64, sizes: u64, weight: f32) -> Self {
         let form = priority(form ^ ((kind as u64 + 1) << 56));
-        let name = priority(form ^ sizes.wrapping_mul(ODD)) as u32;
+        let name = priority(form ^ sizes.wrapping_mul(GOLDEN_RATIO)) as u32;
         Self { name, form: form as u32, kind, weight, extents: Self::UNKNOWN, at: 0 }
     }
 
@@ -82,8 +82,8 @@ impl Launch {
     }
 }
 
-/// An odd number whose bits are well mixed.
-const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// 2^64 over the golden ratio, rounded to an odd number: the multiplier of Fibonacci hashing.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Bits of [`WANTED`]: every launch is wanted, and the launch that begins a step.
 const ALL: u8 = 1;

@@ -69,7 +69,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         panel::draw(app.palette, breakpoint, Title { name: "Communicators", about, right }, area, buffer);
     if all.is_empty() {
         let text = format!(
-            "No communicators yet. They appear with the first NCCL collective. NCCL that is linked statically or called by handle is not seen: {} lists what the hooks of a host miss.",
+            "No communicators yet. They appear with the first NCCL collective. {} lists what the hooks of a host miss, such as static NCCL without its profiler plugin.",
             app.key("hosts"),
         );
         let text = if filtered::is_empty(app) { filtered::nobody(app) } else { text };

@@ -71,7 +71,7 @@ fn runtime(found: Option<PathBuf>) -> Check {
     }
 }
 
-/// How much of NCCL is visible depends on how it is called, not on its version.
+/// What of NCCL is visible depends on how it is called and, without an interposed call, on its version.
 fn nccl(found: Option<PathBuf>) -> Check {
     let Some(path) = found else { return plain("nccl", None, "collectives are not seen") };
     let version = number(&path, b"ncclGetVersion\0").map(version_of_nccl);
@@ -79,7 +79,7 @@ fn nccl(found: Option<PathBuf>) -> Check {
     Check::ok(
         "nccl",
         format!(
-            "{version} at {}: collectives are seen through its public calls, but not those of programs that call it by handle (vLLM, CuPy) or link it statically",
+            "{version} at {}: collectives are seen through its public calls, also by addresses that programs look up (vLLM, CuPy, JAX); those of static or renamed NCCL (2.27.3 or newer) through its profiler plugin",
             path.display()
         ),
     )

@@ -76,7 +76,7 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     let found = stopped::ranks(job, &stalled, deadline, now)
         .or_else(|| life::making(job, deadline))
         .or_else(|| life::ending(job, deadline))
-        .or_else(|| life::meeting(job))
+        .or_else(|| life::initializing(job))
         .or_else(|| recorded::divergence(job, &stalled))
         .or_else(|| stalled.iter().find_map(mismatch::called))
         .or_else(|| stalled.iter().find_map(kernel::not_launched))

@@ -27,7 +27,7 @@ pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
 }
 
 /// A rendezvous before the first step, for instance PyTorch's `init_process_group`.
-pub(super) fn meeting(job: &Job) -> Option<Finding> {
+pub(super) fn initializing(job: &Job) -> Option<Finding> {
     if job.world_size() < 2 || has_begun(job) || has_stepped(job) {
         return None;
     }
