@@ -94,6 +94,10 @@ impl Host {
     }
 
     fn run_where(&self, rank: usize, set: &[(&str, &str)], more: &[&str], script: &str) -> Program {
+        self.run_of("train", rank, set, more, script)
+    }
+
+    fn run_of(&self, job: &str, rank: usize, set: &[(&str, &str)], more: &[&str], script: &str) -> Program {
         let mut command = self.xpu_top();
         let path = format!("{}:{}", built::source("hook").display(), built::source("kineto").display());
         command
@@ -102,7 +106,7 @@ impl Host {
             .env("RENDEZVOUS", self.place.path(""))
             .envs([("WORLD_SIZE", "2".to_owned()), ("RANK", rank.to_string())])
             .envs(set.iter().copied())
-            .args(["run", "--job", "train", "--key-file"])
+            .args(["run", "--job", job, "--key-file"])
             .arg(self.key())
             .args(more)
             .args(["--", "python3", "-c", &format!("{TRAINS}{script}")]);
@@ -117,8 +121,12 @@ impl Host {
     }
 
     fn wait_for_steps(&self) {
+        self.wait_for_steps_of("train");
+    }
+
+    fn wait_for_steps_of(&self, job: &str) {
         until("both ranks to step", || {
-            let said = self.ask("status --json --now");
+            let said = self.ask(&format!("status --json --now --job {job}"));
             let status: Value = serde_json::from_str(&said.stdout).ok()?;
             let stepping = status["ranks"].as_array()?.iter().filter(|rank| rank["step"].as_u64() > Some(3));
             (stepping.count() == 2).then_some(())

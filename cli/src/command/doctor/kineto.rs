@@ -57,15 +57,21 @@ fn of(listed: &str, shown: &str, others: Others) -> Check {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let inodes = inodes(&sockets, listed);
     if inodes.is_empty() || !is_reached(listed) {
-        return Check::ok("kineto", format!("{shown} is free: a collector serves PyTorch's profiler there"));
+        return Check::ok(
+            "kineto",
+            format!("{shown} is free: a collector takes it while PyTorch in a rank of its own asks there"),
+        );
     }
     let mut holders = holders(&inodes);
     // The list still has a collector for a moment after another daemon has removed its file.
     holders.sort_by_key(|(_, name)| name == COLLECTOR);
     match holders.first() {
-        Some((pid, name)) if name == COLLECTOR => {
-            Check::ok("kineto", format!("process {pid} ({name}) serves PyTorch's profiler at {shown}"))
-        }
+        Some((pid, name)) if name == COLLECTOR => Check::ok(
+            "kineto",
+            format!(
+                "process {pid} ({name}) serves PyTorch's profiler at {shown}, until no rank of its own asks there: a dynolog that starts before then serves no program"
+            ),
+        ),
         found => {
             let who = found.map_or_else(
                 || "a process of another user".to_owned(),
