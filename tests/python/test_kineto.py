@@ -52,9 +52,11 @@ def test_all_ranks_trace_the_same_steps(job, tmp_path):
     assert manifest["same_steps"] is True, manifest
     traces = [trace(tmp_path / "steps", rank) for rank in range(RANKS)]
     starts = [optimizer_steps(found) for found in traces]
-    assert [len(steps) for steps in starts] == [3] * RANKS
+    # Three, and the further one, of which kernels could be missing.
+    assert manifest["window"]["further_steps"] == 1
+    assert [len(steps) for steps in starts] == [4] * RANKS
     # Each step has an all-reduce, so no rank begins a step before all ranks have ended the previous one.
-    for number in range(2):
+    for number in range(3):
         assert max(steps[number] for steps in starts) < min(steps[number + 1] for steps in starts), starts
     assert {found["trace_id"] for found in traces} == {manifest["trace_id"]}
     assert any("Input Dims" in event.get("args", {}) for event in traces[0]["traceEvents"])
@@ -94,7 +96,7 @@ def test_a_capture_has_the_traces_and_the_stacks_of_its_steps(job, tmp_path):
             begin: sorted((event["ts"], event["ts"] + event["dur"]) for event in its if event["name"].startswith(begin))
             for begin in ("step ", "Optimizer.step#", "aten::")
         }
-        assert len(spans["step "]) == len(spans["Optimizer.step#"]) == 3, spans
+        assert (len(spans["step "]), len(spans["Optimizer.step#"])) == (3, 4), spans
         assert len(spans["aten::"]) > 30
         for step, call in zip(spans["step "], spans["Optimizer.step#"]):
             assert step[0] < call[0] < step[1] + 2000 and call[1] < step[1] + 2000, (rank, step, call)
@@ -134,7 +136,7 @@ for path in sys.argv[1:]:
 print(json.dumps(flops))
 """
     flops = read_with_torch(by_torch, *(tmp_path / f"{rank}.json" for rank in range(RANKS)))
-    assert flops == [[2 * 8 * 64 * 64] * 2] * RANKS
+    assert flops == [[2 * 8 * 64 * 64] * 3] * RANKS
 
     # HTA's other analyses need GPU events, and gloo has none.
     by_hta = """
@@ -151,7 +153,7 @@ rows = [[int(row["rank"]), row["name"], row["sum (us)"]] for _, row in spans.ite
 print(json.dumps([steps, rows]))
 """
     steps, rows = read_with_torch(by_hta, folder)
-    assert steps == {str(rank): 2 for rank in range(RANKS)}
+    assert steps == {str(rank): 3 for rank in range(RANKS)}
     for rank in range(RANKS):
         events = trace(folder, rank)["traceEvents"]
         ours = sum(event["dur"] for event in events if event.get("name") == "Optimizer.step#SGD.step")
