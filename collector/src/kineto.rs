@@ -141,8 +141,14 @@ impl Kineto {
     }
 
     fn bind_own(&mut self, now: Moment) {
-        if self.own.as_mut().is_some_and(|own| own.bind(now) == Fate::Lost) {
-            self.clients.forget_those_of(Which::Own);
+        let Some(own) = &mut self.own else { return };
+        match own.bind(now) {
+            Fate::Unchanged => {}
+            Fate::Lost => self.clients.forget_those_of(Which::Own),
+            Fate::Taken => tracing::warn!(
+                "{} belongs to another process: `xpu-top kineto` reaches no rank of `xpu-top run` until it ends",
+                own.name.shown()
+            ),
         }
     }
 

@@ -60,7 +60,7 @@ impl Dynolog {
 }
 
 /// The line of `doctor` about the name.
-fn doctor(host: &Host) -> (String, String) {
+pub(super) fn doctor(host: &Host) -> (String, String) {
     let said = host.ask("doctor --json").stdout;
     let document: Value = serde_json::from_str(&said).unwrap();
     let checks = document["checks"].as_array().unwrap();

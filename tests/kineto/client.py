@@ -95,7 +95,12 @@ class Kineto:
         if size != len(reply) - 40:
             os.abort()
         if size and self.config is None:
-            self.take(dict(line.split("=") for line in reply[40:].decode().splitlines()))
+            try:
+                config = dict(line.split("=") for line in reply[40:].decode().splitlines())
+            except ValueError:
+                # Kineto logs that it does not understand the configuration.
+                return
+            self.take(config)
 
     def take(self, config):
         self.told.append(config)

@@ -5,6 +5,7 @@
 
 mod beside_dynolog;
 mod hostile;
+mod hostile_daemon;
 mod on_screen;
 mod through_relay;
 mod two_collectors;

@@ -120,6 +120,11 @@ impl Kineto {
                 .to_owned();
         }
         let theirs = is_readable.then(|| trace::variable(pid, KinetoName::FOLDER)).flatten();
+        if let Some(own) = self.own.as_ref().filter(|own| own.is_of_another())
+            && theirs.as_deref() == own.name.folder()
+        {
+            return format!("another process has {} on its host: end it", own.name.shown());
+        }
         let own = self.own_folder();
         let polls_own = theirs.is_some() && theirs == own;
         if !polls_own && self.shared.is_of_another() {

@@ -43,6 +43,7 @@ pub(super) fn check(base: BasePort) -> Check {
         (Some(off), _) if off == "off" => {
             Check::ok("kineto", format!("{SOCKET}=off: collectors leave PyTorch's profiler to others"))
         }
+        _ if let Some(squatted) = squatted(&own, others) => squatted,
         (Some(name), _) => of(&format!("@{name}@"), &format!("@{name}"), others),
         (None, Some(folder)) => {
             let path = format!("{folder}/{IN_FOLDER}");
@@ -50,6 +51,13 @@ pub(super) fn check(base: BasePort) -> Check {
         }
         (None, None) => of(ABSTRACT, ABSTRACT.trim_end_matches('@'), others),
     }
+}
+
+/// What is wrong if another process has the name in the collector's own folder.
+fn squatted(own: &Path, others: Others) -> Option<Check> {
+    let path = own.join(IN_FOLDER);
+    let path = path.to_str().filter(|_| others == Others::Served)?;
+    Some(of(path, path, Others::NotServed)).filter(|check| check.remedy.is_some())
 }
 
 /// `listed`: the name as the kernel lists it. `shown`: the name for people.
