@@ -30,7 +30,7 @@ fn a_daemon_that_squats_floods_and_answers_garbage_harms_nobody() {
     let shared = format!("@{name}");
     let daemon = start(&host, &own, &[own.to_str().unwrap(), &shared]);
 
-    // It has both names. The job starts and trains, and is told garbage.
+    // It has both names. The job starts and trains, and gets garbage.
     let ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     until("the ranks to be answered", || (daemon.said().matches("answered").count() > 5).then_some(()));
     let refused = host.kineto("--steps 2");

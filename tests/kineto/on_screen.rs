@@ -1,6 +1,9 @@
 //! Traces requested with a key of the screen.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 use xpu_tests::pty::Terminal;
@@ -24,7 +27,7 @@ fn folders(host: &Host) -> Vec<PathBuf> {
     all.filter(|path| path.extension().is_some_and(|ending| ending == "kineto")).collect()
 }
 
-fn manifest(folder: &PathBuf) -> Value {
+fn manifest(folder: &Path) -> Value {
     serde_json::from_slice(&fs::read(folder.join("manifest.json")).unwrap()).unwrap()
 }
 
