@@ -247,24 +247,24 @@ impl Tracing<'_> {
                 return Ok(());
             }
             select! {
-                arrival = self.arrivals.recv() => self.hear(arrival.context("the connection to the collectors ended")?)?,
+                arrival = self.arrivals.recv() => self.hear(arrival.context("the connection to the collectors ended")?),
                 _ = look.tick() => {}
             }
         }
     }
 
-    fn hear(&mut self, arrival: Arrival) -> anyhow::Result<()> {
+    fn hear(&mut self, arrival: Arrival) {
         if let Arrival::Frame(frame) = &arrival {
             match &frame.body {
                 Body::Kineto(rank) if rank.job == self.job => self.ranks.hear(&frame.host, rank),
                 Body::KinetoPart(part) if part.job == self.job && self.ranks.expects(part.number) => {
-                    return self.fetch.take(part);
+                    self.fetch.take(part);
+                    return;
                 }
                 _ => {}
             }
         }
         self.following.take(arrival);
-        Ok(())
     }
 
     fn is_due(&mut self) -> bool {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A program polls only if it was started with `KINETO_USE_DAEMON=1`. The daemon sends nothing except answers
-//! to polls. It listens in a folder of its own, which `xpu-top run` names to its job, and at dynolog's name if
-//! that is free, for jobs that name no folder.
+//! to polls. It listens in a folder of its own, which `xpu-top run` names to its job, and at dynolog's name
+//! while a living rank polls there and no other daemon has the name.
 
 mod clients;
 mod config;
@@ -16,6 +16,7 @@ mod datagram;
 mod delivery;
 mod listener;
 mod name;
+mod need;
 mod order;
 mod requests;
 mod scan;
@@ -33,6 +34,7 @@ use clients::{Clients, Poll};
 use datagram::Message;
 use delivery::Bell;
 use listener::{Fate, Listener};
+use need::Settings;
 use order::{Known, Ordered};
 use xpu_wire::{
     endpoint::user_id,
@@ -71,8 +73,8 @@ pub(crate) struct Kineto {
     /// At the name that programs poll which name no folder, or the folder of the user's own variable. Other
     /// daemons may have it.
     shared: Listener,
-    /// Whether a rank has lived here.
-    has_served: bool,
+    /// The variables of the living ranks' processes.
+    settings: Settings,
     clients: Clients,
     ordered: BTreeMap<JobRank, Ordered>,
     /// Parts requested while too many traces are read, by rank.
@@ -96,35 +98,30 @@ impl Kineto {
         let mut new = Self {
             own,
             shared: Listener::new(name, now),
-            has_served: false,
+            settings: Settings::default(),
             clients: Clients::default(),
             ordered: BTreeMap::new(),
             queue: BTreeMap::new(),
             bell: None,
             complaints: InputErrors::default(),
         };
-        new.bind(now);
+        new.bind_own(now);
         new
     }
 
-    /// Binds the names, or releases the shared one while no rank of this collector lives: another job's
-    /// collector may need it. Before the first rank, the name stays bound, because that rank's Kineto may poll
-    /// before its hook reports.
-    fn bind_for(&mut self, living: usize, now: Moment) {
-        self.has_served |= living > 0;
-        if self.has_served && living == 0 {
-            if self.shared.release() {
-                tracing::info!("{} is free again: no rank lives", self.shared.name.shown());
-            }
+    /// Binds the names. The shared one is bound only while a rank of this collector needs it: dynolog tries to
+    /// bind it once, at its start, and serves no program if it fails.
+    fn bind_for(&mut self, needs_shared: bool, now: Moment) {
+        self.bind_own(now);
+        if needs_shared {
+            self.bind_shared(now);
+        } else if self.shared.release() {
+            tracing::info!("{} is free again: no rank here needs it", self.shared.name.shown());
             self.clients.forget_those_of(Which::Shared);
-            self.bind_own(now);
-            return;
         }
-        self.bind(now);
     }
 
-    fn bind(&mut self, now: Moment) {
-        self.bind_own(now);
+    fn bind_shared(&mut self, now: Moment) {
         match self.shared.bind(now) {
             Fate::Unchanged => {}
             Fate::Lost => self.clients.forget_those_of(Which::Shared),
@@ -144,8 +141,14 @@ impl Kineto {
     }
 
     fn bind_own(&mut self, now: Moment) {
-        if self.own.as_mut().is_some_and(|own| own.bind(now) == Fate::Lost) {
-            self.clients.forget_those_of(Which::Own);
+        let Some(own) = &mut self.own else { return };
+        match own.bind(now) {
+            Fate::Unchanged => {}
+            Fate::Lost => self.clients.forget_those_of(Which::Own),
+            Fate::Taken => tracing::warn!(
+                "{} belongs to another process: `xpu-top kineto` reaches no rank of `xpu-top run` until it ends",
+                own.name.shown()
+            ),
         }
     }
 
@@ -286,7 +289,8 @@ impl Kineto {
 
     /// Checks the orders.
     pub(crate) fn check(&mut self, roster: &Roster, now: Moment) -> Answers {
-        self.bind_for(roster.living(), now);
+        let needs_shared = self.needs_shared(roster);
+        self.bind_for(needs_shared, now);
         if let Some(own) = &mut self.own {
             own.sweep(now);
         }
@@ -321,25 +325,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collector_without_ranks_leaves_the_shared_name_to_others() {
+    fn the_shared_name_is_left_to_others_until_a_rank_needs_it() {
         let name = KinetoName::Abstract(format!("xpu-top-left-{}", std::process::id()).into_bytes());
         let at = |seconds| Moment::default().after(Duration::from_secs(seconds));
         let folder = tempfile::tempdir().unwrap();
         let kineto = |own: &str| Kineto::new(name.clone(), &folder.path().join(own), at(0));
         let (mut first, mut second) = (kineto("1"), kineto("2"));
         let shared = |one: &Kineto| one.shared.socket.is_some();
-        first.bind_for(0, at(1));
-        assert!(shared(&first), "its ranks may be about to come");
-        first.bind_for(2, at(2));
-        second.bind_for(2, at(3));
-        assert!(shared(&first) && !shared(&second));
-        first.bind_for(0, at(4));
-        second.bind_for(2, at(5));
+        assert!(!shared(&first));
+        first.bind_for(false, at(1));
+        assert!(!shared(&first));
+        first.bind_for(true, at(2));
+        second.bind_for(true, at(3));
+        assert!(shared(&first) && !shared(&second) && second.shared.is_of_another());
+        first.bind_for(false, at(4));
+        second.bind_for(true, at(5));
         assert!(!shared(&first) && shared(&second));
-        first.bind_for(1, at(6));
+        first.bind_for(true, at(6));
         assert!(!shared(&first), "it is the second's");
-        second.bind_for(0, at(7));
-        first.bind_for(1, at(8));
+        second.bind_for(false, at(7));
+        first.bind_for(true, at(8));
         assert!(shared(&first));
         assert!(first.own_folder().is_some() && second.own_folder().is_some(), "each has its own");
         assert_ne!(first.own_folder(), second.own_folder());

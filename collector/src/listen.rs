@@ -67,7 +67,8 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub(crate) fn bind(config: &Config) -> Result<Self, OpenError> {
+    /// `make` runs before the workers' socket is bound: a job that finds that socket finds what `make` made.
+    pub(crate) fn bind<T>(config: &Config, make: impl FnOnce() -> T) -> Result<(Self, T), OpenError> {
         socket::raise_descriptor_limit(DESCRIPTORS);
         config.runtime.prepare()?;
         let path = config.runtime.socket(config.base)?;
@@ -78,6 +79,7 @@ impl Sockets {
         }
         let context = Context::new();
         let viewers = ViewerSockets::bind(&context, config.address, config.base, config.key.as_ref())?;
+        let made = make();
         // libzmq removes a socket that an earlier collector left behind, so only the holder of the lock may
         // bind.
         let workers = socket::workers(&context).map_err(OpenError::Library)?;
@@ -89,7 +91,7 @@ impl Sockets {
         if let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
             tracing::warn!("cannot make {} private: {error}", path.display());
         }
-        Ok(Self { workers, viewers, path, _lock: lock })
+        Ok((Self { workers, viewers, path, _lock: lock }, made))
     }
 }
 

@@ -22,7 +22,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-pub(crate) use kineto::Subject;
+pub(crate) use kineto::{LivingProcess, Subject};
 pub(crate) use stall::FoundStacks;
 pub(crate) use times::Idling;
 

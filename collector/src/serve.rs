@@ -80,8 +80,12 @@ impl fmt::Debug for Collector {
 
 impl Collector {
     pub fn open(config: Config, now: Moment) -> Result<Self, OpenError> {
+        let (sockets, kineto) = Sockets::bind(&config, || {
+            Kineto::new(config.kineto.clone(), &config.runtime.kineto(config.base), now)
+        })?;
         Ok(Self {
-            sockets: Sockets::bind(&config)?,
+            sockets,
+            kineto,
             // Only one collector serves, so only one writes the file.
             past: Past::open(&config.runtime.history(config.base), now),
             runs: Runs::new(config.runs.clone(), config.host.clone()),
@@ -90,7 +94,6 @@ impl Collector {
             sampler: Sampler::new(config.reader.clone(), config.samples),
             samplers: Samplers::new(config.reader.clone()),
             exits: Exits::new(config.reader.clone()),
-            kineto: Kineto::new(config.kineto.clone(), &config.runtime.kineto(config.base), now),
             config,
             started: now,
             captures: Captures::default(),

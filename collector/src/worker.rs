@@ -359,6 +359,11 @@ impl Worker {
         }
     }
 
+    /// Whether its ledger page was found, which shows that its process id is of this namespace.
+    pub(crate) fn has_ledger(&self) -> bool {
+        self.ledger.is_some()
+    }
+
     /// Kineto's current count of steps.
     pub(crate) fn kineto_count(&self) -> Option<KinetoCount> {
         self.ledger.as_ref()?.ledger().kineto_count()

@@ -36,7 +36,9 @@ END = """,
 
 
 class Kineto:
-    def __init__(self, every=0.2, answers=True, writes=True, traces=1.0):
+    def __init__(self, every=0.2, answers=True, writes=True, traces=1.0, busy=False):
+        # `busy`: the program's own profiler is active.
+        self.busy = busy
         # `traces`: the share of a period after which a trace ends, as if the buffers were full.
         self.every, self.writes, self.answers, self.traces, self.period = every, writes, answers, traces, None
         self.count, self.config, self.calls = -1, None, []
@@ -70,7 +72,7 @@ class Kineto:
             self.write()
 
     def is_active(self):
-        return bool(self.calls)
+        return self.busy or bool(self.calls)
 
     def ask_for_ever(self):
         while True:
@@ -93,7 +95,12 @@ class Kineto:
         if size != len(reply) - 40:
             os.abort()
         if size and self.config is None:
-            self.take(dict(line.split("=") for line in reply[40:].decode().splitlines()))
+            try:
+                config = dict(line.split("=") for line in reply[40:].decode().splitlines())
+            except ValueError:
+                # Kineto logs that it does not understand the configuration.
+                return
+            self.take(config)
 
     def take(self, config):
         self.config = config

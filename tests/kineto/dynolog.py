@@ -1,6 +1,8 @@
-"""dynolog as PyTorch's profiler sees it: `dynolog.py FOLDER`, the daemon of this folder.
+"""dynolog as PyTorch's profiler sees it: `dynolog.py FOLDER`, the daemon of this folder, or `dynolog.py @NAME`, the one
+at this abstract name.
 
-It removes an existing file and takes the name, as dynolog does, and ends when its input ends. Each input line is a file
+It removes an existing file and takes the name, as dynolog does, and ends when its input ends. If another daemon has the
+abstract name, dynolog serves no program, and does not try again; this program ends. Each input line is a file
 name: each process that has polled gets one request to write a trace of two steps there, as by `dyno gputrace
 --iterations 2 --log-file FILE`. Prints a line per request.
 """
@@ -12,11 +14,14 @@ import struct
 import sys
 
 daemon = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-name = os.path.join(sys.argv[1], "dynolog")
-if os.path.exists(name):
-    os.unlink(name)
-daemon.bind(name)
-os.chmod(name, 0o666)
+if sys.argv[1].startswith("@"):
+    daemon.bind(f"\0{sys.argv[1][1:]}\0")
+else:
+    name = os.path.join(sys.argv[1], "dynolog")
+    if os.path.exists(name):
+        os.unlink(name)
+    daemon.bind(name)
+    os.chmod(name, 0o666)
 print("ready", file=sys.stderr, flush=True)
 
 # The configuration that each process gets at its next poll, by process id.

@@ -5,6 +5,9 @@
 
 mod beside_dynolog;
 mod hostile;
+mod hostile_daemon;
+mod on_screen;
+mod through_relay;
 mod two_collectors;
 
 use std::{
@@ -94,6 +97,10 @@ impl Host {
     }
 
     fn run_where(&self, rank: usize, set: &[(&str, &str)], more: &[&str], script: &str) -> Program {
+        self.run_of("train", rank, set, more, script)
+    }
+
+    fn run_of(&self, job: &str, rank: usize, set: &[(&str, &str)], more: &[&str], script: &str) -> Program {
         let mut command = self.xpu_top();
         let path = format!("{}:{}", built::source("hook").display(), built::source("kineto").display());
         command
@@ -102,7 +109,7 @@ impl Host {
             .env("RENDEZVOUS", self.place.path(""))
             .envs([("WORLD_SIZE", "2".to_owned()), ("RANK", rank.to_string())])
             .envs(set.iter().copied())
-            .args(["run", "--job", "train", "--key-file"])
+            .args(["run", "--job", job, "--key-file"])
             .arg(self.key())
             .args(more)
             .args(["--", "python3", "-c", &format!("{TRAINS}{script}")]);
@@ -117,8 +124,12 @@ impl Host {
     }
 
     fn wait_for_steps(&self) {
+        self.wait_for_steps_of("train");
+    }
+
+    fn wait_for_steps_of(&self, job: &str) {
         until("both ranks to step", || {
-            let said = self.ask("status --json --now");
+            let said = self.ask(&format!("status --json --now --job {job}"));
             let status: Value = serde_json::from_str(&said.stdout).ok()?;
             let stepping = status["ranks"].as_array()?.iter().filter(|rank| rank["step"].as_u64() > Some(3));
             (stepping.count() == 2).then_some(())
@@ -130,9 +141,36 @@ impl Host {
     }
 
     fn asking(&self, line: &str) -> Command {
+        self.asking_at("127.0.0.1", line)
+    }
+
+    fn asking_at(&self, hosts: &str, line: &str) -> Command {
         let mut command = self.xpu_top();
-        command.args(line.split_whitespace()).args(["--hosts", "127.0.0.1", "--key-file"]).arg(self.key());
+        command.args(line.split_whitespace()).args(["--hosts", hosts, "--key-file"]).arg(self.key());
         command
+    }
+
+    /// Requests over HTTP, with the token of the key. Returns the answer's status and body.
+    fn http(&self, at: (&str, u16), method: &str, path: &str, body: &str) -> (u16, Vec<u8>) {
+        let token = run(self.xpu_top().args(["keygen", "--token", "-o"]).arg(self.key())).stdout;
+        let token = token.trim();
+        let once = || {
+            let mut stream = TcpStream::connect(at).unwrap();
+            stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap();
+            let at = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+            let status: u16 = String::from_utf8_lossy(&answer[9..12]).parse().unwrap();
+            (status, answer.split_off(at))
+        };
+        // Clients that ask too often must wait.
+        until("an answer", || Some(once()).filter(|(status, _)| *status != 429))
     }
 
     fn kineto(&self, more: &str) -> Outcome {
@@ -192,8 +230,10 @@ fn both_ranks_trace_the_same_steps_and_their_traces_are_fetched() {
     let window = &manifest["window"];
     let (first, last) = (window["first_step"].as_u64().unwrap(), window["last_step"].as_u64().unwrap());
     assert_eq!((last - first, &manifest["same_steps"]), (2, &true.into()), "{manifest:#}");
+    // Kineto does not wait for the kernels of the last step of a trace.
+    assert_eq!(window["further_steps"], 1, "{manifest:#}");
     for (rank, one) in manifest["ranks"].as_array().unwrap().iter().enumerate() {
-        assert_eq!((&one["status"], &one["optimizer_steps"]), (&"written".into(), &3.into()), "{manifest:#}");
+        assert_eq!((&one["status"], &one["optimizer_steps"]), (&"written".into(), &4.into()), "{manifest:#}");
         assert_eq!(one["pid"], ranks[rank].pid(), "{manifest:#}");
         let trace = host.trace(rank);
         assert_eq!(trace["trace_id"], manifest["trace_id"]);
@@ -264,7 +304,7 @@ while True:
     assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
     let manifest = host.manifest();
     assert_eq!(manifest["window"]["optimizer_calls_per_step"], 2, "{manifest:#}");
-    assert_eq!(manifest["ranks"][0]["optimizer_steps"], 4, "{manifest:#}");
+    assert_eq!(manifest["ranks"][0]["optimizer_steps"], 6, "of two steps and a further one: {manifest:#}");
     assert_eq!(manifest["same_steps"], true, "{manifest:#}");
 }
 
@@ -319,6 +359,21 @@ fn a_rank_without_a_trace_is_named_with_advice() {
         "{manifest:#}"
     );
     drop((first, second));
+}
+
+/// The program uses `torch.profiler` itself: Kineto cannot trace it for another.
+#[test]
+fn a_rank_that_is_busy_with_its_own_profiler_is_reported() {
+    let host = Host::new();
+    let _ranks = host.job(["kineto = Kineto()\ntrain()", "kineto = Kineto(busy=True)\ntrain()"]);
+    let done = host.kineto("--steps 2");
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    let said = "rank 1: its profiler was busy with another trace (torch.profiler in the program?): try again";
+    assert!(done.stderr.contains(said), "{done:?}");
+    let manifest = host.manifest();
+    let ranks = &manifest["ranks"];
+    assert_eq!((&ranks[0]["status"], &ranks[1]["status"]), (&"written".into(), &"refused".into()));
+    assert!(!host.out().join("rank-0001.json.gz").exists());
 }
 
 /// Kineto aborts its process if the sender's name is not spelled as in its own environment, so the collector
@@ -403,7 +458,7 @@ fn a_capture_and_kineto_traces_cover_the_same_steps() {
             named.map(|event| (time(event, "ts"), time(event, "ts") + time(event, "dur"))).collect()
         };
         let (steps, calls) = (of("step "), of("Optimizer.step#"));
-        assert_eq!((steps.len(), calls.len()), (3, 3), "rank {rank}");
+        assert_eq!((steps.len(), calls.len()), (3, 4), "rank {rank}");
         for (step, call) in steps.iter().zip(&calls) {
             // An optimizer call ends its step; 5 ms are allowed.
             let is_within = step.0 < call.0 && call.0 < step.1 + 5e3;
@@ -439,27 +494,8 @@ fn ranks_can_be_chosen_by_process_and_by_filter() {
 fn traces_are_served_over_http() {
     let host = Host::new();
     let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
-    let token =
-        run(host.xpu_top().args(["keygen", "--token", "-o"]).arg(host.key())).stdout.trim().to_owned();
-    let once = |method: &str, path: &str, body: &str| {
-        let mut stream = TcpStream::connect(("127.0.0.1", host.base)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let at = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
-        let status: u16 = String::from_utf8_lossy(&answer[9..12]).parse().unwrap();
-        (status, answer.split_off(at))
-    };
-    // Clients that ask too often must wait.
-    let request = |method: &str, path: &str, body: &str| {
-        until("an answer", || Some(once(method, path, body)).filter(|(status, _)| *status != 429))
-    };
+    let request =
+        |method: &str, path: &str, body: &str| host.http(("127.0.0.1", host.base), method, path, body);
     let json = |(_, body): &(u16, Vec<u8>)| serde_json::from_slice::<Value>(body).unwrap();
     let document = json(&request("GET", "/openapi.json", ""));
     let is_described = |method, path, status, answer: &Value| {

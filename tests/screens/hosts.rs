@@ -69,7 +69,11 @@ fn hosts_are_sorted_by_what_they_cost_and_how_hot_they_are() {
 fn load_and_traffic_of_hosts_are_shown_and_sortable() {
     let mut lab = Lab::new(Simulation::new(7, 4, 8));
     lab.load().keys("9").screen(200, 40).shows("CPU %").shows("GB/s").shows("of 192 cores").shows("RDMA");
-    golden("hosts-load", &lab.screen(200, 40));
+    let screen = lab.screen(200, 40);
+    screen.shows("MHz   SM %  DRAM %        PCIe      NVLink  held by").shows("1.6 GB/s");
+    golden("hosts-load", &screen);
+    lab.screen(151, 40).shows("MHz   SM %  DRAM %  held by").hides("NVLink");
+    lab.screen(132, 40).shows("MHz  held by").hides("SM %");
     lab.keys("oc<Enter>").screen(200, 40).shows("CPU %↓");
 }
 

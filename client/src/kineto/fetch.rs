@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
 use tokio::time::Instant;
 use xpu_wire::{
     frame::{KinetoEnd, KinetoOrder, KinetoPart, KinetoWindow},
@@ -149,13 +148,17 @@ impl Fetch {
         self.done.insert(rank, Fetched { bytes: 0, end: KinetoEnd::default(), traced: None, why: Some(why) });
     }
 
-    /// Takes an arriving part, if it is the awaited one.
-    pub(super) fn take(&mut self, part: &KinetoPart) -> anyhow::Result<()> {
+    /// Takes an arriving part, if it is the awaited one. If it cannot be written, only its rank fails: others
+    /// may still fit on a full disk.
+    pub(super) fn take(&mut self, part: &KinetoPart) {
         let Some(fetch) = self.under_way.get_mut(&part.rank).filter(|fetch| fetch.next == part.part) else {
-            return Ok(());
+            return;
         };
-        let at = path(&self.folder, part.rank);
-        fetch.file.write_all(&part.bytes.0).with_context(|| format!("cannot write {}", at.display()))?;
+        if let Err(error) = fetch.file.write_all(&part.bytes.0) {
+            let why = format!("cannot write {}: {}", name(part.rank), new_file::why_not(&error));
+            self.drop_file(part.rank, &why);
+            return;
+        }
         fetch.bytes += part.bytes.0.len() as u64;
         if fetch.traced.as_mut().is_some_and(|traced| traced.take(&part.bytes.0).is_err()) {
             fetch.traced = None;
@@ -170,7 +173,6 @@ impl Fetch {
                 self.done.insert(part.rank, Fetched { bytes, end: end.clone(), traced, why: None });
             }
         }
-        Ok(())
     }
 
     /// The complete traces.
@@ -191,5 +193,45 @@ impl Fetch {
         for rank in self.under_way.keys().copied().collect::<Vec<_>>() {
             self.drop_file(rank, "its trace was not fetched completely in time: allow more with --wait");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::{frame::KinetoBytes, id::JobName};
+
+    use super::*;
+
+    #[test]
+    fn a_trace_that_cannot_be_written_fails_its_rank_and_no_other() {
+        let folder = std::env::temp_dir().join(format!("xpu-top-full-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let mut fetch = Fetch::new(&folder);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let fits = new_file::create(&path(&folder, Rank(1))).unwrap();
+        fs::write(path(&folder, Rank(0)), "").unwrap();
+        for (rank, file) in [(0, full), (1, fits)] {
+            let heard = Instant::now();
+            let under_way = UnderWay { file, next: 0, asked: None, heard, bytes: 0, traced: None };
+            fetch.under_way.insert(Rank(rank), under_way);
+        }
+        let part = |rank, part, end| KinetoPart {
+            number: 7,
+            job: JobName::cleaned("train"),
+            rank: Rank(rank),
+            part,
+            bytes: KinetoBytes(vec![1; 100]),
+            end,
+        };
+        for rank in [0, 1] {
+            fetch.take(&part(rank, 0, None));
+            fetch.take(&part(rank, 1, Some(KinetoEnd::default())));
+        }
+        let why = fetch.of(Rank(0)).and_then(|fetched| fetched.why.clone()).unwrap();
+        assert!(why.starts_with("cannot write rank-0000.json.gz: No space left"), "{why}");
+        assert!(!path(&folder, Rank(0)).exists(), "no part of a trace is left");
+        assert_eq!((fetch.done(), fetch.of(Rank(1)).map(|fetched| fetched.bytes)), (1, Some(200)));
+        assert!(fetch.under_way.is_empty());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

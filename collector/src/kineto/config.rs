@@ -65,7 +65,7 @@ pub(super) fn text(
             format!(
                 "PROFILE_START_ITERATION={}\nACTIVITIES_ITERATIONS={}\nACTIVITIES_WARMUP_ITERATIONS={calls}\nACTIVITIES_DURATION_MSECS=0\n",
                 before.saturating_sub(1),
-                u64::from(steps) * calls,
+                u64::from(steps.saturating_add(KinetoWindow::BEYOND)) * calls,
             )
         }
         KinetoWindow::Time { at, length } => {
@@ -134,14 +134,14 @@ mod tests {
         text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
     }
 
-    /// With PyTorch 2.11 and a program with one optimizer, a start iteration of 150 traced the steps 152 to
-    /// 154.
+    /// With PyTorch 2.11 and a program with one optimizer, a start iteration of 150 and three iterations traced
+    /// the steps 152 to 154.
     #[test]
     fn ranks_at_different_steps_get_orders_for_the_same_steps() {
         for step in [10, 120, 148] {
             let text = text(&steps(152, 1), FILE, Some(at(step, step as u32)), AT_ONCE).unwrap();
             assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(150), "{text}");
-            assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(3));
+            assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(4), "one more");
             assert_eq!(value(&text, "ACTIVITIES_DURATION_MSECS"), Some(0));
         }
         let late = text(&steps(152, 1), FILE, Some(at(149, 149)), AT_ONCE);
@@ -162,7 +162,7 @@ mod tests {
         // Step 100 was the 230th call; step 110 should be the first.
         let text = text(&steps(110, 2), FILE, Some(at(100, 230)), AT_ONCE).unwrap();
         assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(230 + 2 * 9 - 1));
-        assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(6));
+        assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(8));
         assert_eq!(value(&text, "ACTIVITIES_WARMUP_ITERATIONS"), Some(2));
     }
 

@@ -111,6 +111,11 @@ impl Listener {
         fate
     }
 
+    /// Whether another daemon had the name at the last attempt.
+    pub(super) fn is_of_another(&self) -> bool {
+        self.socket.is_none() && self.tried.is_some()
+    }
+
     /// Gives the name up. Returns whether it was bound.
     pub(super) fn release(&mut self) -> bool {
         self.tried = None;

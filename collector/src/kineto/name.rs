@@ -30,7 +30,8 @@ pub enum KinetoName {
 impl KinetoName {
     /// The variable with the name to use instead of dynolog's, or `off` for no socket.
     pub const VARIABLE: &str = "XPU_TOP_KINETO_SOCKET";
-    /// Kineto's variable for its folder.
+    /// Kineto's variables: it polls a daemon at all; the folder of that daemon.
+    pub(super) const USE_DAEMON: &str = "KINETO_USE_DAEMON";
     pub(super) const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 
     /// The name that the environment gives. A folder of a collector, as in the environment of its job, is not
@@ -103,6 +104,16 @@ impl KinetoName {
                 said(ours.as_deref()),
             )
         })
+    }
+
+    /// Whether a process with this value of Kineto's variable may poll our name. It may spell our folder
+    /// differently. `own` is the folder of the other listener, where it needs no shared name.
+    pub(super) fn is_polled_with(&self, theirs: Option<&str>, own: Option<&str>) -> bool {
+        match self {
+            Self::Abstract(_) => theirs.is_none(),
+            Self::Folder(_) => theirs.is_some() && theirs != own,
+            Self::Off => false,
+        }
     }
 
     /// Whether a client of this name polls our name. In a folder, its own name shows how it spells the

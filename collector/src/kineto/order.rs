@@ -27,8 +27,8 @@ use crate::{address::Address, request_time::RequestTime};
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Steps that a rank must complete after the last requested one before that time begins: Kineto ends a trace
-/// at the end of a step.
-const BEYOND: u64 = 2;
+/// at the end of a later step.
+const BEYOND: u64 = 2 + KinetoWindow::BEYOND as u64;
 
 /// An order without a request about it for this time is abandoned.
 const FORGOTTEN: Duration = Duration::from_mins(10);

@@ -115,14 +115,19 @@ impl Kineto {
             return format!("its host's collector was started with {}=off", KinetoName::VARIABLE);
         }
         let is_readable = fs::metadata(format!("/proc/{pid}/environ")).is_ok();
-        if is_readable && trace::variable(pid, "KINETO_USE_DAEMON").is_none() {
+        if is_readable && trace::variable(pid, KinetoName::USE_DAEMON).is_none() {
             return "its process was started without KINETO_USE_DAEMON=1: start it with `xpu-top run`, without --no-kineto"
                 .to_owned();
         }
         let theirs = is_readable.then(|| trace::variable(pid, KinetoName::FOLDER)).flatten();
+        if let Some(own) = self.own.as_ref().filter(|own| own.is_of_another())
+            && theirs.as_deref() == own.name.folder()
+        {
+            return format!("another process has {} on its host: end it", own.name.shown());
+        }
         let own = self.own_folder();
         let polls_own = theirs.is_some() && theirs == own;
-        if !polls_own && self.shared.socket.is_none() {
+        if !polls_own && self.shared.is_of_another() {
             let name = self.shared.name.shown();
             let who = format!("another daemon has {name} on its host (dynolog, or another collector)");
             return match own {

@@ -18,7 +18,29 @@ pub(crate) struct Subject {
     pub count: Option<KinetoCount>,
 }
 
+/// The process of a living rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LivingProcess {
+    pub pid: Pid,
+    pub started: Moment,
+    /// Whether its process id is known to be of this namespace: its ledger was found there.
+    pub is_here: bool,
+    /// Whether Kineto counts steps in it, and so polls a daemon.
+    pub counts: bool,
+}
+
 impl Roster {
+    /// The processes of the living ranks, each once.
+    pub(crate) fn living_processes(&self) -> impl Iterator<Item = LivingProcess> {
+        let living = self.places.values().filter(|worker| worker.is_there() && !worker.is_beside());
+        living.map(|worker| LivingProcess {
+            pid: worker.info.pid,
+            started: worker.info.started,
+            is_here: worker.has_ledger(),
+            counts: worker.kineto_count().is_some(),
+        })
+    }
+
     /// The named ranks of a job here, or all its ranks if none is named.
     pub(crate) fn subjects(&self, job: &JobName, ranks: &[Rank]) -> Vec<Subject> {
         let named = self.processes(job).filter(|worker| worker.is_named(ranks));

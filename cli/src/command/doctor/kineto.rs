@@ -43,6 +43,7 @@ pub(super) fn check(base: BasePort) -> Check {
         (Some(off), _) if off == "off" => {
             Check::ok("kineto", format!("{SOCKET}=off: collectors leave PyTorch's profiler to others"))
         }
+        _ if let Some(squatted) = squatted(&own, others) => squatted,
         (Some(name), _) => of(&format!("@{name}@"), &format!("@{name}"), others),
         (None, Some(folder)) => {
             let path = format!("{folder}/{IN_FOLDER}");
@@ -52,20 +53,33 @@ pub(super) fn check(base: BasePort) -> Check {
     }
 }
 
+/// What is wrong if another process has the name in the collector's own folder.
+fn squatted(own: &Path, others: Others) -> Option<Check> {
+    let path = own.join(IN_FOLDER);
+    let path = path.to_str().filter(|_| others == Others::Served)?;
+    Some(of(path, path, Others::NotServed)).filter(|check| check.remedy.is_some())
+}
+
 /// `listed`: the name as the kernel lists it. `shown`: the name for people.
 fn of(listed: &str, shown: &str, others: Others) -> Check {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let inodes = inodes(&sockets, listed);
     if inodes.is_empty() || !is_reached(listed) {
-        return Check::ok("kineto", format!("{shown} is free: a collector serves PyTorch's profiler there"));
+        return Check::ok(
+            "kineto",
+            format!("{shown} is free: a collector takes it while PyTorch in a rank of its own asks there"),
+        );
     }
     let mut holders = holders(&inodes);
     // The list still has a collector for a moment after another daemon has removed its file.
     holders.sort_by_key(|(_, name)| name == COLLECTOR);
     match holders.first() {
-        Some((pid, name)) if name == COLLECTOR => {
-            Check::ok("kineto", format!("process {pid} ({name}) serves PyTorch's profiler at {shown}"))
-        }
+        Some((pid, name)) if name == COLLECTOR => Check::ok(
+            "kineto",
+            format!(
+                "process {pid} ({name}) serves PyTorch's profiler at {shown}, until no rank of its own asks there: a dynolog that starts before then serves no program"
+            ),
+        ),
         found => {
             let who = found.map_or_else(
                 || "a process of another user".to_owned(),

@@ -10,8 +10,8 @@ use std::{
     },
     path::Path,
     process::{Command, Stdio},
-    ptr,
-    time::Duration,
+    ptr, thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
@@ -23,6 +23,9 @@ use crate::parts::{Part, Parts};
 
 /// How long training waits for the collector's ready line.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Interval of looks for the collector's socket.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Longest log, in bytes, that is continued; a longer one is emptied first.
 const LONGEST_LOG: u64 = 1 << 20;
@@ -39,7 +42,8 @@ pub(super) fn ensure(
 ) -> anyhow::Result<()> {
     // The check uses the collector's socket and not its lock: a collector that starts now would find the lock
     // held by the check.
-    if endpoint::connect(&runtime.socket(base)?).is_ok() {
+    let socket = runtime.socket(base)?;
+    if endpoint::connect(&socket).is_ok() {
         let without =
             fs::read_to_string(runtime.lock(base)).is_ok_and(|said| said == RuntimeDir::WITHOUT_KEY);
         if without && !matches!(key, CollectorKey::None) {
@@ -84,7 +88,13 @@ pub(super) fn ensure(
     } else {
         spawn(command)?;
     }
-    read_answer(answer.into(), runtime)
+    read_answer(answer.into(), runtime)?;
+    // If another rank has started one at the same time, that one may not serve yet.
+    let until = Instant::now() + PATIENCE;
+    while endpoint::connect(&socket).is_err() && Instant::now() < until {
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 fn spawn(mut command: Command) -> anyhow::Result<()> {

@@ -59,6 +59,12 @@ pub struct KinetoOptions {
     pub with_modules: bool,
 }
 
+impl KinetoWindow {
+    /// Steps that a trace of steps holds after the requested ones. Kineto ends a trace at an optimizer call, and
+    /// does not wait for the GPU: kernels that were launched just before are missing.
+    pub const BEYOND: u32 = 1;
+}
+
 /// The state of one rank's Kineto.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoRank {

@@ -6,7 +6,7 @@ use ratatui::{
     text::{Line, Span},
 };
 use xpu_client::arrival::Link;
-use xpu_model::figure;
+use xpu_model::{figure, status::TrafficStatus};
 use xpu_wire::{endpoint::BasePort, id::Rank};
 
 use super::super::{
@@ -24,8 +24,12 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Columns of the GPUs, which are next to the host's data.
+/// Columns of the GPUs, which are next to the host's data: without their load, and with it.
 const BESIDE: u16 = 62;
+const BESIDE_WITH_LOAD: u16 = 102;
+
+/// Columns of the host's data, before the GPUs' load gets any.
+const KNOWN: u16 = 69;
 
 /// Columns of a line's label.
 const LABEL: usize = 11;
@@ -41,8 +45,9 @@ const RUNS: usize = 4;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, host: &Host, area: Rect, buffer: &mut Buffer) {
     let (known, ranks) = if breakpoint == Breakpoint::Wide && !host.ranks.is_empty() {
+        let beside = area.width.saturating_sub(KNOWN + 1).clamp(BESIDE, BESIDE_WITH_LOAD);
         let [known, ranks] =
-            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(area);
+            Layout::horizontal([Constraint::Fill(1), Constraint::Length(beside)]).spacing(1).areas(area);
         (known, ranks)
     } else {
         (area, Rect::ZERO)
@@ -252,6 +257,10 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, host: &Host, area: Rect, buffer
         Column::figure("°C", 3, 0),
         Column::figure("W", 4, 0),
         Column::figure("MHz", 5, 0),
+        Column::figure("SM %", 5, 1),
+        Column::figure("DRAM %", 6, 2),
+        Column::figure("PCIe", 10, 3),
+        Column::figure("NVLink", 10, 4),
         Column::text("held by", 13, 0),
     ];
     let list = List { columns: &columns, sorted: None, selected: None, lines: ranks.len() };
@@ -265,6 +274,11 @@ fn rank(app: &App, rank: Rank) -> Vec<Cell> {
     let status = &row.status;
     let device = status.device.as_ref().filter(|device| !device.is_stale());
     let held = device.and_then(|device| device.throttle.as_ref());
+    let load = status.load.as_ref().and_then(|load| load.gpu.as_ref());
+    let share = |share: Option<f64>| known(share.map(|share| format!("{share:.0}")));
+    let rate = |traffic: Option<TrafficStatus>| {
+        known(traffic.and_then(TrafficStatus::larger).map(figure::bytes_per_second))
+    };
     vec![
         (rank.to_string(), Role::Strong),
         state(row),
@@ -272,6 +286,10 @@ fn rank(app: &App, rank: Rank) -> Vec<Cell> {
         known(device.and_then(|device| device.temperature_c).map(|degrees| degrees.to_string())),
         known(device.and_then(|device| device.power_w).map(|watts| format!("{watts:.0}"))),
         known(device.and_then(|device| device.sm_mhz).map(|clock| figure::count(clock.into()))),
+        share(load.and_then(|load| load.sm_pct)),
+        share(load.and_then(|load| load.dram_pct)),
+        rate(load.map(|load| load.pcie)),
+        rate(load.map(|load| load.nvlink)),
         match held.map(|words| words.join(", ")) {
             Some(words) if words.is_empty() => ("nothing".to_owned(), Role::Muted),
             Some(words) => (words, Role::Warning),
