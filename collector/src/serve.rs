@@ -7,11 +7,11 @@ mod workers;
 use std::{
     fmt,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use xpu_model::expected;
-use xpu_wire::{frame::Body, unit::Moment};
+use xpu_wire::{frame::Body, gpu_cores, unit::Moment};
 use zmq::{DONTWAIT, POLLIN, PollItem};
 
 use crate::{
@@ -80,8 +80,11 @@ impl fmt::Debug for Collector {
 
 impl Collector {
     pub fn open(config: Config, now: Moment) -> Result<Self, OpenError> {
+        let sockets = Sockets::bind(&config)?;
+        // A pipe of a process in another container looks like that of an ended one, and takes no space.
+        gpu_cores::remove_old(&config.runtime.gpu_cores(), &[gpu_cores::FILE], SystemTime::now());
         Ok(Self {
-            sockets: Sockets::bind(&config)?,
+            sockets,
             // Only one collector serves, so only one writes the file.
             past: Past::open(&config.runtime.history(config.base), now),
             runs: Runs::new(config.runs.clone(), config.host.clone()),
