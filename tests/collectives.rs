@@ -175,9 +175,8 @@ fn an_endless_kernel_before_a_collective_is_named() {
     }
 }
 
-/// The environment is as `xpu-top run --gpu-core` sets it.
-#[test]
-fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
+/// A job of two ranks with an endless kernel on rank 1. The environment is as `xpu-top run --gpu-core` sets it.
+fn with_gpu_cores() -> Hung {
     let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
     let host = Host::new();
     let (pipe, file) = (host.place.path("gpu-pipe.%p"), host.place.path("gpu-core.%p"));
@@ -187,7 +186,33 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
         ("CUDA_COREDUMP_FILE", file.to_str().expect("a name")),
     ];
     let ranks = (0..2).map(|rank| host.rank_of_where((rank, 2), &set, &script)).collect();
-    let job = Hung { host, ranks };
+    Hung { host, ranks }
+}
+
+#[test]
+fn the_kernels_on_the_gpu_of_one_rank_are_named() {
+    let mut job = with_gpu_cores();
+    job.hang();
+    let unconfirmed = job.host.ask("gpu-core --rank 1");
+    assert_eq!(unconfirmed.status.code(), Some(1), "{unconfirmed:?}");
+    let asked = job.host.ask("gpu-core --rank 1 --yes");
+    assert_eq!((asked.status.code(), asked.stderr.as_str()), (Some(0), ""), "{asked:?}");
+    assert!(
+        asked.stdout.starts_with("GPU: rank 1\n") && asked.stdout.contains("nvjet_hsh_256x128"),
+        "{asked:?}"
+    );
+    assert!(!asked.stdout.contains("ncclDevKernel"), "only the kernels of rank 1: {asked:?}");
+    // The GPU of rank 0 was not read, so rank 0 still waits.
+    let one = job.ranks.pop().expect("rank 1");
+    assert!(!one.end().status.success());
+    let state = |rank: usize| job.host.status()["ranks"][rank]["state"].clone();
+    until("the end of rank 1", || (state(1) == "exited").then_some(()));
+    assert_ne!(state(0), "exited");
+}
+
+#[test]
+fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
+    let job = with_gpu_cores();
     // Before the endless kernel is launched, the request is refused.
     let early = until("both ranks to be read", || {
         let asked = job.host.ask("stacks --gpus --yes");

@@ -11,6 +11,7 @@ use xpu_tests::{
     causes::causes,
     host::Host,
     hung::{Hung, SOON},
+    program::until,
 };
 
 /// Runs this cause with each of these numbers of ranks, and checks the report.
@@ -87,6 +88,40 @@ fn a_rank_that_never_comes_to_the_rendezvous() {
     let since = found["since_s"].as_f64().expect("a time");
     assert!((60.0..75.0).contains(&since), "{since}: {evidence}");
     assert!(status["stacks"]["folded"].as_str().unwrap_or_default().contains("load_weights"), "{status:#}");
+}
+
+/// A stand-in for PyTorch's module: rank 1 waits there for a process that compiles.
+const COMPILES: &str = "
+import importlib.util
+at = os.environ['RENDEZVOUS'] + '/torch/_dynamo/convert_frame.py'
+spec = importlib.util.spec_from_file_location('convert_frame', at)
+convert_frame = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(convert_frame)
+comm = communicator()
+ok(gemm_ex(256, 256, 256))
+sync()
+if RANK == 1: convert_frame._compile()
+ok(all_reduce(comm, 1000))
+sync()
+hold()
+";
+
+#[test]
+fn a_rank_that_compiles_in_the_first_step() {
+    let host = Host::new();
+    let package = host.place.path("torch/_dynamo");
+    fs::create_dir_all(&package).expect("a folder in a fresh folder");
+    let waits = "import subprocess\ndef _compile(): subprocess.run(['sleep', '1000'])\n";
+    fs::write(package.join("convert_frame.py"), waits).expect("a file there");
+    let job = Hung { ranks: (0..2).map(|rank| host.rank(rank, COMPILES)).collect(), host };
+    let (found, status) = job.hang();
+    assert_eq!((&found["class"], &found["ranks"]), (&"not_entered".into(), &json!([1])), "{status:#}");
+    // The stacks may arrive after the first report.
+    let says = "it is in no CUDA or NCCL call, and compiles kernels (torch.compile); rank 1 is in ";
+    until("the compiler", || {
+        let findings = job.host.status()["findings"].as_array()?.clone();
+        findings.iter().find(|one| one["evidence"].as_str().unwrap_or_default().contains(says)).map(|_| ())
+    });
 }
 
 /// Before the first step all ranks compile kernels, rank 1 for longer. Then all evaluate. Then rank 0 saves a

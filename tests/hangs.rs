@@ -105,12 +105,39 @@ fn xpu_top(place: &Place, line: &str) -> Command {
     command
 }
 
-/// Runs the command of each `next:` line, and checks that none is refused. Returns the outcome of the first.
+/// A text on one line.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The arguments of each command in a text: those of the `next:` lines, then those in sentences, which may go
+/// over several lines. `run` and `doctor` are left out: they concern a job that is not started yet.
+fn commands(text: &str) -> Vec<String> {
+    let (next, sentences): (Vec<_>, Vec<_>) =
+        text.lines().partition(|line| line.starts_with("next: xpu-top "));
+    let next = next.into_iter().filter_map(|line| line.strip_prefix("next: xpu-top ")).map(str::to_owned);
+    let sentences = words(&sentences.join(" "));
+    let quoted = sentences.split("xpu-top ").skip(1);
+    let within = quoted.filter_map(|rest| rest.split(['`', ',', ';', ':', ')']).next()).map(str::to_owned);
+    let concerns_job = |line: &String| !["run", "doctor"].iter().any(|word| line.starts_with(word));
+    next.chain(within.filter(concerns_job)).collect()
+}
+
+#[test]
+fn all_commands_of_a_text_are_found() {
+    let text = "! it hangs
+  next: look at the calls (xpu-top collectives, xpu-top
+  stacks; with --gpus the kernel), or start it under `xpu-top run`
+next: xpu-top stacks --hosts 'a,b'
+";
+    assert_eq!(commands(text), ["stacks --hosts 'a,b'", "collectives", "stacks"]);
+}
+
+/// Runs each command that a status advises, and checks that none is refused. Returns the outcome of the first.
 #[track_caller]
 fn follow(place: &Place, said: &Outcome) -> Outcome {
-    let lines = said.stdout.lines().filter_map(|line| line.strip_prefix("next: xpu-top "));
-    let mut outcomes = lines.map(|line| {
-        let outcome = run(&mut xpu_top(place, line));
+    let mut outcomes = commands(&said.stdout).into_iter().map(|line| {
+        let outcome = run(&mut xpu_top(place, &line));
         assert!(!matches!(outcome.status.code(), Some(3 | 64)), "{line}: {outcome:?}");
         outcome
     });
@@ -155,6 +182,13 @@ fn a_hang_is_kept_after_the_job_and_its_collector_have_ended() {
         collectives.status.success() && collectives.stdout.starts_with("rank 1 did not enter AllReduce"),
         "{collectives:?}"
     );
+    let dumps = host.place.path("fr");
+    let exported = run(&mut xpu_top(
+        &host.place,
+        &format!("export {} --flight-recorder {}", folder.display(), dumps.display()),
+    ));
+    let dump = |rank: u32| fs::metadata(dumps.join(format!("nccl_trace_rank_{rank}"))).unwrap().len();
+    assert!(exported.status.success() && dump(0) > 0 && dump(1) > 0, "{exported:?}");
     let status = of("status --json");
     assert_eq!(status.status.code(), Some(2), "{status:?}");
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
@@ -404,4 +438,30 @@ fn the_advice_of_status_for_a_rank_that_left_works() {
         stacks.status.success() && stacks.stdout.contains("cudaStreamSynchronize"),
         "{status:?} {stacks:?}"
     );
+}
+
+/// The advice for a kernel without end, live and from the incident folder.
+#[test]
+fn the_advice_of_status_for_a_kernel_without_end_works() {
+    let mut host = Host::new();
+    let script = script("ok(gemm_ex(2000000, 2000000, 2000000))");
+    let ranks: Vec<_> = (0..2).map(|rank| host.rank_of(rank, 2, &script)).collect();
+    let log = || host.collector_log();
+    let status = at_last("the hang", log, || {
+        let status = host.ask("status --now");
+        words(&status.stdout).contains("what these ranks launched before it").then_some(status)
+    });
+    assert!(status.stdout.contains("next: xpu-top collectives"), "{status:?}");
+    let stacks = follow(&host.place, &status);
+    assert!(stacks.status.success() && stacks.stdout.contains("cudaStreamSynchronize"), "{stacks:?}");
+    let folder = at_last("a folder with stacks", log, || {
+        let folder = folders(&host.place).pop()?;
+        kept_status(&folder)?["stacks"].is_object().then_some(folder)
+    });
+    host.end_collector();
+    drop(ranks);
+    let kept = run(&mut xpu_top(&host.place, &format!("status --replay {}", folder.display())));
+    assert!(words(&kept.stdout).contains("what these ranks launched before it"), "{kept:?}");
+    let stacks = follow(&host.place, &kept);
+    assert!(stacks.status.success() && stacks.stdout.contains("cudaStreamSynchronize"), "{stacks:?}");
 }

@@ -200,6 +200,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         folded: out("folded"),
         flame: None,
         traces: None,
+        flight_recorder: None,
         kind: Vec::new(),
         select: select(),
     });
@@ -214,6 +215,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         folded: None,
         flame: out("flame"),
         traces: None,
+        flight_recorder: None,
         kind: Vec::new(),
         select: select(),
     });

@@ -117,7 +117,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Show what stragglers cost: simulate the steps of a capture or trace without slow ranks and stages
     WhatIf(WhatIfArgs),
-    /// Convert a capture to a Perfetto or Chrome timeline, tables or folded stacks
+    /// Convert a capture to a Perfetto or Chrome timeline, tables or folded stacks, or a recording's NCCL
+    /// calls for PyTorch's flight recorder analyser
     Export(ExportArgs),
     /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's
     GemmReplay(GemmReplayArgs),

@@ -7,11 +7,11 @@ mod workers;
 use std::{
     fmt,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use xpu_model::expected;
-use xpu_wire::{frame::Body, unit::Moment};
+use xpu_wire::{frame::Body, gpu_cores, unit::Moment};
 use zmq::{DONTWAIT, POLLIN, PollItem};
 
 use crate::{
@@ -83,6 +83,8 @@ impl Collector {
         let (sockets, kineto) = Sockets::bind(&config, || {
             Kineto::new(config.kineto.clone(), &config.runtime.kineto(config.base), now)
         })?;
+        // A pipe of a process in another container looks like that of an ended one, and takes no space.
+        gpu_cores::remove_old(&config.runtime.gpu_cores(), &[gpu_cores::FILE], SystemTime::now());
         Ok(Self {
             sockets,
             kineto,

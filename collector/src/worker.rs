@@ -79,6 +79,8 @@ pub(crate) struct Worker {
     reporting: Option<RankDigest>,
     /// Its last stacks.
     stacks: Option<Box<RankStacks>>,
+    /// Number of readings that failed one after another in the same hang.
+    failed: u32,
     /// Why its ledger page cannot be read, if it has one.
     no_ledger: Option<String>,
     /// Its last calls, with the number requested, and when they were last published without a request.
@@ -144,6 +146,7 @@ impl Worker {
             advance: Advance::default(),
             reporting: None,
             stacks: None,
+            failed: 0,
             no_ledger: None,
             record: None,
             published: None,

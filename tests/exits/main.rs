@@ -221,12 +221,11 @@ outer(os.abort)"
     let (ended, _host) = Job::new(&set, &script).ends();
     assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
     assert!(ended.evidence().contains("SIGABRT"), "{}", ended.evidence());
-    let reported =
-        "on GPU 0, writes_to_nowhere failed: illegal address in block 1,0,0, grid 3x1x1, block 64x1x1";
+    let reported = "on GPU 0, writes_to_nowhere failed: illegal address in block 1,0,0, grid 3x1x1, block 64x1x1, 3 blocks on 3 SMs";
     assert!(ended.evidence().contains(reported), "{}", ended.evidence());
     let kernel = serde_json::json!({
         "device": 0, "name": "writes_to_nowhere", "error": "illegal address", "block": [1, 0, 0],
-        "grid_size": [3, 1, 1], "block_size": [64, 1, 1],
+        "grid_size": [3, 1, 1], "block_size": [64, 1, 1], "blocks": 3, "sms": 3,
     });
     assert_eq!(ended.exit["kernel"], kernel, "{}", ended.exit);
     assert_eq!(ended.reported[0]["exit"]["kernel"], kernel);

@@ -10,9 +10,9 @@ use crate::hung::{Hung, SAME, script};
 /// Where the report must show the place in the program.
 #[derive(Clone, Copy, Debug)]
 pub enum Site {
-    /// In the evidence.
+    /// In the evidence of the calls.
     Named(&'static str),
-    /// Only on the stack of rank 1.
+    /// In the evidence of the stack of rank 1: the sentence, and the first frame of `places`.
     OnStack(&'static str),
 }
 
@@ -45,6 +45,9 @@ impl Verdict {
         self.culprit && self.site && self.gpu
     }
 }
+
+/// The beginning of the clause with the place of rank 1.
+const PLACE: &str = "rank 1 is in ";
 
 /// How long the evidence may lack the records and stacks, which are read after the first report.
 const COMPLETE: Duration = Duration::from_secs(12);
@@ -222,8 +225,15 @@ impl Cause {
             .divergence
             .is_none_or(|kind| (&diverges["kind"], &diverges["ranks"]) == (&kind.into(), &json!([1])));
         let site = match self.site {
-            Site::Named(text) => evidence.contains(text),
-            Site::OnStack(function) => is_on_stack_of_rank_1(status, function),
+            Site::Named(text) => {
+                evidence.split("; ").any(|clause| !clause.starts_with(PLACE) && clause.contains(text))
+            }
+            Site::OnStack(function) => {
+                let place = &found["places"][0];
+                evidence.contains(&format!("{PLACE}{function} (<string>:"))
+                    && (&place["rank"], &place["frames"][0]["function"]) == (&1.into(), &function.into())
+                    && is_on_stack_of_rank_1(status, function)
+            }
         };
         let groups = found["gpus"].as_array().cloned().unwrap_or_default();
         let of_rank_1 =

@@ -72,14 +72,15 @@ fn the_kernels_on_the_gpus_are_read_at_the_second_request() {
     assert!(asked(&lab));
     let frame = |line: &str| StackFrame { function: line.to_owned(), file: String::new(), line: 0 };
     lab.read_stacks_with(0..8, |rank| {
-        let [kernel, size] = if rank == 6 {
-            ["at::cuda::spin_kernel", "grid 1x1x1, block 1x1x1"]
+        let [kernel, size, extent] = if rank == 6 {
+            ["at::cuda::spin_kernel", "grid 1x1x1, block 1x1x1", "1 block on 1 SM"]
         } else {
-            ["ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "grid 24x1x1, block 544x1x1"]
+            ["ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "grid 24x1x1, block 544x1x1", "24 blocks on 24 SMs"]
         };
-        vec![frame(kernel), frame(size)]
+        [kernel, size, extent].map(frame).into()
     });
     lab.screen(132, 40).shows("GPU").shows("spin_kernel").shows("ncclDevKernel_AllReduce_Sum_bf16");
+    lab.screen(132, 40).shows("24 blocks on 24 SMs").shows("1 block on 1 SM");
     golden_at_both("hang-gpus", &mut lab);
     // `U` does not end the ranks of a running job.
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).run(14);

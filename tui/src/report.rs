@@ -20,7 +20,7 @@ use crate::{
 /// Log entries in a report.
 const LOGGED: usize = 12;
 
-/// Ranks whose code position is shown.
+/// Ranks whose hosts are named.
 const PLACES: usize = 4;
 
 /// Runs of ranks on one line.
@@ -66,12 +66,8 @@ pub fn text(app: &App) -> String {
         if let Some(cost) = &finding.cost {
             let _ = writeln!(text, "  costs {cost}");
         }
-        let tree = app.stacks.tree();
-        let places = finding.ranks.iter().filter_map(|&rank| Some((rank, tree.place_of(rank)?)));
-        for (rank, place) in places.take(if finding.stops_the_job() { PLACES } else { 0 }) {
-            let _ = writeln!(text, "  rank {rank} is in {place}");
-        }
         let command = match (finding.kind, &finding.ranks[..]) {
+            _ if app.is_replay() => String::new(),
             (Kind::Hang, &[rank]) => {
                 format!("; xpu-top stacks --rank {rank}, with your --job-hosts or --hosts")
             }

@@ -39,8 +39,8 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// A file that `xpu-top capture` wrote
-    #[arg(value_name = "FILE")]
+    /// A file that `xpu-top capture` wrote; with --flight-recorder a recording, or the folder of a hang
+    #[arg(value_name = "FILE|DIR")]
     pub file: PathBuf,
     /// Write a Perfetto trace, for <https://ui.perfetto.dev>
     #[arg(long, value_name = "OUT")]
@@ -68,6 +68,10 @@ pub struct ExportArgs {
     /// Write a flame graph of all ranks' Python stacks, sampled by `capture --python`
     #[arg(long, value_name = "SVG")]
     pub flame: Option<PathBuf>,
+    /// Write the last NCCL calls at the end of a recording, one file per rank, for PyTorch's flight recorder analyser:
+    /// `torchfrtrace DIR --prefix nccl_trace_rank_`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["perfetto", "traces", "chrome", "kineto", "csv", "parquet", "folded", "flame", "kind", "groups"])]
+    pub flight_recorder: Option<PathBuf>,
     /// Only these kinds of operations; steps are always included
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
     pub kind: Vec<ExportKind>,

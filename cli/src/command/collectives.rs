@@ -20,7 +20,7 @@ use super::{
     output::{print, print_json},
     query::{Answered, Query},
 };
-use crate::args::CollectivesArgs;
+use crate::args::{CollectivesArgs, JobArgs};
 
 /// Interval of requests while a rank has not answered, because one may have been lost.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -49,6 +49,20 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
         None => "no rank has answered: its collector may be too old for records, or busy; try again, with a longer --wait"
             .to_owned(),
     }
+    })
+}
+
+/// Writes the records at the end of a recording for the analyser of PyTorch's flight recorder.
+pub(super) fn write_flight_recorder(file: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
+    collectives(&CollectivesArgs {
+        of: JobArgs::default(),
+        rank: Vec::new(),
+        last: None,
+        json: false,
+        flight_recorder: Some(folder.to_owned()),
+        replay: Some(file.to_owned()),
+        at: None,
+        wait: 0,
     })
 }
 

@@ -23,14 +23,18 @@ use xpu_analysis::{
 use xpu_client::new_file;
 use xpu_model::status::ExitCode as Code;
 
-use super::report::read;
+use super::{collectives, report::read};
 use crate::args::{ExportArgs, UsageError};
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let ExportArgs { file, perfetto, chrome, kineto, csv, parquet, folded, flame, kind, select, traces } =
-        args;
+    if let Some(folder) = &args.flight_recorder {
+        return collectives::write_flight_recorder(&args.file, folder);
+    }
+    let ExportArgs {
+        file, perfetto, chrome, kineto, csv, parquet, folded, flame, kind, select, traces, ..
+    } = args;
     if [perfetto, chrome, kineto, csv, parquet, folded, flame].iter().all(|out| out.is_none()) {
-        let forms = "name an output: --perfetto, --chrome, --folded or --flame FILE, --kineto, --csv or --parquet DIR";
+        let forms = "name an output: --perfetto, --chrome, --folded or --flame FILE, --kineto, --csv, --parquet or --flight-recorder DIR";
         return Err(UsageError::Value(forms.to_owned()).into());
     }
     let wanted: Vec<_> = SHEETS.iter().filter(|sheet| sheet.is_selected(kind)).collect();

@@ -215,7 +215,10 @@ fn prepare(
     command.env(variable::SOCKET, socket);
     if args.gpu_core || args.gpu_core_on_hang || args.gpu_core_on_exception {
         match gpu_core::variables(runtime, args.gpu_core_on_exception) {
-            Ok(variables) => drop(command.envs(variables)),
+            Ok(variables) => {
+                command.envs(variables);
+                gpu_core::lacks_space(runtime).inspect(|what| warn(what));
+            }
             Err(why) => warn(&format!("{why}: kernels on the GPUs cannot be named")),
         }
     }

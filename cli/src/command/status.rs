@@ -15,6 +15,7 @@ use xpu_client::{
 };
 use xpu_model::{
     finding::{self, Finding, Kind, Price},
+    job::Job,
     status::{RankState, Status},
 };
 use xpu_wire::{id::Rank, unit::Moment};
@@ -61,48 +62,74 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     let mut status = following.status(now);
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
-    if !args.json
-        && let Some(command) = next(&status, &args.of).or_else(|| next_of_kept(&status, args))
-    {
-        output::print(&command)?;
+    if !args.json {
+        let commands = next(&status, following.job(), &args.of);
+        print_commands(&if commands.is_empty() { next_of_kept(&status, args) } else { commands })?;
     }
     Ok(ExitCode::from(status.exit_code() as u8))
 }
 
-/// The command that shows where the ranks are for which the job waits.
-fn next(status: &Status, of: &JobArgs) -> Option<String> {
-    let stall = status.findings.iter().find(|finding| finding.stops_the_job())?;
+fn print_commands(commands: &[String]) -> anyhow::Result<()> {
+    commands.iter().try_for_each(|command| output::print(&format!("next: {command}\n")))
+}
+
+/// The commands that show where the ranks are for which the job waits, and the last calls of all ranks.
+fn next(status: &Status, job: Option<&Job>, of: &JobArgs) -> Vec<String> {
+    let Some(stall) = status.findings.iter().find(|finding| finding.stops_the_job()) else {
+        return Vec::new();
+    };
     // A rank that is gone has no stack; the positions of the others show what they wait for.
     if status.ranks.iter().all(|rank| rank.state == RankState::Exited) {
-        return None;
+        return Vec::new();
     }
     // A rank that ended in an orderly way, and for which the others wait, has no stack either.
     let has_stack =
         |named: &Rank| status.ranks.iter().any(|one| one.rank == *named && one.state != RankState::Exited);
     let named = stall.kind == Kind::Hang && stall.ranks.len() <= NAMED && stall.ranks.iter().all(has_stack);
     let ranks = if named { &stall.ranks[..] } else { &[] };
+    let mut job_words = Vec::new();
+    if of.job.is_none() && !status.other_jobs.is_empty() {
+        job_words.push(format!("--job {}", quoted(status.job.as_str())));
+    }
     let mut words = vec!["xpu-top stacks".to_owned()];
     words.extend(ranks.iter().map(|rank| format!("--rank {rank}")));
-    if of.job.is_none() && !status.other_jobs.is_empty() {
-        words.push(format!("--job {}", quoted(status.job.as_str())));
+    let mut commands = vec![words];
+    if job.is_some_and(has_calls) {
+        commands.push(vec!["xpu-top collectives".to_owned()]);
     }
-    Some(format!("next: {}{}\n", words.join(" "), of.line()))
+    let line = of.line();
+    commands.into_iter().map(|words| [&words[..], &job_words[..]].concat().join(" ") + &line).collect()
 }
 
-/// The command that reads the newest incident folder of this machine, if no rank is left to ask.
-fn next_of_kept(status: &Status, args: &StatusArgs) -> Option<String> {
+fn has_stacks(job: &Job) -> bool {
+    job.stacks().any(|stacks| !stacks.threads.is_empty())
+}
+
+fn has_calls(job: &Job) -> bool {
+    job.records().any(|record| !record.calls.is_empty())
+}
+
+/// The commands that read a recording, as far as it has something to show.
+fn next_of_recording(job: &Job, options: &str) -> Vec<String> {
+    let commands = [("stacks", has_stacks(job)), ("collectives", has_calls(job))];
+    let useful = commands.into_iter().filter(|&(_, has_some)| has_some);
+    useful.map(|(command, _)| format!("xpu-top {command} {options}")).collect()
+}
+
+/// The commands that read the newest incident folder of this machine, if no rank is left to ask.
+fn next_of_kept(status: &Status, args: &StatusArgs) -> Vec<String> {
     if status.ranks.iter().any(|rank| rank.state != RankState::Exited) {
-        return None;
+        return Vec::new();
     }
     let named = if status.ranks.is_empty() { args.of.job.as_ref() } else { Some(&status.job) };
-    let folder = kept::newest(named)?;
-    let command = if status.ranks.is_empty() { "xpu-top status" } else { "xpu-top stacks" };
-    let has_stacks = || {
-        let (following, _) = past::followed(&folder, None, None, None).ok()?;
-        following.job()?.stacks().find(|stacks| !stacks.threads.is_empty()).map(|_| ())
-    };
-    (status.ranks.is_empty() || has_stacks().is_some())
-        .then(|| format!("next: {command} --replay {}\n", quoted(&folder.to_string_lossy())))
+    let Some(folder) = kept::newest(named) else { return Vec::new() };
+    let replay = format!("--replay {}", quoted(&folder.to_string_lossy()));
+    if status.ranks.is_empty() {
+        return vec![format!("xpu-top status {replay}")];
+    }
+    let followed = past::followed(&folder, None, None, None).ok();
+    let job = followed.as_ref().and_then(|(following, _)| following.job());
+    job.map_or_else(Vec::new, |job| next_of_recording(job, &replay))
 }
 
 /// The status of a recording.
@@ -123,12 +150,7 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
         } else {
             format!(" --job {}", quoted(job.name().as_str()))
         };
-        if job.stacks().any(|stacks| !stacks.threads.is_empty()) {
-            output::print(&format!("next: xpu-top stacks --replay {path}{at}{name}\n"))?;
-        }
-        if job.records().any(|record| !record.calls.is_empty()) {
-            output::print(&format!("next: xpu-top collectives --replay {path}{at}{name}\n"))?;
-        }
+        print_commands(&next_of_recording(job, &format!("--replay {path}{at}{name}")))?;
     }
     Ok(ExitCode::from(status.exit_code() as u8))
 }
@@ -246,7 +268,7 @@ mod tests {
     }
 
     /// Two jobs; these ranks of the first, which has four, die.
-    fn advised(dead: std::ops::Range<u32>, words: &[&str]) -> Option<String> {
+    fn advised(dead: std::ops::Range<u32>, words: &[&str]) -> Vec<String> {
         let mut following = Following::new([], Some("llama-70b".into()));
         let simulation = Simulation::new(1, 1, 4);
         let other = Simulation { job: "eval".into(), ..Simulation::new(2, 1, 1) };
@@ -259,7 +281,7 @@ mod tests {
             take(Frame { body, ..first.clone() });
         }
         let of = Line::parse_from([&["x"], words].concat()).of;
-        next(&following.status(first.now), &of)
+        next(&following.status(first.now), following.job(), &of)
     }
 
     /// A finding has its figures next to its sentence: whole numbers without a decimal point, others rounded.
@@ -294,10 +316,10 @@ mod tests {
 
     #[test]
     fn the_command_that_is_advised_is_one_that_is_not_refused() {
-        assert_eq!(advised(0..0, &[]), None, "nothing is wrong");
-        assert_eq!(advised(2..3, &[]).as_deref(), Some("next: xpu-top stacks --job llama-70b\n"));
-        let named = advised(2..3, &["--job", "llama-70b"]);
-        assert_eq!(named.as_deref(), Some("next: xpu-top stacks --job llama-70b\n"));
-        assert_eq!(advised(0..4, &[]), None, "nobody is left whose stacks could be read");
+        let none = [""; 0];
+        assert_eq!(advised(0..0, &[]), none, "nothing is wrong");
+        assert_eq!(advised(2..3, &[]), ["xpu-top stacks --job llama-70b"]);
+        assert_eq!(advised(2..3, &["--job", "llama-70b"]), ["xpu-top stacks --job llama-70b"]);
+        assert_eq!(advised(0..4, &[]), none, "nobody is left whose stacks could be read");
     }
 }

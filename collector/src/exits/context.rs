@@ -7,10 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use xpu_wire::{
-    endpoint::{GPU_CORE, variable},
-    id::Pid,
-};
+use xpu_wire::{endpoint::variable, gpu_cores, id::Pid};
 
 /// Bytes of an environment that are read.
 const MOST: u64 = 1 << 20;
@@ -72,7 +69,7 @@ impl ProcessContext {
 /// The path of a core dump that `xpu-top` configured. Other core dumps belong to the user.
 fn own_core(file: &str, pid: Pid) -> Option<PathBuf> {
     let path = PathBuf::from(file.replace("%p", &pid.to_string()));
-    let is_ours = path.file_name()?.to_str()?.starts_with(GPU_CORE);
+    let is_ours = path.file_name()?.to_str()?.starts_with(gpu_cores::FILE);
     is_ours.then_some(path)
 }
 

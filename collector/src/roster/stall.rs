@@ -1,7 +1,7 @@
 //! Jobs that hang, and the stacks of their ranks: each rank is read once per hang, however many viewers ask.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     time::Duration,
 };
 
@@ -108,7 +108,7 @@ impl Roster {
     }
 
     /// The ranks to read: those of jobs whose living ranks here make no progress, if no stacks were read
-    /// since.
+    /// since, or those whose reading failed.
     ///
     /// Only a viewer of the whole job can decide whether this is a hang. It then finds the stacks ready.
     pub(crate) fn stalled(&self, now: Moment) -> Vec<Target> {
@@ -122,19 +122,29 @@ impl Roster {
             }
         }
         jobs.retain(|job, progress| {
+            let stalled_for = now.since(progress.moved);
+            progress.enabled && stalled_for >= self.patience(job, *progress, stalled_for)
+        });
+        let is_unread = |job: &JobName, moved: Moment| {
             // Stacks without native frames, which a user requested early in the hang, do not replace this
             // reading.
             let thorough =
                 self.of_job(job).filter_map(|worker| worker.kept().filter(|kept| kept.is_thorough()));
             let read = thorough.map(|kept| kept.read_at).max();
-            let stalled_for = now.since(progress.moved);
-            progress.enabled
-                && stalled_for >= self.patience(job, *progress, stalled_for)
-                && read.is_none_or(|read| read < progress.moved && now.since(read) >= UNASKED)
-        });
+            read.is_none_or(|read| read < moved && now.since(read) >= UNASKED)
+        };
+        let unread: BTreeSet<_> = jobs
+            .iter()
+            .filter(|(job, progress)| is_unread(job, progress.moved))
+            .map(|(&job, _)| job)
+            .collect();
+        let is_due = |worker: &Worker| {
+            let job = &worker.info.job;
+            unread.contains(job) || (jobs.contains_key(job) && worker.is_read_again(now))
+        };
         let present = self.places.values().filter(|worker| worker.is_there());
         present
-            .filter(|worker| jobs.contains_key(&worker.info.job) && !worker.is_beside())
+            .filter(|worker| !worker.is_beside() && is_due(worker))
             .map(|worker| worker.target(true, now))
             .collect()
     }

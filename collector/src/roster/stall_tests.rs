@@ -63,6 +63,12 @@ fn step(roster: &mut Roster, rank: u32, completed: u64, milliseconds: u64, now: 
 
 fn read(roster: &mut Roster, rank: u32, now: Moment) {
     let stacks = RankStacks::unread("a".into(), Rank(rank), Pid(id()), String::new());
+    let held_for_native = Some(Nanoseconds(1_000_000));
+    roster.keep(&mut RankStacks { read_at: now, held_for_native, why: Vec::new(), ..stacks }, now);
+}
+
+fn fail(roster: &mut Roster, rank: u32, now: Moment) {
+    let stacks = RankStacks::unread("a".into(), Rank(rank), Pid(id()), "it took too long".to_owned());
     roster.keep(&mut RankStacks { read_at: now, ..stacks }, now);
 }
 
@@ -102,6 +108,26 @@ fn a_dump_by_hand_does_not_replace_the_dump_of_a_stall() {
     step(&mut roster, 0, 2, 100, at(20.0));
     read_by_hand(&mut roster, 0, at(21.0));
     assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(500.0)).unwrap().known[0].read_at, at(21.0));
+}
+
+#[test]
+fn a_rank_that_could_not_be_read_is_read_again_twice() {
+    let mut roster = trained(2, 100);
+    read(&mut roster, 0, at(10.0));
+    fail(&mut roster, 1, at(10.0));
+    assert_eq!((stalled(&roster, 24.0), stalled(&roster, 25.0)), (vec![], vec![1]));
+    fail(&mut roster, 1, at(30.0));
+    assert_eq!((stalled(&roster, 44.0), stalled(&roster, 45.0)), (vec![], vec![1]));
+    fail(&mut roster, 1, at(50.0));
+    assert_eq!(stalled(&roster, 1000.0), [0_u32; 0], "it has failed three times");
+    // In the next hang, it has as many attempts.
+    step(&mut roster, 1, 2, 100, at(1000.0));
+    assert_eq!(stalled(&roster, 1012.0), [0, 1]);
+    read(&mut roster, 0, at(1012.0));
+    fail(&mut roster, 1, at(1012.0));
+    assert_eq!(stalled(&roster, 1027.0), [1]);
+    read(&mut roster, 1, at(1028.0));
+    assert_eq!(stalled(&roster, 2000.0), [0_u32; 0], "it was read");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use std::{
 
 use memmap2::Mmap;
 use xpu_wire::{
-    endpoint::{GPU_CORE as FILE, GPU_PIPE as PIPE},
     frame::{FailedKernel, StackFrame, ThreadStack},
+    gpu_cores::{FILE, PIPE},
     id::Pid,
 };
 
@@ -83,6 +83,8 @@ pub(crate) fn failed_kernel(path: &Path) -> io::Result<Option<FailedKernel>> {
             block,
             grid_size: kernel.grid,
             block_size: kernel.block,
+            blocks: kernel.blocks,
+            sms: kernel.sms,
         })
     }))
 }
@@ -148,7 +150,8 @@ impl Prepared {
     }
 }
 
-/// A thread for each kernel, with the kernel and its size as its frames.
+/// A thread for each kernel, with the kernel, its size and its extent as its frames. Sizes differ less between ranks
+/// than extents, so they come first.
 fn threads_of(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
     let thread = |device: u32, lines: Vec<String>| ThreadStack {
         name: format!("{} {device}", ThreadStack::GPU),
@@ -164,7 +167,8 @@ fn threads_of(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
     let shown = kernels.iter().take(KERNELS);
     let lines = |kernel: &core::Kernel| {
         let name = brief(kernel.name.as_deref().unwrap_or("a kernel of no loaded module"));
-        [Some(name), kernel.stopped_by(), Some(kernel.sized())].into_iter().flatten().collect()
+        let lines = [Some(name), kernel.stopped_by(), Some(kernel.sized()), Some(kernel.extent())];
+        lines.into_iter().flatten().collect()
     };
     shown.map(|kernel| thread(kernel.device, lines(kernel))).collect()
 }

@@ -18,6 +18,10 @@ const WARM: u64 = 10;
 /// After this time without progress, other ranks may be waiting for a rank.
 const ABSENT: Duration = Duration::from_secs(2);
 
+/// Readings of a rank in one hang, if they fail, and the pause between them.
+const ATTEMPTS: u32 = 3;
+const AGAIN: Duration = Duration::from_secs(15);
+
 /// The progress of a rank, or of several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RankProgress {
@@ -99,8 +103,23 @@ impl Worker {
             && (stacks.is_thorough() || !has_more)
             && !self.kept().is_some_and(|kept| stacks.lacks_gpus_of(kept))
         {
+            let is_of_same_hang = self.kept().is_some_and(|kept| kept.read_at >= moved);
+            self.failed = match (stacks.has_failed(), is_of_same_hang) {
+                (true, true) => self.failed + 1,
+                (true, false) => 1,
+                (false, _) => 0,
+            };
             self.stacks = Some(Box::new(stacks.clone()));
         }
+    }
+
+    /// Whether the last reading failed in this hang, and is tried again: a rank may be unreadable only for a
+    /// moment.
+    pub(crate) fn is_read_again(&self, now: Moment) -> bool {
+        let moved = self.progress().moved;
+        let is_due =
+            self.kept().is_some_and(|kept| kept.read_at >= moved && now.since(kept.read_at) >= AGAIN);
+        is_due && (1..ATTEMPTS).contains(&self.failed)
     }
 
     /// The last stacks of this process.

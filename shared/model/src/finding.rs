@@ -18,6 +18,7 @@ mod lost;
 mod memory;
 mod pace;
 mod past_run;
+mod places;
 pub(crate) mod price;
 mod rank_profile;
 mod slow;
@@ -348,7 +349,8 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
 /// Why a job makes no progress, if it makes none: a cheap part of [`examine`].
 pub fn stall(job: &Job, now: Moment) -> Option<Finding> {
     // Ranks that wait for a lost rank are no separate finding.
-    dead::ranks(job, now).or_else(|| hang::examine(job, now))
+    let found = dead::ranks(job, now).or_else(|| hang::examine(job, now))?;
+    Some(places::with_places(job, found))
 }
 
 /// Whether the job makes no progress: a cheap part of [`is_stuck`]. A job without a living rank is over, so

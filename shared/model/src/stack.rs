@@ -23,8 +23,6 @@ pub use role::MAIN_THREAD;
 pub use text::text;
 pub use word::{Class, Word};
 
-use xpu_wire::id::Rank;
-
 /// The merged stacks of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
@@ -45,20 +43,4 @@ pub struct Node {
     /// Number of threads here, of all ranks.
     pub threads: usize,
     pub children: Vec<Node>,
-}
-
-impl Tree {
-    /// Position of the rank's main thread: its innermost Python frame; else its innermost.
-    pub fn place_of(&self, rank: Rank) -> Option<&Word> {
-        let main = |node: &&Node| node.word.name == MAIN_THREAD && node.here.contains(rank);
-        let mut node = self.roots.iter().find(main)?;
-        let mut place = &node.word;
-        while let Some(deeper) = node.children.iter().find(|child| child.here.contains(rank)) {
-            node = deeper;
-            if deeper.word.is_python() || !place.is_python() {
-                place = &deeper.word;
-            }
-        }
-        Some(place)
-    }
 }

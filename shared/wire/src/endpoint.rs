@@ -161,11 +161,6 @@ pub fn host_name() -> crate::id::HostName {
     crate::id::HostName(if short.is_empty() { "localhost".to_owned() } else { short.to_owned() })
 }
 
-/// Prefixes of the names that `xpu-top run --gpu-core` gives to the pipe and the file of a process's GPU core
-/// dump. The process id follows.
-pub const GPU_PIPE: &str = "gpu-pipe.";
-pub const GPU_CORE: &str = "gpu-core.";
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,7 @@ pub mod error_name;
 pub mod frame;
 pub mod functions;
 pub mod gemm;
+pub mod gpu_cores;
 pub mod histogram;
 pub mod id;
 pub mod ledger;

@@ -189,6 +189,9 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
     if let Some(gpus) = finding.evidence.gpus_sentence() {
         put("", &gpus, role, 2);
     }
+    for place in finding.evidence.places() {
+        put("", &place.to_string(), role, 2);
+    }
     put("next", &finding.advice, Role::Strong, 3);
     let ranks: Ranks = finding.ranks.iter().copied().collect();
     let host = finding.ranks.first().and_then(|&rank| app.job()?.rank(rank));

@@ -98,9 +98,9 @@ fn emphasized(app: &App, style: Style) -> Style {
 
 /// The code position of its first rank, once its stack is known.
 fn place(app: &App, finding: &Finding, is: &str, style: Style, width: usize) -> Option<Line<'static>> {
-    let rank = *finding.ranks.first()?;
-    let word = app.stacks.tree().place_of(rank)?;
-    let text = cut_at_word(&format!("rank {rank} {is} in {word}"), width.saturating_sub(2));
+    let place = finding.evidence.places().first()?;
+    let text = format!("rank {} {is} in {}", place.rank, place.named());
+    let text = cut_at_word(&text, width.saturating_sub(2));
     Some(Line::styled(format!("  {text}"), style.patch(app.palette.of(Role::Strong))))
 }
 

@@ -10,16 +10,16 @@
 //! exceptions is not set, enabling core dumps on request also enables those at exceptions.
 
 use std::{
-    ffi::OsString,
-    fs,
+    ffi::{CString, OsString},
+    fs, mem,
+    os::unix::ffi::OsStrExt as _,
     path::Path,
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use xpu_wire::{
-    endpoint::{GPU_CORE as FILE, GPU_PIPE as PIPE, RuntimeDir},
-    id::Pid,
-    process,
+    endpoint::RuntimeDir,
+    gpu_cores::{self, FILE, LARGEST, PIPE},
 };
 
 const ENABLE: &str = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP";
@@ -34,15 +34,16 @@ const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shar
 const OTHERS: [&str; 5] =
     [ENABLE, AT_EXCEPTION, "CUDA_COREDUMP_PIPE", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"];
 
-/// Age at which a file is old. A collector reads a core dump within some seconds of the end of its process.
-const UNREAD: Duration = Duration::from_mins(1);
+/// Variables in which launchers give the number of ranks of a host.
+const RANKS_HERE: [&str; 4] =
+    ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
 
 /// The variables for the program; an error if core dumps of GPUs are configured already.
 pub(super) fn variables(
     runtime: &RuntimeDir,
     at_exception: bool,
 ) -> Result<Vec<(&'static str, OsString)>, String> {
-    let folder = runtime.path().join("gpu");
+    let folder = runtime.gpu_cores();
     let pipe = folder.join(format!("{PIPE}%p"));
     // An outer `xpu-top run --gpu-core` has set all variables.
     if std::env::var_os("CUDA_COREDUMP_PIPE").is_some_and(|set| set == pipe) {
@@ -53,7 +54,7 @@ pub(super) fn variables(
     }
     let made = fs::create_dir_all(&folder);
     made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    remove_old(&folder, SystemTime::now());
+    gpu_cores::remove_old(&folder, &[PIPE, FILE], SystemTime::now());
     let (at_exception, flags) =
         if at_exception { ("1", WITHOUT.to_owned()) } else { ("0", format!("{WITHOUT},skip_abort")) };
     Ok(vec![
@@ -65,18 +66,46 @@ pub(super) fn variables(
     ])
 }
 
-/// Removes the pipes and files of ended processes, except recent files that a collector may still read.
-fn remove_old(folder: &Path, now: SystemTime) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let number = [PIPE, FILE].iter().find_map(|begin| name.strip_prefix(begin)?.parse().ok());
-        let written = entry.metadata().and_then(|file| file.modified());
-        let is_new = written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age < UNREAD));
-        if number.is_some_and(|number| process::state(Pid(number)).is_none()) && !is_new {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
+/// A sentence if the folder lacks the space for the core dumps of all ranks of this host.
+pub(super) fn lacks_space(runtime: &RuntimeDir) -> Option<String> {
+    let folder = runtime.gpu_cores();
+    lacks(&folder, free(&folder)?, ranks_here(|name| std::env::var(name).ok(), Path::new("/dev")))
+}
+
+fn lacks(folder: &Path, free: u64, ranks: u64) -> Option<String> {
+    let needed = ranks * LARGEST;
+    (free < needed).then(|| {
+        format!(
+            "{} has {} MB free, and the GPU core dumps of {ranks} ranks may need {} MB: kernels of some GPUs may stay unknown",
+            folder.display(),
+            free / 1_000_000,
+            needed / 1_000_000
+        )
+    })
+}
+
+/// The number of ranks of this host by its launcher; else the number of its GPUs, at least 1.
+fn ranks_here(variable: impl Fn(&str) -> Option<String>, devices: &Path) -> u64 {
+    let set = RANKS_HERE.iter().find_map(|name| variable(name)?.parse().ok());
+    let gpus = || {
+        let names = fs::read_dir(devices).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let is_gpu = |name: &OsString| {
+            let number = name.as_bytes().strip_prefix(b"nvidia");
+            number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+        };
+        names.filter(is_gpu).count() as u64
+    };
+    set.unwrap_or_else(gpus).max(1)
+}
+
+/// Free bytes of the file system with this folder, for this user.
+fn free(folder: &Path) -> Option<u64> {
+    let name = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    // SAFETY: all zeros is a valid value of this struct of integers.
+    let mut found: libc::statvfs = unsafe { mem::zeroed() };
+    // SAFETY: the name ends with NUL, and `found` outlives the call.
+    let rc = unsafe { libc::statvfs(name.as_ptr(), &raw mut found) };
+    (rc == 0).then(|| found.f_bavail * found.f_frsize)
 }
 
 #[cfg(test)]
@@ -84,18 +113,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leftovers_of_ended_processes_are_removed_and_nothing_else() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let [gone, own] = [u32::MAX - 1, std::process::id()];
-        let names =
-            [format!("{PIPE}{gone}"), format!("{FILE}{gone}"), format!("{PIPE}{own}"), "notes".to_owned()];
-        for name in &names {
-            fs::write(folder.path().join(name), "").expect("written");
+    fn missing_space_is_reported_for_the_ranks_of_this_host() {
+        let devices = tempfile::tempdir().expect("a folder");
+        for name in ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"] {
+            fs::write(devices.path().join(name), "").expect("written");
         }
-        let stays = || names.each_ref().map(|name| folder.path().join(name).exists());
-        remove_old(folder.path(), SystemTime::now());
-        assert_eq!(stays(), [true; 4], "a collector may be about to read them");
-        remove_old(folder.path(), SystemTime::now() + UNREAD);
-        assert_eq!(stays(), [false, false, true, true]);
+        let ranks = |set: Option<&str>| {
+            ranks_here(|name| set.filter(|_| name == "LOCAL_WORLD_SIZE").map(str::to_owned), devices.path())
+        };
+        assert_eq!((ranks(Some("8")), ranks(Some("many")), ranks(None)), (8, 2, 2));
+        assert_eq!(ranks_here(|_| None, &devices.path().join("none")), 1);
+        let folder = Path::new("/run/gpu");
+        assert_eq!(lacks(folder, 8 * LARGEST, 8), None);
+        assert_eq!(
+            lacks(folder, 300_000_000, 8).expect("too little"),
+            "/run/gpu has 300 MB free, and the GPU core dumps of 8 ranks may need 1600 MB: kernels of some GPUs may stay unknown"
+        );
+        assert!(free(devices.path()).is_some_and(|bytes| bytes > 0));
     }
 }

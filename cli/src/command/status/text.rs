@@ -26,8 +26,7 @@ const RANKS: usize = 256;
 /// Number of ended findings, newest first; `--json` has more.
 const GONE: usize = 8;
 
-/// Number of ranks whose code position is shown, and the longest position.
-const PLACES: usize = 4;
+/// Longest text of a rank's place.
 const LONGEST: usize = 200;
 
 const LONGEST_OPTIMIZER: usize = 40;
@@ -150,7 +149,10 @@ fn write_finding(to: &mut String, status: &Status, finding: &Finding, width: usi
     if let Some(cost) = finding.cost.filter(|_| status.findings.len() > 1) {
         writeln!(to, "  costs {cost}")?;
     }
-    write_place(to, status, finding)
+    for place in finding.evidence.places() {
+        writeln!(to, "  {}", printable(&place.to_string(), LONGEST))?;
+    }
+    Ok(())
 }
 
 /// Ended findings, by the clock of the hosts.
@@ -164,16 +166,6 @@ fn write_ended(to: &mut String, gone: &Episode) -> std::fmt::Result {
         age(lasted),
         printable(&gone.evidence, LONGEST)
     )
-}
-
-/// The code position of the rank for which the job waits.
-fn write_place(to: &mut String, status: &Status, finding: &Finding) -> std::fmt::Result {
-    let Some(stacks) = status.stacks.as_ref().filter(|_| finding.stops_the_job()) else { return Ok(()) };
-    let places = finding.ranks.iter().filter_map(|&rank| Some((rank, stacks.tree.place_of(rank)?)));
-    for (rank, place) in places.take(PLACES) {
-        writeln!(to, "  rank {rank} is in {}", printable(&place.to_string(), LONGEST))?;
-    }
-    Ok(())
 }
 
 /// Throughput that the program reports, if known.

@@ -11,7 +11,7 @@ use object::{
     elf::{FileHeader64, SectionHeader64},
     read::elf::{FileHeader as _, SectionHeader as _},
 };
-use xpu_wire::frame::kernel_size;
+use xpu_wire::frame::{kernel_extent, kernel_size};
 
 /// `SHT_LOUSER` + n.
 const RELOCATED_ELF_IMAGE: u32 = 0x8000_0007;
@@ -34,8 +34,8 @@ pub(super) struct Kernel {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     /// Number of blocks that were on multiprocessors, and the number of those multiprocessors.
-    pub blocks: usize,
-    pub sms: usize,
+    pub blocks: u32,
+    pub sms: u32,
     /// The exception that stopped the kernel, and in which block.
     pub exception: Option<(String, [u32; 3])>,
 }
@@ -49,6 +49,10 @@ impl Kernel {
 
     pub(super) fn sized(&self) -> String {
         kernel_size(self.grid, self.block)
+    }
+
+    pub(super) fn extent(&self) -> String {
+        kernel_extent(self.blocks, self.sms)
     }
 }
 
@@ -123,7 +127,7 @@ impl<'data> Core<'data> {
 /// The blocks of a grid that were on multiprocessors, and the rows of those multiprocessors.
 #[derive(Default)]
 struct Extent {
-    blocks: usize,
+    blocks: u32,
     sms: BTreeSet<(usize, usize)>,
 }
 
@@ -171,7 +175,7 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
                 grid: row.triple(72),
                 block: row.triple(84),
                 blocks: extent.blocks,
-                sms: extent.sms.len(),
+                sms: u32::try_from(extent.sms.len()).unwrap_or(u32::MAX),
                 exception: exceptions.get(&grid).cloned(),
             })
         })

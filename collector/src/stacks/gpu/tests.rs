@@ -25,7 +25,15 @@ fn a_core_dump_names_the_kernel_its_size_and_what_stopped_it() {
     let reported = threads_of(&kernels);
     assert_eq!((reported.len(), reported[0].name.as_str()), (1, "GPU 0"));
     let lines: Vec<_> = reported[0].frames.iter().map(|frame| frame.function.as_str()).collect();
-    assert_eq!(lines, ["writes_to_nowhere", "illegal address in block 1,0,0", "grid 3x1x1, block 64x1x1"]);
+    assert_eq!(
+        lines,
+        [
+            "writes_to_nowhere",
+            "illegal address in block 1,0,0",
+            "grid 3x1x1, block 64x1x1",
+            "3 blocks on 3 SMs"
+        ]
+    );
     assert!(reported[0].is_gpu() && super::threads_of(&[])[0].is_gpu());
 }
 

@@ -59,6 +59,8 @@ pub enum Evidence {
     Aged(Box<Evidence>, f64),
     /// The evidence of a hang, and the progress of each rank's GPU.
     OnGpus(Box<Evidence>, Vec<hang::GpusAt>),
+    /// The evidence of a hang, and the places of the ranks that it names, as far as known.
+    At(Box<Evidence>, Vec<hang::RankPlace>),
 }
 
 impl Evidence {
@@ -90,9 +92,11 @@ impl Evidence {
             Self::Unmatched(evidence) => evidence,
             Self::Exchanging(evidence) => evidence,
             Self::Idle(evidence) => evidence,
-            Self::Sampled(of, _) | Self::Shared(of, _) | Self::Aged(of, _) | Self::OnGpus(of, _) => {
-                of.reported()
-            }
+            Self::Sampled(of, _)
+            | Self::Shared(of, _)
+            | Self::Aged(of, _)
+            | Self::OnGpus(of, _)
+            | Self::At(of, _) => of.reported(),
         }
     }
 
@@ -139,6 +143,7 @@ impl Evidence {
     pub fn gpus(&self) -> &[hang::GpusAt] {
         match self {
             Self::OnGpus(_, gpus) => gpus,
+            Self::At(of, _) => of.gpus(),
             _ => &[],
         }
     }
@@ -147,6 +152,14 @@ impl Evidence {
     pub fn gpus_sentence(&self) -> Option<String> {
         let gpus = self.gpus();
         (!gpus.is_empty()).then(|| format!("on the GPUs: {}", hang::sentence(gpus)))
+    }
+
+    /// Where the main threads of the ranks are for which the job waits; empty until their stacks are known.
+    pub fn places(&self) -> &[hang::RankPlace] {
+        match self {
+            Self::At(_, places) => places,
+            _ => &[],
+        }
     }
 
     /// Its numbers, under the names that documents use.
@@ -163,6 +176,7 @@ impl fmt::Display for Evidence {
         self.reported().fmt(f)?;
         self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))?;
         self.neighbours().map_or(Ok(()), |neighbours| write!(f, "; {neighbours}"))?;
+        self.places().iter().try_for_each(|place| write!(f, "; {place}"))?;
         self.gpus_sentence().map_or(Ok(()), |gpus| write!(f, "; {gpus}"))?;
         self.age_s().map_or(Ok(()), |age| write!(f, "; {}", aged(age)))
     }
@@ -186,6 +200,9 @@ impl Serialize for Evidence {
         }
         if !self.gpus().is_empty() {
             map.serialize_entry("gpus", self.gpus())?;
+        }
+        if !self.places().is_empty() {
+            map.serialize_entry("places", self.places())?;
         }
         map.end()
     }

@@ -1,6 +1,7 @@
 //! A job without progress, and the rank that causes it. Only the first divergence is reported: later ones
 //! follow from it.
 
+mod compilation;
 mod doing;
 mod gpu_progress;
 mod idle;

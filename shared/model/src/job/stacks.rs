@@ -23,6 +23,8 @@ impl Job {
         if self.rank(stacks.rank).is_some() && !before.is_some_and(|before| stacks.lacks_gpus_of(before)) {
             self.stacks.of.insert(stacks.rank, stacks.clone());
             self.stacks.revision += 1;
+            // The findings of a hang have the places of its ranks.
+            self.revision += 1;
         }
     }
 

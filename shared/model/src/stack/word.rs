@@ -42,7 +42,7 @@ impl Word {
         Self { class, name: name.into(), file: String::new(), line: 0 }
     }
 
-    pub(super) fn frame(frame: &StackFrame) -> Self {
+    pub(crate) fn frame(frame: &StackFrame) -> Self {
         let StackFrame { function, file, line } = frame;
         Self { class: class(frame), name: function.clone(), file: file.clone(), line: *line }
     }

@@ -116,6 +116,11 @@ impl RuntimeDir {
         self.0.join(format!("history-{}.xpurec", base.0))
     }
 
+    /// The folder with the pipes and files of GPU core dumps.
+    pub fn gpu_cores(&self) -> PathBuf {
+        self.0.join("gpu")
+    }
+
     /// The folder in which PyTorch's profilers reach the collector with this base port. They create sockets
     /// there too.
     pub fn kineto(&self, base: BasePort) -> PathBuf {

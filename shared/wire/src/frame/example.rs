@@ -66,6 +66,8 @@ pub fn exit() -> RankExit {
             block: [1, 0, 0],
             grid_size: [3, 1, 1],
             block_size: [64, 1, 1],
+            blocks: 3,
+            sms: 3,
         }),
         memory: Some(RefusedMemory {
             requested: 2 << 30,

@@ -4,7 +4,7 @@ mod sentence;
 
 use std::time::Duration;
 
-pub use sentence::{kernel_size, signal_name};
+pub use sentence::{kernel_extent, kernel_size, signal_name};
 
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +132,9 @@ pub struct FailedKernel {
     /// Blocks of the grid, and threads of a block.
     pub grid_size: [u32; 3],
     pub block_size: [u32; 3],
+    /// Blocks that were on multiprocessors, and the number of those multiprocessors.
+    pub blocks: u32,
+    pub sms: u32,
 }
 
 /// GPU memory that CUDA refused. Bytes.

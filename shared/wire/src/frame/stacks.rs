@@ -41,6 +41,11 @@ impl RankStacks {
         self.held_for_native.is_some() || !self.why.is_empty()
     }
 
+    /// Whether no frame could be read, neither of Python nor native.
+    pub fn has_failed(&self) -> bool {
+        !self.why.is_empty() && self.threads.iter().all(|thread| thread.frames.is_empty())
+    }
+
     /// Whether `other` has the kernels on the GPUs of the same process, and this one does not. Reading them
     /// ended the process, so there is no newer state.
     pub fn lacks_gpus_of(&self, other: &Self) -> bool {
@@ -129,6 +134,15 @@ pub struct StackFrame {
 impl StackFrame {
     pub fn is_python(&self) -> bool {
         [".py", ".pyx"].iter().any(|ending| self.file.ends_with(ending)) || self.file.starts_with('<')
+    }
+
+    /// Whether it is Python code of the program itself, neither of the standard library nor of an installed
+    /// package.
+    pub fn is_of_program(&self) -> bool {
+        let library = ["/lib/python3", "/site-packages/", "/dist-packages/", "/torch/"];
+        self.is_python()
+            && !self.file.starts_with("<frozen ")
+            && !library.iter().any(|part| self.file.contains(part))
     }
 }
 

@@ -123,21 +123,6 @@ fn closed_frames_stay_closed_when_stacks_are_read_again() {
     assert_eq!(stacks.at(), Some(2));
 }
 
-/// Below Python, every waiting thread is in libc and the kernel.
-#[test]
-fn a_rank_is_shown_in_its_innermost_python_function() {
-    let mut stacks = Stacks::default();
-    let mut outlier = rank(3, &["main", "load", "read"]);
-    outlier.threads[0].frames.push(StackFrame {
-        function: "poll".to_owned(),
-        file: "libc.so.6".to_owned(),
-        line: 0,
-    });
-    settled(&mut stacks, vec![rank(0, &["main", "step"]), outlier]);
-    let place = |rank| stacks.tree().place_of(Rank(rank)).map(|word| word.name.as_str());
-    assert_eq!((place(0), place(3), place(1)), (Some("step"), Some("read"), None));
-}
-
 /// The native path of a call to the place where it waits is rarely needed.
 #[test]
 fn native_frames_below_those_of_python_are_one_line_until_they_are_asked_for() {

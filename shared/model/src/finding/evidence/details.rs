@@ -150,7 +150,7 @@ impl Evidence {
                 of.add_details(to);
                 to.add(aged(*age));
             }
-            Self::OnGpus(of, _) => of.add_details(to),
+            Self::OnGpus(of, _) | Self::At(of, _) => of.add_details(to),
         }
     }
 }

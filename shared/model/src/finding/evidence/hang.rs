@@ -5,6 +5,7 @@ mod communicator;
 mod gpu;
 mod gpu_progress;
 mod idle;
+mod place;
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
 pub(super) use gpu_progress::sentence;
 pub use gpu_progress::{By, GpuState, GpusAt};
 pub use idle::Idle;
+pub use place::RankPlace;
 use xpu_wire::id::{HostName, Pid, Rank, Step};
 
 use super::{super::CollectiveCall, Figures, WithFigures};

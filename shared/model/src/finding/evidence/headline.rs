@@ -224,7 +224,7 @@ impl Evidence {
                 let line = of.headline(ranks, host);
                 fitted([format!("{line}{}", neighbours.beside()), line])
             }
-            Self::Sampled(of, _) | Self::OnGpus(of, _) => of.headline(ranks, host),
+            Self::Sampled(of, _) | Self::OnGpus(of, _) | Self::At(of, _) => of.headline(ranks, host),
         }
     }
 }

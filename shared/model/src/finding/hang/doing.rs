@@ -9,7 +9,7 @@ use xpu_wire::{
 };
 
 use super::{
-    held,
+    compilation, held,
     rendezvous::{self, Position},
 };
 use crate::job::{Job, RankView};
@@ -29,6 +29,8 @@ pub enum Doing {
     Outside,
     /// Inside no such call, and its process works: on its CPU, or on files.
     Works,
+    /// Inside no such call, and its main thread compiles kernels with this compiler, or waits for it.
+    Compiles(&'static str),
     /// Inside no such call, and its main thread is in an uninterruptible wait for a disk or a file server.
     InTheKernel,
     /// Inside no such call, and its main thread waits for other ranks in this function.
@@ -54,9 +56,14 @@ impl Doing {
             let main = stacks.threads.iter().find(|thread| thread.main);
             main.and_then(|thread| thread.task.as_ref()).is_some_and(|task| task.letter == 'D')
         };
+        let stacks = job.stacks_of(rank).filter(now);
+        let works = view.idle_for() < AT_WORK;
         match known {
-            Self::Outside if view.idle_for() < AT_WORK => Self::Works,
-            Self::Outside if job.stacks_of(rank).filter(now).is_some_and(is_stuck) => Self::InTheKernel,
+            Self::Outside if !works && stacks.is_some_and(is_stuck) => Self::InTheKernel,
+            Self::Outside if let Some(compiler) = stacks.and_then(compilation::compiler) => {
+                Self::Compiles(compiler)
+            }
+            Self::Outside if works => Self::Works,
             Self::Outside => match rendezvous::position(job, rank, view) {
                 Position::Meets(place) => Self::Meets(place),
                 Position::Elsewhere | Position::Unknown => Self::Outside,
@@ -80,6 +87,9 @@ impl fmt::Display for Doing {
             Self::Inside(call, seconds) => write!(f, "it has been inside {call} for {seconds:.0} s"),
             Self::Outside => f.write_str("it is in no CUDA or NCCL call"),
             Self::Works => f.write_str("it is in no CUDA or NCCL call, and computes or reads and writes files"),
+            Self::Compiles(compiler) => {
+                write!(f, "it is in no CUDA or NCCL call, and compiles kernels ({compiler})")
+            }
             Self::Meets(place) => {
                 write!(f, "it is in no CUDA or NCCL call, and waits for other ranks in {place}")
             }

@@ -77,9 +77,9 @@ fn partial(stalled: &StalledCommunicator<'_>, culprits: &BTreeSet<Rank>) -> Opti
         hung_s: stalled.stalled_for.as_secs_f64(),
     });
     let advice = if stuck.iter().all(|place| device::is_without_xid(place.view)) {
-        "look at what these GPUs run before the collective (xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end; the driver reported no Xid error"
+        "look at what these GPUs run before the collective: a kernel that does not end (a GPU core dump names it); the driver reported no Xid error"
     } else {
-        "look for Xid errors in dmesg on that host, and what its GPU runs before the collective (xpu-top stacks)"
+        "look for Xid errors in dmesg on that host, and at what its GPU runs before the collective"
     };
     Some(finding(Class::Partial, ranks, Confidence::Likely, stalled, evidence, advice, Some(collective)))
 }
@@ -131,7 +131,7 @@ fn by_the_driver(job: &Job, stalled: &StalledCommunicator<'_>, found: &Finding) 
         witness,
         after: After::of(job, stalled.id, number, ranks[0]),
     });
-    let advice = "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a wait for an event that nothing records, a host function, or a kernel that does not end";
+    let advice = "look at what these ranks launched before it: a wait for an event that nothing records, a host function, or a kernel that does not end (a GPU core dump names it)";
     Some(finding(Class::NotStarted, ranks, confidence, stalled, evidence, advice, Some(collective)))
 }
 
@@ -163,9 +163,9 @@ fn in_kernel(stalled: &StalledCommunicator<'_>) -> Option<Finding> {
         alike: 0,
     });
     let advice = if unfinished.iter().all(|place| device::is_without_xid(place.view)) {
-        "name the kernels with xpu-top stacks --gpus (if started with run --gpu-core), and look at NVLink and network counters of these ranks; the driver reported no Xid error on their GPUs"
+        "look at NVLink and network counters of these ranks; the driver reported no Xid error on their GPUs, and a GPU core dump names the kernels"
     } else {
-        "look for Xid errors in dmesg, and at NVLink and network counters of these ranks; xpu-top stacks --gpus names the kernels (if started with run --gpu-core)"
+        "look for Xid errors in dmesg, and at NVLink and network counters of these ranks; a GPU core dump names the kernels"
     };
     let whole = unfinished.len() == stalled.places.len();
     let confidence = if whole { Confidence::Likely } else { Confidence::Guess };

@@ -43,9 +43,9 @@ pub(super) fn ranks(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Fi
     let is_named = |place: &&Place<'_>| ranks.contains(&place.rank);
     let collective = stalled.collective(*number, stalled.places.iter());
     let advice = if stalled.places.iter().filter(is_named).all(|place| device::is_without_xid(place.view)) {
-        "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end, or a wait for an event that nothing records; the driver reported no Xid error"
+        "look at what these ranks launched before it: a kernel that does not end (a GPU core dump names it), or a wait for an event that nothing records; the driver reported no Xid error"
     } else {
-        "look for Xid errors in dmesg on that host, and at what these ranks launched before it (xpu-top stacks)"
+        "look for Xid errors in dmesg on that host, and at what these ranks launched before it"
     };
     let evidence = Evidence::NotStarted(NotStarted {
         ranks: ranks.clone(),
@@ -82,7 +82,7 @@ pub(super) fn by_own_work(job: &Job, stalled: &StalledCommunicator<'_>, found: &
         after: After::of(job, stalled.id, number, ranks[0]),
         ranks: ranks.clone(),
     });
-    let advice = "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end, or a wait for an event that nothing records";
+    let advice = "look at what these ranks launched before it: a kernel that does not end (a GPU core dump names it), or a wait for an event that nothing records";
     Some(finding(Class::NotStarted, ranks, Confidence::Guess, stalled, evidence, advice, Some(collective)))
 }
 

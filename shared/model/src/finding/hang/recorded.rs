@@ -31,11 +31,9 @@ pub(super) fn divergence(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Opti
     let (class, advice) = match kind {
         DivergenceKind::Order => (
             Class::Deadlock,
-            "look at both calls (xpu-top collectives): that rank left one of them out, or calls the two communicators in another order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)",
+            "look at both calls: that rank left one of them out, or calls the two communicators in another order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)",
         ),
-        DivergenceKind::Unmatched => {
-            (Class::Unmatched, "look at both calls: `xpu-top collectives` shows the calls before them")
-        }
+        DivergenceKind::Unmatched => (Class::Unmatched, "look at both calls, and at the calls before them"),
         // A rank that merely has not arrived yet is filtered out above.
         DivergenceKind::Extra
         | DivergenceKind::LeftOut
@@ -46,7 +44,7 @@ pub(super) fn divergence(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Opti
         | DivergenceKind::Root
         | DivergenceKind::NotEntered => (
             Class::Mismatch,
-            "look at the code path that only that rank takes: `xpu-top collectives` shows the calls before it",
+            "look at the code path that only that rank takes, and at its calls before this one",
         ),
     };
     let confidence = match by {

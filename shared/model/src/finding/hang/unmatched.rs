@@ -48,14 +48,12 @@ pub(super) fn exchanging(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Opti
         Messages::NotReached(behind) => (Class::NotStarted, behind.clone(), Confidence::Likely),
     };
     let advice = match &messages {
-        Messages::Unread => {
-            "`xpu-top collectives` shows the last calls of each rank: look for one without its partner"
-        }
+        Messages::Unread => "look at the last calls of each rank for one without its partner",
         Messages::Matched => {
-            "look for Xid errors in dmesg, and at NVLink and network counters of these ranks; xpu-top stacks --gpus names the kernels (if started with run --gpu-core)"
+            "look for Xid errors in dmesg, and at NVLink and network counters of these ranks; a GPU core dump names the kernels"
         }
         Messages::NotReached(_) => {
-            "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core)"
+            "look at what these ranks launched before it: a kernel that does not end (a GPU core dump names it)"
         }
     };
     let evidence = Evidence::Exchanging(Exchanging {

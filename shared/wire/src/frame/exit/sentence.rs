@@ -64,7 +64,8 @@ impl FailedKernel {
         let Self { device, name, error, block: [x, y, z], .. } = self;
         let name = if name.is_empty() { "a kernel of no loaded module" } else { name };
         let size = kernel_size(self.grid_size, self.block_size);
-        format!("on GPU {device}, {name} failed: {error} in block {x},{y},{z}, {size}")
+        let extent = kernel_extent(self.blocks, self.sms);
+        format!("on GPU {device}, {name} failed: {error} in block {x},{y},{z}, {size}, {extent}")
     }
 }
 
@@ -117,7 +118,13 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// `grid 3x1x1, block 64x1x1`
+/// `24 blocks on 24 SMs`
+pub fn kernel_extent(blocks: u32, sms: u32) -> String {
+    let counted = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    format!("{} on {}", counted(blocks, "block"), counted(sms, "SM"))
+}
+
+/// `grid 24x1x1, block 544x1x1`
 pub fn kernel_size(grid: [u32; 3], block: [u32; 3]) -> String {
     let of = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
     format!("grid {}, block {}", of(grid), of(block))

@@ -111,10 +111,12 @@ fn a_kernel_that_failed_is_the_cause_and_is_reported_last() {
         block: [7, 0, 0],
         grid_size: [64, 1, 1],
         block_size: [128, 1, 1],
+        blocks: 64,
+        sms: 32,
     };
     let exit = RankExit { exception: Some(raised()), kernel: Some(kernel), ..exit(Ending::Code(1)) };
     assert_eq!(exit.cause(), EndCause::CudaError);
-    let expected = "; on GPU 2, scatter failed: illegal address in block 7,0,0, grid 64x1x1, block 128x1x1";
+    let expected = "; on GPU 2, scatter failed: illegal address in block 7,0,0, grid 64x1x1, block 128x1x1, 64 blocks on 32 SMs";
     assert!(exit.sentence().ends_with(expected), "{}", exit.sentence());
 }
 
