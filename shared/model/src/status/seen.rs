@@ -60,13 +60,11 @@ impl fmt::Display for NcclCalls {
         let all = [(preload, "preload"), (dlsym, "dlsym"), (plugin, "NCCL's profiler plugin")];
         let mut used = all.into_iter().filter(|(calls, _)| *calls > 0).peekable();
         let Some((first, way)) = used.next() else { return Ok(()) };
-        match used.peek() {
-            None => write!(f, " by {way}"),
-            Some(_) => {
-                write!(f, ": {} by {way}", figure::count(first))?;
-                used.try_for_each(|(calls, way)| write!(f, ", {} by {way}", figure::count(calls)))
-            }
+        if used.peek().is_none() {
+            return write!(f, " by {way}");
         }
+        write!(f, ": {} by {way}", figure::count(first))?;
+        used.try_for_each(|(calls, way)| write!(f, ", {} by {way}", figure::count(calls)))
     }
 }
 

@@ -58,15 +58,14 @@ fn program(versions: &[usize]) -> String {
     let mut lines = String::new();
     for &version in versions {
         let of = format!("ncclProfilerEventDescr_v{version}_t");
-        let mut one = |name: &str, what: &str| {
-            lines += &format!("  printf(\"{version} {name} %zu\\n\", (size_t){what});\n");
-        };
-        one("size", &format!("sizeof({of})"));
-        one("type", &format!("sizeof((({of}*)0)->type)"));
-        one("func", &format!("sizeof((({of}*)0)->coll.func)"));
-        one("plugin", &format!("sizeof(ncclProfiler_v{version}_t)"));
+        let one =
+            |name: &str, what: &str| format!("  printf(\"{version} {name} %zu\\n\", (size_t){what});\n");
+        lines += &one("size", &format!("sizeof({of})"));
+        lines += &one("type", &format!("sizeof((({of}*)0)->type)"));
+        lines += &one("func", &format!("sizeof((({of}*)0)->coll.func)"));
+        lines += &one("plugin", &format!("sizeof(ncclProfiler_v{version}_t)"));
         for (field, _) in fields(version) {
-            one(field, &format!("offsetof({of}, {field})"));
+            lines += &one(field, &format!("offsetof({of}, {field})"));
         }
     }
     format!(
