@@ -2,8 +2,8 @@
 //! without timing before a launch. For a timed operation, the first event of its pair shows the same.
 //!
 //! If the budget does not suffice for all operations, the first operation after a wait for the GPU has
-//! priority, because unfinished work is often between the wait and that operation. Sends and receives get the
-//! rest of the budget once every collective has an event.
+//! priority, if kernels were launched between the two: these may be what does not end. Sends and receives get
+//! the rest of the budget once every collective has an event.
 //!
 //! The oldest operations that their streams have not reached keep their events, however many operations
 //! follow. So in a hang, these events show which GPUs have reached the collective, and which run other work.
@@ -47,9 +47,9 @@ pub(crate) struct Queue {
     /// events.
     is_full: AtomicBool,
     /// The rate at which collectives are selected by their numbers, so that all ranks select the same ones.
-    /// `EVERY` while the next one gets an event whatever its number.
     rate: AtomicU8,
-    governed: AtomicU8,
+    /// A thread has waited for the GPU, and no collective has followed kernels since.
+    has_waited: AtomicBool,
     /// The same for launches of sends and receives.
     messages: AtomicU8,
     /// First operations that may still get an event, and those that got one.
@@ -94,7 +94,7 @@ impl Queue {
             fronts: std::array::from_fn(front),
             is_full: AtomicBool::new(false),
             rate: AtomicU8::new(Rate::EVERY.0),
-            governed: AtomicU8::new(Rate::EVERY.0),
+            has_waited: AtomicBool::new(false),
             messages: AtomicU8::new(Rate::EVERY.0),
             firsts: Allowance::new(),
             first: AtomicU64::new(0),
@@ -106,7 +106,6 @@ impl Queue {
     /// nanoseconds. Called once a second.
     pub(crate) fn govern(&self, budget: Option<f64>, launches: PerSecond, price: f64) {
         let governed = rate(budget, launches.collectives, price, self.first.swap(0, Relaxed) as f64);
-        self.governed.store(governed.0, Relaxed);
         self.rate.store(governed.0, Relaxed);
         self.messages.store(rate_of_messages(budget, launches, price, governed).0, Relaxed);
         let most = budget.map_or(0.0, |budget| budget * SHARE * FIRST_SHARE / (price * 1e-9));
@@ -114,13 +113,10 @@ impl Queue {
         self.firsts.add(most, most);
     }
 
-    /// Gives the next collective an event if the budget allows it, because a thread has waited for the GPU.
+    /// A thread has waited for the GPU: the next collective after kernels gets an event if the budget allows it.
     pub(crate) fn waited(&self) {
-        if self.governed.load(Relaxed) != Rate::EVERY.0
-            && self.rate.load(Relaxed) != Rate::EVERY.0
-            && self.firsts.take()
-        {
-            self.rate.store(Rate::EVERY.0, Relaxed);
+        if self.rate.load(Relaxed) != Rate::EVERY.0 {
+            self.has_waited.store(true, Relaxed);
         }
     }
 
@@ -141,13 +137,25 @@ impl Queue {
         device: Option<c_int>,
     ) {
         lane.counters.fronts.add(1);
-        let rate = Rate(self.rate.load(Relaxed));
-        if !self.is_full.load(Relaxed) && rate.times(number) {
+        let has_work = lane.counters.has_launched_kernels();
+        if self.selects(number, has_work) && !self.is_full.load(Relaxed) {
             self.record(lane, ticket, stream, device);
-            if rate == Rate::EVERY {
-                self.was_first();
-            }
         }
+    }
+
+    /// Whether collective `number` gets an event. `has_work`: its thread has launched kernels since its last one.
+    #[inline]
+    fn selects(&self, number: u64, has_work: bool) -> bool {
+        let by_number = Rate(self.rate.load(Relaxed)).times(number);
+        if has_work && self.has_waited.load(Relaxed) { self.is_first(by_number) } else { by_number }
+    }
+
+    #[cold]
+    fn is_first(&self, by_number: bool) -> bool {
+        self.has_waited.store(false, Relaxed);
+        let selected = by_number || self.firsts.take();
+        self.first.fetch_add(u64::from(selected && !by_number), Relaxed);
+        selected
     }
 
     /// Like [`Self::join`], for send or receive `number` or a group of them.
@@ -163,16 +171,6 @@ impl Queue {
         lane.counters.message_fronts.add(1);
         if !self.is_full.load(Relaxed) && Rate(self.messages.load(Relaxed)).times(number) {
             self.record(lane, ticket, stream, device);
-        }
-    }
-
-    /// Selects collectives by their numbers again.
-    #[cold]
-    fn was_first(&self) {
-        let governed = self.governed.load(Relaxed);
-        if governed != Rate::EVERY.0 {
-            self.rate.store(governed, Relaxed);
-            self.first.fetch_add(1, Relaxed);
         }
     }
 
@@ -317,28 +315,27 @@ mod tests {
     #[test]
     fn the_first_after_a_wait_has_an_event_as_far_as_most_of_the_share_goes() {
         let queue = Queue::new();
-        let next = || Rate(queue.rate.load(Relaxed));
+        let rate = || Rate(queue.rate.load(Relaxed));
         let launches = PerSecond { collectives: 8_000.0, messages: 0.0 };
         queue.waited();
-        assert_eq!(next(), Rate::EVERY, "all have one");
+        assert!(queue.selects(1, true) && queue.selects(2, false), "all have one");
         queue.govern(Some(1e-3), launches, 1_000.0);
+        assert_eq!(rate(), Rate(5));
+        let unselected = (0..64).find(|&number| !rate().times(number)).unwrap();
         let mut firsts = 0;
         for _ in 0..500 {
-            assert_eq!(next(), Rate(5));
+            assert!(!queue.selects(unselected, true), "it follows no wait");
             queue.waited();
-            if next() == Rate::EVERY {
-                queue.waited();
-                queue.was_first();
-                firsts += 1;
-            }
+            assert!(!queue.selects(unselected, false), "nothing before it can hang");
+            firsts += u32::from(queue.selects(unselected, true));
         }
         assert_eq!(firsts, 320, "0.32 thousandths of a second");
         queue.govern(Some(1e-3), launches, 1_000.0);
-        assert_eq!(next(), Rate(7), "the others have the rest");
+        assert_eq!(rate(), Rate(7), "the others have the rest");
         queue.waited();
-        assert_eq!(next(), Rate::EVERY);
+        assert!(queue.selects(unselected, true));
         queue.govern(Some(0.0), launches, 1_000.0);
         queue.waited();
-        assert_eq!(next(), Rate::NEVER, "without a budget there is none");
+        assert!(!queue.selects(unselected, true), "without a budget there is none");
     }
 }

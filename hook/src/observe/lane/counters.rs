@@ -24,6 +24,8 @@ pub(crate) struct Counters {
     pub(crate) gemms: Count,
     pub(crate) collectives: Count,
     pub(crate) point_to_point: Count,
+    /// Kernels, graphs and GEMMs that were launched before the last collective.
+    work_before: AtomicU64,
     pub(crate) graph_captured: Count,
     /// NCCL operations called by a looked-up address, or seen only by NCCL's plugin interface.
     pub(crate) by_address: Count,
@@ -51,6 +53,15 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Whether the thread has launched kernels since this was last asked.
+    #[inline]
+    pub(crate) fn has_launched_kernels(&self) -> bool {
+        let work = self.kernels.get() + self.graphs.get() + self.gemms.get();
+        let before = self.work_before.load(Relaxed);
+        self.work_before.store(work, Relaxed);
+        work != before
+    }
+
     /// Grows whenever the thread launches or orders anything on a stream.
     pub(crate) fn launched(&self) -> u64 {
         let launches = [
