@@ -137,7 +137,7 @@ impl Scene {
     pub(crate) fn rude(&self, socket: &Path, manner: &str) -> Program {
         let mut command = self.stranger(self.path("parts/rude_collector"));
         let program = Program::start(command.arg(socket).arg(manner));
-        until("the rude collector", || socket.exists().then_some(()));
+        until("the rude collector", || program.wrote().contains("here").then_some(()));
         program
     }
 
