@@ -133,7 +133,7 @@ impl Scene {
         command
     }
 
-    /// Starts a collector of the stranger, and waits until its socket exists.
+    /// Starts a collector of the stranger, and waits until its socket is open to all.
     pub(crate) fn rude(&self, socket: &Path, manner: &str) -> Program {
         let mut command = self.stranger(self.path("parts/rude_collector"));
         let program = Program::start(command.arg(socket).arg(manner));
