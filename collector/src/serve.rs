@@ -83,7 +83,7 @@ impl Collector {
         let (sockets, kineto) = Sockets::bind(&config, || {
             Kineto::new(config.kineto.clone(), &config.runtime.kineto(config.base), now)
         })?;
-        // A pipe of a process in another container looks like that of an ended one, and takes no space.
+        // Pipes stay: they take no space, and one of a process in another container looks like that of an ended one.
         gpu_cores::remove_old(&config.runtime.gpu_cores(), &[gpu_cores::FILE], SystemTime::now());
         Ok(Self {
             sockets,

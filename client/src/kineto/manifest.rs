@@ -29,8 +29,9 @@ pub(super) struct Manifest {
     trace_id: String,
     window: Window,
     options: KinetoOptions,
-    /// Whether all traces contain the optimizer calls of the requested steps and of the further one. `null` for a period, and if the ranks
-    /// began more than a step apart: then a rank runs ahead, or the ranks count differently.
+    /// Whether all traces contain the optimizer calls of the requested steps and of the further one. `null` for a
+    /// period, and if the ranks began more than a step apart: then a rank runs ahead, or the ranks count
+    /// differently.
     same_steps: Option<bool>,
     /// Time from the first rank's to the last rank's begin of the first step.
     apart_ms: Option<f64>,
@@ -130,7 +131,7 @@ impl Manifest {
         lines.extend(self.shortened());
         match (self.same_steps, self.apart_ms, self.step_ms) {
             (Some(false), ..) => lines.push(
-                "the traces hold unequal numbers of optimizer calls, so they cover different steps; manifest.json has the counts"
+                "not all traces hold all optimizer calls of the requested steps and of the further one; manifest.json has the counts"
                     .to_owned(),
             ),
             (None, Some(apart), Some(step)) if matches!(self.window, Window::Steps { .. }) => lines.push(format!(

@@ -1,6 +1,6 @@
 //! Whether a living rank polls the shared name, so that the collector must have it.
 //!
-//! A rank in another process namespace counts as one that does. One of another user gets no orders.
+//! A rank in another process namespace, or whose environment is unknown, counts as one that does. One of another user gets no orders.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ struct Setting {
 impl Setting {
     fn of(pid: Pid) -> Self {
         Self {
-            uses_daemon: trace::variable(pid.0, KinetoName::USE_DAEMON).is_some(),
+            uses_daemon: trace::variable(pid.0, KinetoName::USE_DAEMON).is_some()
+                || !trace::has_variables(pid.0),
             folder: trace::variable(pid.0, KinetoName::FOLDER),
         }
     }

@@ -105,6 +105,11 @@ fn is_whole(file: &File, length: u64) -> bool {
     read.is_ok() && text.ends_with(b"}") && text.windows(LAST_KEY.len()).any(|piece| piece == LAST_KEY)
 }
 
+/// Whether a process's initial environment is there: a program that changes its title may have overwritten it.
+pub(super) fn has_variables(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.contains(&b'='))
+}
+
 /// A variable in a process's initial environment.
 pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
     let all = fs::read(format!("/proc/{pid}/environ")).ok()?;

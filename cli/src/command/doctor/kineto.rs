@@ -74,12 +74,15 @@ fn of(listed: &str, shown: &str, others: Others) -> Check {
     // The list still has a collector for a moment after another daemon has removed its file.
     holders.sort_by_key(|(_, name)| name == COLLECTOR);
     match holders.first() {
-        Some((pid, name)) if name == COLLECTOR => Check::ok(
-            "kineto",
-            format!(
-                "process {pid} ({name}) serves PyTorch's profiler at {shown}, until no rank of its own asks there: a dynolog that starts before then serves no program"
-            ),
-        ),
+        Some((pid, name)) if name == COLLECTOR => {
+            // Only this name can be taken once.
+            let until = if listed.starts_with('@') {
+                ", until no rank of its own asks there: a dynolog that starts before then serves no program"
+            } else {
+                ""
+            };
+            Check::ok("kineto", format!("process {pid} ({name}) serves PyTorch's profiler at {shown}{until}"))
+        }
         found => {
             let who = found.map_or_else(
                 || "a process of another user".to_owned(),
