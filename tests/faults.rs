@@ -162,7 +162,6 @@ fn garbage_collector_of_two_ranks_is_named() {
     assert_eq!(found["main_thread"]["function"], "load", "{found:#}");
 }
 
-/// The rank is compared with its own past.
 /// As `.item()` in a loop does: a small kernel, and a wait for it, 20 times.
 #[test]
 fn one_of_two_that_waits_for_its_gpu_often_is_named() {
@@ -181,6 +180,7 @@ fn one_of_two_that_waits_for_its_gpu_often_is_named() {
     assert_eq!(found["class"], "host", "{found:#}");
 }
 
+/// The rank is compared with its own past.
 #[test]
 fn longer_steps_of_a_single_rank_with_a_slow_loader_are_reported() {
     // Enough steps for a baseline.

@@ -134,8 +134,11 @@ impl Times {
         if self.readings.len() > Progress::WINDOW {
             self.readings.pop_front();
         }
-        let same =
-            self.pace_over(LEAST).zip(self.pace()).is_some_and(|(latest, recent)| latest.is_like(recent));
+        let same = match (self.pace_over(LEAST), self.pace()) {
+            (Some(latest), Some(recent)) => latest.is_like(recent),
+            (None, None) => true,
+            _ => false,
+        };
         self.changes_since = if same { None } else { self.changes_since.or(Some(at)) };
     }
 
@@ -222,11 +225,11 @@ impl Worker {
 mod tests {
     use super::*;
 
-    /// A reading each second of a rank whose steps take this long; GEMMs take a tenth of the time.
-    fn steps(times: &mut Times, from: u64, seconds: u64, step: f64) {
+    /// A reading each second of a rank whose steps take this long; GEMMs take this share of the time.
+    fn steps(times: &mut Times, from: u64, seconds: u64, (step, gemms): (f64, f64)) {
         for second in from..from + seconds {
             let before = times.readings.back().map_or((0, 0.0), |last| (last.steps, last.flops));
-            let (steps, flops) = (before.0 + (1.0 / step) as u64, before.1 + 0.1);
+            let (steps, flops) = (before.0 + (1.0 / step) as u64, before.1 + gemms);
             let at = Moment(second * 1_000_000_000);
             let zero = Nanoseconds(0);
             times.take_reading(Reading {
@@ -249,16 +252,24 @@ mod tests {
     #[test]
     fn a_change_settles_once_only_the_new_behaviour_is_recent() {
         let mut times = Times::default();
-        steps(&mut times, 0, 20, 0.01);
+        steps(&mut times, 0, 20, (0.01, 0.1));
         assert_eq!(times.changes_since, None);
-        steps(&mut times, 20, 2, 0.05);
+        steps(&mut times, 20, 2, (0.05, 0.1));
         assert_eq!(times.changes_since, Some(Moment(21_000_000_000)));
-        steps(&mut times, 22, 2, 0.05);
+        steps(&mut times, 22, 2, (0.05, 0.1));
         assert!(times.changes_since.is_some());
-        steps(&mut times, 24, 2, 0.05);
+        steps(&mut times, 24, 2, (0.05, 0.1));
         assert_eq!(times.changes_since, None);
         let settled = times.pace().unwrap();
-        steps(&mut times, 26, 10, 0.05);
+        steps(&mut times, 26, 10, (0.05, 0.1));
         assert!(times.pace().unwrap().is_like(settled));
+        // Most ranks are limited by their GPUs before a fault of their hosts, and then have no such pace.
+        let mut times = Times::default();
+        steps(&mut times, 0, 20, (0.01, 0.9));
+        assert!(times.pace().is_none() && times.changes_since.is_none());
+        steps(&mut times, 20, 4, (0.05, 0.1));
+        assert!(times.changes_since.is_some());
+        steps(&mut times, 24, 4, (0.05, 0.1));
+        assert!(times.pace().is_some() && times.changes_since.is_none());
     }
 }

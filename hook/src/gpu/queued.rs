@@ -138,7 +138,7 @@ impl Queue {
     ) {
         lane.counters.fronts.add(1);
         let has_work = lane.counters.has_launched_kernels();
-        if self.selects(number, has_work) && !self.is_full.load(Relaxed) {
+        if !self.is_full.load(Relaxed) && self.selects(number, has_work) {
             self.record(lane, ticket, stream, device);
         }
     }

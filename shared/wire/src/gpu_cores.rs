@@ -37,7 +37,7 @@ fn is_old(entry: &DirEntry, prefixes: &[&str], now: SystemTime) -> bool {
         return false;
     };
     let Ok(meta) = entry.metadata() else { return false };
-    let is_new = meta.modified().is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age < UNREAD));
+    let is_new = meta.modified().is_ok_and(|at| now.duration_since(at).map_or(true, |age| age < UNREAD));
     // SAFETY: getuid has no precondition.
     let is_ours = meta.uid() == unsafe { libc::getuid() };
     is_ours && !is_new && process::state(Pid(number)).is_none()

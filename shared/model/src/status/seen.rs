@@ -40,9 +40,11 @@ impl NcclCalls {
     /// The calls of several ranks together; `None` without any.
     pub fn of_all(ranks: impl Iterator<Item = Self>) -> Option<Self> {
         ranks.reduce(|sum, one| {
-            let (counted, uncounted) = (sum.counted + one.counted, sum.uncounted + one.uncounted);
-            let (dlsym, plugin) = (sum.dlsym + one.dlsym, sum.plugin + one.plugin);
-            let counted_pct = 100.0 * counted as f64 / (counted + uncounted) as f64;
+            let counted = sum.counted.saturating_add(one.counted);
+            let uncounted = sum.uncounted.saturating_add(one.uncounted);
+            let (dlsym, plugin) =
+                (sum.dlsym.saturating_add(one.dlsym), sum.plugin.saturating_add(one.plugin));
+            let counted_pct = 100.0 * counted as f64 / counted.saturating_add(uncounted) as f64;
             Self { counted, dlsym, plugin, uncounted, counted_pct }
         })
     }
@@ -52,11 +54,11 @@ impl NcclCalls {
 impl fmt::Display for NcclCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { counted, dlsym, plugin, uncounted, counted_pct } = *self;
-        let seen = counted + uncounted;
+        let seen = counted.saturating_add(uncounted);
         // A share that rounds to 100 % is not all of them.
         let pct = if uncounted > 0 { counted_pct.min(99.0) } else { counted_pct };
         write!(f, "{pct:.0} % of {} calls counted", figure::count(seen))?;
-        let preload = counted.saturating_sub(dlsym + plugin);
+        let preload = counted.saturating_sub(dlsym.saturating_add(plugin));
         let all = [(preload, "preload"), (dlsym, "dlsym"), (plugin, "NCCL's profiler plugin")];
         let mut used = all.into_iter().filter(|(calls, _)| *calls > 0).peekable();
         let Some((first, way)) = used.next() else { return Ok(()) };

@@ -36,10 +36,10 @@ impl Straggler {
     /// Percent of the cost that is reported as unexplained; less is within the error of the estimates.
     const UNEXPLAINED: f64 = 20.0;
 
-    /// `this accounts for 60 % of the delay, the rest is unexplained`; `None` if it accounts for most of it.
+    /// `that explains 60 % of the delay, the rest is unexplained`; `None` if it explains most of it.
     pub(super) fn rest(&self) -> Option<String> {
         let explained = self.explained_pct.filter(|explained| 100.0 - explained > Self::UNEXPLAINED)?;
-        Some(format!("this accounts for {explained:.0} % of the delay, the rest is unexplained"))
+        Some(format!("that explains {explained:.0} % of the delay, the rest is unexplained"))
     }
 }
 

@@ -90,7 +90,7 @@ fn a_large_part_of_a_delay_without_a_cause_is_reported() {
     for (pct, reported) in [(60.0, true), (95.0, false)] {
         let Evidence::Straggler(known) = straggler(Cause::MoreWork { times: 1.25 }) else { unreachable!() };
         let sentence = Straggler { explained_pct: Some(pct), ..known }.to_string();
-        let ends = "; this accounts for 60 % of the delay, the rest is unexplained";
+        let ends = "; that explains 60 % of the delay, the rest is unexplained";
         assert_eq!(sentence.ends_with(ends), reported, "{sentence}");
     }
 }

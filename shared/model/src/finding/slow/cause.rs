@@ -59,7 +59,7 @@ pub(super) fn explained(
     let of_work = |times: f64| in_gemms * (times - 1.0);
     let by_work = |times: &f64| explains(of_work(*times)) && of_work(*times) > spared;
     if let Some(times) = more_work(member, others).filter(by_work) {
-        return Some((Cause::MoreWork { times }, Some(of_work(times))));
+        return Some((Cause::MoreWork { times }, Some(in_gemms * (1.0 - 1.0 / times))));
     }
     let views: Vec<_> = others.iter().map(|other| other.view).collect();
     if let Some(lacks) = cpu_wait::one(member.rank, member.view, &views, LONG as f64) {
@@ -129,7 +129,7 @@ pub(super) fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -
 fn is_shared(member: &Member<'_>, share: f64) -> bool {
     let processes = member.view.neighbours();
     let busy: Option<f64> = processes.iter().map(|process| Some(f64::from(process.busy?) / 100.0)).sum();
-    !processes.is_empty() && busy.is_none_or(|busy| busy > EXPLAINS * share)
+    !processes.is_empty() && busy.is_some_and(|busy| busy > EXPLAINS * share)
 }
 
 /// Its FLOPs as a multiple of the others', if larger.

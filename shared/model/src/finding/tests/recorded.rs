@@ -364,7 +364,7 @@ fn a_late_start_of_the_job_does_not_dilute_the_cost_of_a_fault() {
 fn a_process_on_the_gpu_accounts_for_a_delay_that_nothing_else_explains() {
     let bytes = include_bytes!("recorded/h200_neighbour.xpurec");
     named(bytes, Class::Step);
-    for (busy, class) in [(Some(48), Class::Compute), (None, Class::Compute), (Some(6), Class::Step)] {
+    for (busy, class) in [(Some(48), Class::Compute), (None, Class::Step), (Some(6), Class::Step)] {
         let found = found_with_neighbour(bytes, busy);
         let [one] = &found[..] else { panic!("{found:#?}") };
         let sentence = one.evidence.to_string();
