@@ -120,21 +120,26 @@ fn calls_through_an_older_interface_are_counted() {
     job.end();
 }
 
+/// Every call counts once, whether NCCL of this version also shows it to the plugin or not.
+fn calls_are_counted_once(version: &str, plan: Option<Plan>) {
+    let job = watched(version, &[], SEEN);
+    for rank in [0, 1] {
+        let said = job.after_step(rank, 1);
+        let (launches, seen) = (said.launches(), &said.nccl);
+        assert_eq!((launches.collectives, launches.point_to_point), (60, 2), "{version}");
+        assert_eq!((seen.by_plugin, seen.uncounted), (0, 0), "{version}");
+        let totals = totals(&job, rank);
+        assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, plan), "{version}");
+        assert_eq!(totals[&(Operation::AllGather, 8 << 10)].2, plan, "{version}");
+        assert_eq!(job.ledger(rank).ledger().read().communicators.len(), 1);
+    }
+    job.end();
+}
+
 #[test]
 fn calls_seen_by_plugin_and_interposer_are_counted_once() {
     for version in ["22304", "22403", "22602", "22703", "22809", "22902", "23102", "23200"] {
-        let job = watched(version, &[], SEEN);
-        for rank in [0, 1] {
-            let said = job.after_step(rank, 1);
-            let (launches, seen) = (said.launches(), &said.nccl);
-            assert_eq!((launches.collectives, launches.point_to_point), (60, 2), "{version}");
-            assert_eq!((seen.by_plugin, seen.uncounted), (0, 0), "{version}");
-            let totals = totals(&job, rank);
-            assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, Some(PLAN)), "{version}");
-            assert_eq!(totals[&(Operation::AllGather, 8 << 10)].2, Some(PLAN), "{version}");
-            assert_eq!(job.ledger(rank).ledger().read().communicators.len(), 1);
-        }
-        job.end();
+        calls_are_counted_once(version, Some(PLAN));
     }
 }
 
@@ -142,17 +147,7 @@ fn calls_seen_by_plugin_and_interposer_are_counted_once() {
 #[test]
 fn calls_of_an_nccl_without_plugins_are_seen_by_the_interposer() {
     for version in ["21805", "21903", "22005", "22105", "22203"] {
-        let job = watched(version, &[], SEEN);
-        for rank in [0, 1] {
-            let said = job.after_step(rank, 1);
-            let (launches, seen) = (said.launches(), &said.nccl);
-            assert_eq!((launches.collectives, launches.point_to_point), (60, 2), "{version}");
-            assert_eq!((seen.by_plugin, seen.uncounted), (0, 0), "{version}");
-            let totals = totals(&job, rank);
-            assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, None), "{version}");
-            assert_eq!(totals[&(Operation::AllGather, 8 << 10)].2, None, "{version}");
-        }
-        job.end();
+        calls_are_counted_once(version, None);
     }
 }
 

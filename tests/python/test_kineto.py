@@ -145,8 +145,8 @@ def test_each_option_adds_what_pytorch_records_for_it(job, tmp_path):
     manifest = kineto(job, tmp_path / "all", "--steps", "2", "--ranks", "0", *options)
     assert all(manifest["options"].values()), manifest
     events = trace(tmp_path / "all", 0)["traceEvents"]
-    products = [event["args"] for event in events if event.get("name") == "aten::addmm"]
-    assert len(products) == 3 and all(args["Input Dims"][1:3] == [[8, 64], [64, 64]] for args in products), products
+    gemms = [event["args"] for event in events if event.get("name") == "aten::addmm"]
+    assert len(gemms) == 3 and all(args["Input Dims"][1:3] == [[8, 64], [64, 64]] for args in gemms), gemms
     python = [event for event in events if event.get("cat") == "python_function"]
     assert any("trains_with_gloo.py" in event["name"] for event in python)
     modules = [event["name"] for event in python if "Python module id" in event["args"]]
