@@ -85,6 +85,9 @@ pub const FIELDS: &[Field] = &[
     number(&["mfu"], PERCENT, "share of the GPU's peak, over all its time", |of| {
         Some(of.status.mfu? * 100.0)
     }),
+    number(&["achieved"], RATE, "FLOPs of its GEMMs over all its time", |of| {
+        Some(of.status.achieved_tflops?.0)
+    }),
     number(&["bus"], BANDWIDTH, "NCCL bus bandwidth", |of| Some(of.status.bus_gb_s?.0)),
     number(&["skew", "late"], MILLISECONDS, "median arrival skew", |of| of.status.lateness_ms_p50),
     number(&["util"], PERCENT, "time in which any kernel ran", |of| Some(f64::from(device(of)?.gpu_pct?))),

@@ -224,6 +224,7 @@ fn progress(rank: &Inspection) -> Vec<String> {
         status.step_or_bound().map(|step| format!("step {}{detected}", figure::count(step.0))),
         status.step_ms_mean.map(|ms| format!("{} ms a step", figure::tenths(ms))),
         status.mfu.map(|share| format!("MFU {}", figure::percent(share))),
+        status.achieved_tflops.map(|rate| format!("achieves {} TFLOPS", figure::three(rate.0))),
         status.tokens_per_s.map(|rate| format!("{} tokens/s", figure::three(rate))),
         status.samples_per_s.map(|rate| format!("{} samples/s", figure::three(rate))),
         status.loss.map(|loss| format!("loss {loss:.4}")),

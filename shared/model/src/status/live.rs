@@ -60,7 +60,7 @@ impl RankStatus {
             (None, None, None, None);
         self.steps_measured = None;
         (self.tokens_per_s, self.samples_per_s, self.mfu) = (None, None, None);
-        (self.gemm_tflops, self.gemm_peak_pct) = (None, None);
+        (self.achieved_tflops, self.gemm_tflops, self.gemm_peak_pct) = (None, None, None);
         (self.bus_gb_s, self.lateness_ms_p50) = (None, None);
         (self.blocked_pct, self.exposed_pct, self.gpu_time) = (None, None, None);
         self.memory_growth = None;

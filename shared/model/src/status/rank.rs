@@ -53,6 +53,10 @@ pub struct RankStatus {
     pub loss_not_finite: bool,
     /// Share of the last half minute in which the GEMMs could have been done at the GPU's peak.
     pub mfu: Option<f64>,
+    /// FLOPs of all GEMMs per second of the last half minute, those in CUDA graphs included.
+    #[serde(default)]
+    pub achieved_tflops: Option<Tflops>,
+    /// Rate of the timed GEMMs while they run.
     pub gemm_tflops: Option<Tflops>,
     /// Its GEMMs' share of the GPU's peak at its present clock, in percent.
     #[serde(default)]
@@ -170,6 +174,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         loss: view.loss(),
         loss_not_finite: view.is_loss_invalid(),
         mfu: view.utilisation(),
+        achieved_tflops: view.achieved(),
         gemm_tflops: view.gemm_rate(),
         gemm_peak_pct: share_of_peak(view, device.as_ref()).map(|share| share * 100.0),
         bus_gb_s,

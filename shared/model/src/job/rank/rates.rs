@@ -180,6 +180,15 @@ impl RankView {
         (passed > 0.0).then(|| busy as f64 / passed)
     }
 
+    /// FLOPs of all GEMMs per second of the last half minute, those in CUDA graphs included. The time includes
+    /// everything, as in [`Self::utilisation`].
+    pub fn achieved(&self) -> Option<Tflops> {
+        let (first, last) = self.intervals.ends()?;
+        let flops = last.arithmetic - first.arithmetic;
+        let passed = last.progress.heard.since(first.progress.heard);
+        Tflops::from_work(flops, passed.into()).filter(|_| flops > 0.0)
+    }
+
     /// Its GPU's peak for its mix of GEMMs since the rank started. `None` for a GPU whose peak is unknown.
     pub fn gemm_peak(&self) -> Option<Tflops> {
         let latest = self.latest.as_ref().filter(|latest| latest.gemm_flops > 0.0)?;

@@ -68,6 +68,19 @@ fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
 }
 
 #[test]
+fn achieved_flops_are_those_of_all_gemms_in_the_time_that_passed() {
+    let status = changed(|rank, second| {
+        // None of them is timed, as in CUDA graphs.
+        rank.gemm_flops = second as f64 * 2.5e14;
+        (rank.gemm_timed_flops, rank.gemm_timed_for) = (0.0, Nanoseconds(0));
+    });
+    let rank = &status.ranks[0];
+    assert_eq!(rank.gemm_tflops, None);
+    assert!((rank.achieved_tflops.unwrap().0 / 250.0 - 1.0).abs() < 1e-6, "{:?}", rank.achieved_tflops);
+    assert_eq!(changed(|rank, _| rank.gemm_flops = 0.0).ranks[0].achieved_tflops, None);
+}
+
+#[test]
 fn the_source_of_step_ends_is_reported() {
     use xpu_wire::frame::StepSource;
 
