@@ -75,14 +75,15 @@ pub(crate) fn failed_kernel(path: &Path) -> io::Result<Option<FailedKernel>> {
     let bytes = unsafe { Mmap::map(&file) }?;
     let kernels = core::kernels(&bytes).map_err(io::Error::other)?;
     Ok(kernels.into_iter().find_map(|kernel| {
-        let (error, block) = kernel.exception?;
+        let core::Exception { error, block } = kernel.exception?;
+        let (grid_size, block_size) = kernel.size.unzip();
         Some(FailedKernel {
             device: kernel.device,
             name: brief(&kernel.name.unwrap_or_default()),
             error,
             block,
-            grid_size: kernel.grid,
-            block_size: kernel.block,
+            grid_size,
+            block_size,
             blocks: kernel.blocks,
             sms: kernel.sms,
         })
@@ -167,7 +168,8 @@ fn threads_of(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
     let shown = kernels.iter().take(KERNELS);
     let lines = |kernel: &core::Kernel| {
         let name = brief(kernel.name.as_deref().unwrap_or("a kernel of no loaded module"));
-        let lines = [Some(name), kernel.stopped_by(), Some(kernel.sized()), Some(kernel.extent())];
+        let extent = (kernel.blocks > 0).then(|| kernel.extent());
+        let lines = [Some(name), kernel.stopped_by(), kernel.sized(), extent];
         lines.into_iter().flatten().collect()
     };
     shown.map(|kernel| thread(kernel.device, lines(kernel))).collect()

@@ -44,7 +44,7 @@ pub use digest::{
 };
 pub use exit::{
     ApiError, EndCause, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RefusedMemory,
-    StopRequest, TERM, kernel_extent, kernel_size, signal_name,
+    StopRequest, TERM, kernel_block, kernel_extent, kernel_size, signal_name,
 };
 pub use history::{History, Packed};
 pub use kineto::{

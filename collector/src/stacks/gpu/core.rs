@@ -11,7 +11,7 @@ use object::{
     elf::{FileHeader64, SectionHeader64},
     read::elf::{FileHeader as _, SectionHeader as _},
 };
-use xpu_wire::frame::{kernel_extent, kernel_size};
+use xpu_wire::frame::{kernel_block, kernel_extent, kernel_size};
 
 /// `SHT_LOUSER` + n.
 const RELOCATED_ELF_IMAGE: u32 = 0x8000_0007;
@@ -31,24 +31,32 @@ pub(super) struct Kernel {
     pub device: u32,
     /// The demangled name; `None` if no loaded module has it.
     pub name: Option<String>,
-    pub grid: [u32; 3],
-    pub block: [u32; 3],
+    /// Its blocks, and the threads of a block. Unknown if all its blocks had ended.
+    pub size: Option<([u32; 3], [u32; 3])>,
     /// Number of blocks that were on multiprocessors, and the number of those multiprocessors.
     pub blocks: u32,
     pub sms: u32,
-    /// The exception that stopped the kernel, and in which block.
-    pub exception: Option<(String, [u32; 3])>,
+    /// The exception that stopped the kernel.
+    pub exception: Option<Exception>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Exception {
+    /// `illegal address`
+    pub error: String,
+    /// Where it occurred. Unknown if this block had ended before the core dump.
+    pub block: Option<[u32; 3]>,
 }
 
 impl Kernel {
     /// `illegal address in block 1,0,0`
     pub(super) fn stopped_by(&self) -> Option<String> {
-        let (what, [x, y, z]) = self.exception.as_ref()?;
-        Some(format!("{what} in block {x},{y},{z}"))
+        let Exception { error, block } = self.exception.as_ref()?;
+        Some(format!("{error}{}", kernel_block(*block)))
     }
 
-    pub(super) fn sized(&self) -> String {
-        kernel_size(self.grid, self.block)
+    pub(super) fn sized(&self) -> Option<String> {
+        self.size.map(|(grid, block)| kernel_size(grid, block))
     }
 
     pub(super) fn extent(&self) -> String {
@@ -156,11 +164,12 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
         let code = row.u32(32);
         let block = warps.get(&row.parent).and_then(|block| blocks.get(block));
         if let Some(&(device, grid, index)) = block.filter(|_| code != 0) {
-            exceptions.entry((device, grid)).or_insert_with(|| (exception(code), index));
+            let exception = || Exception { error: error(code), block: Some(index) };
+            exceptions.entry((device, grid)).or_insert_with(exception);
         }
     }
     let modules: Vec<_> = core.of(RELOCATED_ELF_IMAGE).map(|(_, section)| core.content(section)).collect();
-    let functions = functions(&modules);
+    let functions = Functions::of(&modules);
     let mut kernels: Vec<_> = core
         .rows(GRIDS)
         .filter_map(|row| {
@@ -169,30 +178,110 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
             let extent = on.get(&grid)?;
             Some(Kernel {
                 device,
-                name: [row.u64(24), row.u64(16)]
-                    .iter()
-                    .find_map(|entry| functions.get(entry).map(|name| demangled(name))),
-                grid: row.triple(72),
-                block: row.triple(84),
+                name: [row.u64(24), row.u64(16)].iter().find_map(|&entry| functions.at(entry).map(demangled)),
+                size: Some((row.triple(72), row.triple(84))),
                 blocks: extent.blocks,
                 sms: u32::try_from(extent.sms.len()).unwrap_or(u32::MAX),
                 exception: exceptions.get(&grid).cloned(),
             })
         })
         .collect();
+    for stop in stops(&core, &device_of_sm) {
+        stop.assign(&functions, &mut kernels);
+    }
     kernels
         .sort_by_key(|kernel| (kernel.device, kernel.exception.is_none(), std::cmp::Reverse(kernel.blocks)));
     Ok(kernels)
 }
 
-/// Names of functions by their addresses, in all modules.
-fn functions<'data>(modules: &[&'data [u8]]) -> BTreeMap<u64, &'data str> {
-    let mut functions = BTreeMap::new();
-    for module in modules.iter().filter_map(|module| object::File::parse(*module).ok()) {
-        let symbols = module.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
-        functions.extend(symbols.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?))));
+/// An exception that a multiprocessor reports. It remains when the blocks that caused it have ended.
+struct Stop {
+    device: u32,
+    code: u32,
+    /// The address of the instruction.
+    at: u64,
+}
+
+/// One for each device, code and address.
+fn stops(core: &Core<'_>, device_of_sm: &BTreeMap<(usize, usize), u32>) -> Vec<Stop> {
+    let mut found = BTreeSet::new();
+    for row in core.rows(SMS) {
+        let (code, has_address, at) = (row.u32(8), row.u32(12) == 1, row.u64(16));
+        if let Some(&device) = device_of_sm.get(&row.place).filter(|_| code != 0 && has_address) {
+            found.insert((device, code, at));
+        }
     }
-    functions
+    found.into_iter().map(|(device, code, at)| Stop { device, code, at }).collect()
+}
+
+impl Stop {
+    /// Adds it to the kernel whose function has the instruction, unless a block of a kernel on this device
+    /// has an exception.
+    fn assign(self, functions: &Functions<'_>, kernels: &mut Vec<Kernel>) {
+        let mut here = kernels.iter_mut().filter(|kernel| kernel.device == self.device);
+        let name = functions.with(self.at).map(demangled);
+        let exception = Some(Exception { error: error(self.code), block: None });
+        if here.any(|kernel| kernel.exception.is_some()) {
+            return;
+        }
+        match kernels.iter_mut().find(|kernel| kernel.device == self.device && kernel.name == name) {
+            Some(kernel) => kernel.exception = exception,
+            None => {
+                let (device, size) = (self.device, None);
+                kernels.push(Kernel { device, name, size, blocks: 0, sms: 0, exception });
+            }
+        }
+    }
+}
+
+/// Clears the exceptions of lanes.
+#[cfg(test)]
+pub(super) fn forget_lanes(bytes: &mut [u8]) {
+    let clear = |core: &Core<'_>, section: &Section| {
+        let (from, size) = (section.sh_offset.get(LittleEndian), section.sh_entsize.get(LittleEndian));
+        let rows = core.content(section).len() as u64 / size;
+        (0..rows).map(|row| (from + row * size + 32) as usize).collect::<Vec<_>>()
+    };
+    let core = Core::read(bytes).unwrap();
+    let places: Vec<_> = core.of(LANES).flat_map(|(_, section)| clear(&core, section)).collect();
+    places.into_iter().for_each(|at| bytes[at..at + 4].fill(0));
+}
+
+/// Makes the tables of blocks empty.
+#[cfg(test)]
+pub(super) fn forget_blocks(bytes: &mut [u8]) {
+    let table = Header::parse(&*bytes).unwrap().e_shoff.get(LittleEndian) as usize;
+    let core = Core::read(bytes).unwrap();
+    let blocks: Vec<_> = core.of(BLOCKS).map(|(index, _)| table + index * size_of::<Section>()).collect();
+    // `sh_size`
+    blocks.into_iter().for_each(|at| bytes[at + 32..at + 40].fill(0));
+}
+
+/// Names and sizes of functions by their addresses, in all modules.
+struct Functions<'data>(BTreeMap<u64, (&'data str, u64)>);
+
+impl<'data> Functions<'data> {
+    fn of(modules: &[&'data [u8]]) -> Self {
+        let mut functions = BTreeMap::new();
+        for module in modules.iter().filter_map(|module| object::File::parse(*module).ok()) {
+            let symbols = module.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+            let named =
+                symbols.filter_map(|symbol| Some((symbol.address(), (symbol.name().ok()?, symbol.size()))));
+            functions.extend(named);
+        }
+        Self(functions)
+    }
+
+    /// The function that begins at this address.
+    fn at(&self, entry: u64) -> Option<&'data str> {
+        self.0.get(&entry).map(|&(name, _)| name)
+    }
+
+    /// The function that contains this instruction.
+    fn with(&self, instruction: u64) -> Option<&'data str> {
+        let (entry, &(name, size)) = self.0.range(..=instruction).next_back()?;
+        (instruction - entry < size).then_some(name)
+    }
 }
 
 fn demangled(name: &str) -> String {
@@ -204,7 +293,7 @@ fn demangled(name: &str) -> String {
 }
 
 /// `CUDBGException_t` of `cudadebugger.h`.
-fn exception(code: u32) -> String {
+fn error(code: u32) -> String {
     let name = match code {
         1 | 10 | 14 => "illegal address",
         2 | 3 | 9 => "stack overflow",

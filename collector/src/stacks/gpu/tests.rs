@@ -20,8 +20,9 @@ fn a_core_dump_names_the_kernel_its_size_and_what_stopped_it() {
     assert_eq!(kernels.len(), 1, "{kernels:?}");
     let kernel = &kernels[0];
     assert_eq!((kernel.device, kernel.name.as_deref()), (0, Some("writes_to_nowhere")));
-    assert_eq!((kernel.grid, kernel.block, kernel.blocks, kernel.sms), ([3, 1, 1], [64, 1, 1], 3, 3));
-    assert_eq!(kernel.exception, Some(("illegal address".to_owned(), [1, 0, 0])));
+    assert_eq!((kernel.size, kernel.blocks, kernel.sms), (Some(([3, 1, 1], [64, 1, 1])), 3, 3));
+    let illegal = core::Exception { error: "illegal address".to_owned(), block: Some([1, 0, 0]) };
+    assert_eq!(kernel.exception, Some(illegal));
     let reported = threads_of(&kernels);
     assert_eq!((reported.len(), reported[0].name.as_str()), (1, "GPU 0"));
     let lines: Vec<_> = reported[0].frames.iter().map(|frame| frame.function.as_str()).collect();
@@ -35,6 +36,24 @@ fn a_core_dump_names_the_kernel_its_size_and_what_stopped_it() {
         ]
     );
     assert!(reported[0].is_gpu() && super::threads_of(&[])[0].is_gpu());
+}
+
+/// In a core dump of a large kernel, the blocks with the exception have ended, and other blocks have none.
+#[test]
+fn an_exception_of_ended_blocks_is_that_of_the_kernel_with_the_instruction() {
+    let mut core = unpacked(ILLEGAL_ADDRESS);
+    core::forget_lanes(&mut core);
+    let kernels = core::kernels(&core).unwrap();
+    assert_eq!(kernels.len(), 1, "{kernels:?}");
+    assert_eq!((kernels[0].name.as_deref(), kernels[0].blocks), (Some("writes_to_nowhere"), 3));
+    assert_eq!(kernels[0].stopped_by().as_deref(), Some("illegal address"));
+    // All blocks have ended.
+    core::forget_blocks(&mut core);
+    let kernels = core::kernels(&core).unwrap();
+    assert_eq!(kernels.len(), 1, "{kernels:?}");
+    assert_eq!((kernels[0].name.as_deref(), kernels[0].size), (Some("writes_to_nowhere"), None));
+    let shown: Vec<_> = threads_of(&kernels)[0].frames.iter().map(|frame| frame.function.clone()).collect();
+    assert_eq!(shown, ["writes_to_nowhere", "illegal address"]);
 }
 
 #[test]

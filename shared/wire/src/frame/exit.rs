@@ -4,7 +4,7 @@ mod sentence;
 
 use std::time::Duration;
 
-pub use sentence::{kernel_extent, kernel_size, signal_name};
+pub use sentence::{kernel_block, kernel_extent, kernel_size, signal_name};
 
 use serde::{Deserialize, Serialize};
 
@@ -127,11 +127,11 @@ pub struct FailedKernel {
     /// `illegal address`
     #[serde(deserialize_with = "crate::text::line")]
     pub error: String,
-    /// Where the exception occurred.
-    pub block: [u32; 3],
-    /// Blocks of the grid, and threads of a block.
-    pub grid_size: [u32; 3],
-    pub block_size: [u32; 3],
+    /// Where the exception occurred. Unknown if this block had ended before the core dump.
+    pub block: Option<[u32; 3]>,
+    /// Blocks of the grid, and threads of a block. Unknown if all blocks had ended.
+    pub grid_size: Option<[u32; 3]>,
+    pub block_size: Option<[u32; 3]>,
     /// Blocks that were on multiprocessors, and the number of those multiprocessors.
     pub blocks: u32,
     pub sms: u32,

@@ -61,11 +61,13 @@ impl RankExit {
 
 impl FailedKernel {
     pub(super) fn sentence(&self) -> String {
-        let Self { device, name, error, block: [x, y, z], .. } = self;
+        let Self { device, name, error, block, .. } = self;
         let name = if name.is_empty() { "a kernel of no loaded module" } else { name };
-        let size = kernel_size(self.grid_size, self.block_size);
-        let extent = kernel_extent(self.blocks, self.sms);
-        format!("on GPU {device}, {name} failed: {error} in block {x},{y},{z}, {size}, {extent}")
+        let mut text = format!("on GPU {device}, {name} failed: {error}{}", kernel_block(*block));
+        if let Some((grid, block)) = self.grid_size.zip(self.block_size) {
+            let _ = write!(text, ", {}, {}", kernel_size(grid, block), kernel_extent(self.blocks, self.sms));
+        }
+        text
     }
 }
 
@@ -116,6 +118,11 @@ impl RefusedMemory {
 
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
+}
+
+/// ` in block 1,0,0`; nothing if it is unknown.
+pub fn kernel_block(block: Option<[u32; 3]>) -> String {
+    block.map_or_else(String::new, |[x, y, z]| format!(" in block {x},{y},{z}"))
 }
 
 /// `24 blocks on 24 SMs`

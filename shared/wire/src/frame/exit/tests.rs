@@ -108,12 +108,15 @@ fn a_kernel_that_failed_is_the_cause_and_is_reported_last() {
         device: 2,
         name: "scatter".to_owned(),
         error: "illegal address".to_owned(),
-        block: [7, 0, 0],
-        grid_size: [64, 1, 1],
-        block_size: [128, 1, 1],
+        block: Some([7, 0, 0]),
+        grid_size: Some([64, 1, 1]),
+        block_size: Some([128, 1, 1]),
         blocks: 64,
         sms: 32,
     };
+    let ended = FailedKernel { block: None, grid_size: None, block_size: None, ..kernel.clone() };
+    let of_ended = RankExit { kernel: Some(ended), ..exit(Ending::Code(1)) }.sentence();
+    assert!(of_ended.ends_with("; on GPU 2, scatter failed: illegal address"), "{of_ended}");
     let exit = RankExit { exception: Some(raised()), kernel: Some(kernel), ..exit(Ending::Code(1)) };
     assert_eq!(exit.cause(), EndCause::CudaError);
     let expected = "; on GPU 2, scatter failed: illegal address in block 7,0,0, grid 64x1x1, block 128x1x1, 64 blocks on 32 SMs";
