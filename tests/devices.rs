@@ -4,7 +4,7 @@
 use std::fs;
 
 use serde_json::Value;
-use xpu_tests::{host::Host, program::until};
+use xpu_tests::{built, host::Host, program::until};
 
 const TRAINS: &str = "
 comm = communicator()
@@ -98,6 +98,62 @@ threads = [threading.Thread(target=drive, args=(device,)) for device in range(2)
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 hold()";
+
+/// One thread drives both GPUs and leaves the second one current. Its NCCL is linked in statically, so only the
+/// plugin interface shows its calls.
+const ONE_THREAD: &str = "
+comms, devices = (c_void_p * 2)(), []
+ok(process.pncclCommInitAll(comms, 2, None))
+for device in range(2):
+    ok(process.cudaSetDevice(device))
+    own, handle = made(process.cudaStreamCreateWithFlags, c_uint(1)), made(process.cublasCreate_v2)
+    ok(process.cublasSetStream_v2(handle, own))
+    devices.append((own, handle))
+for _ in rounds():
+    for device, (own, handle) in enumerate(devices):
+        ok(process.cudaSetDevice(device))
+        for _ in range(8):
+            ok(process.cublasGemmEx(
+                handle, 0, 0, 4096, 4096, 4096, one, memory, BF16, 4096, memory, BF16, 4096,
+                one, memory, BF16, 4096, COMPUTE_32F, -1))
+    ok(process.pncclGroupStart())
+    for device, (own, handle) in enumerate(devices):
+        ok(process.pncclAllReduce(memory, memory, c_size_t(1 << 20), NCCL_FLOAT, 0, c_void_p(comms[device]), own))
+    ok(process.pncclGroupEnd())
+    for own, _ in devices: ok(process.cudaStreamSynchronize(own))
+    step()
+hold()";
+
+#[test]
+fn collectives_that_only_the_plugin_sees_are_those_of_their_communicators_gpu() {
+    let host = Host::with_visible_gpus();
+    let hook = built::hook();
+    let set = [
+        ("CUDA_VISIBLE_DEVICES", "5,3"),
+        ("XPU_TOP_SAMPLE", "gemm=1,collective=1"),
+        ("NCCL_PROFILER_PLUGIN", hook.to_str().expect("text")),
+        ("SIMGPU_NCCL_VERSION", "22809"),
+    ];
+    let rank = host.rank_of_where((0, 1), &set, ONE_THREAD);
+    let known = |row: &Value| row["gemm_tflops"].is_number() && row["bus_gb_s"].is_number();
+    let rows = until("both GPUs to be known", || {
+        let rows = host.status()["ranks"].as_array()?.clone();
+        (rows.len() == 2 && rows.iter().all(known)).then_some(rows)
+    });
+    assert_eq!([&rows[0]["rank"], &rows[1]["rank"]], ["0.0", "0.1"]);
+    let counts = [0, 1].map(|gpu| {
+        let detailed: Value =
+            serde_json::from_str(&host.ask(&format!("status --json --rank 0.{gpu}")).stdout).unwrap();
+        let of = |what: &str| detailed["ranks"][gpu][what][0]["count"].as_u64();
+        assert!(of("collectives") > Some(0) && of("gemms") > Some(0), "{detailed:#}");
+        of("collectives").unwrap() as f64 / of("gemms").unwrap() as f64
+    });
+    // One all-reduce for eight GEMMs, on each.
+    assert!(counts.iter().all(|share| (share * 8.0 - 1.0).abs() < 0.1), "{counts:?}");
+    fs::write(host.place.path("over"), "").expect("the place takes a file");
+    let outcome = rank.end();
+    assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+}
 
 #[test]
 fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {

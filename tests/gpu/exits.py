@@ -37,12 +37,11 @@ AGAIN:
 """
 
 
-def store_at_nothing():
+def store_at_nothing(blocks):
     driver, module, kernel = ctypes.CDLL(None), ctypes.c_void_p(), ctypes.c_void_p()
     assert driver.cuModuleLoadData(ctypes.byref(module), STORE) == 0
     assert driver.cuModuleGetFunction(ctypes.byref(kernel), module, b"store_at_nothing") == 0
-    # One block and three: both were missing in the report.
-    driver.cuLaunchKernel(kernel, 3, 1, 1, 64, 1, 1, 0, None, None, None)
+    driver.cuLaunchKernel(kernel, blocks, 1, 1, 64, 1, 1, 0, None, None, None)
 
 
 def end_badly(how):
@@ -60,8 +59,9 @@ def end_badly(how):
         torch.empty(1 << 40, device="cuda")
     if how == "assert":
         torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")].sum().item()
-    if how == "address":
-        store_at_nothing()
+    if how in ("address", "many"):
+        # Of many blocks, those with the exception have ended when the driver writes the core dump.
+        store_at_nothing(3 if how == "address" else 4096)
         torch.cuda.synchronize()
     if how == "nccl":
         # Two ranks on one device, which NCCL refuses.

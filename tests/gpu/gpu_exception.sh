@@ -10,7 +10,7 @@ cd "$(dirname "$(realpath "$0")")" || exit
 export PATH="$programs:$PATH" PYTHONUNBUFFERED=1
 XPU_TOP_RUNTIME_DIR=$(mktemp -d) HOME=$(mktemp -d)
 export XPU_TOP_RUNTIME_DIR HOME
-for how in address assert; do
+for how in address many assert; do
     python3 exits.py $how >"$out/$how.plain" 2>&1
     plain=$?
     xpu-top run --gpu-core-on-exception --job "$how" -- python3 exits.py $how >"$out/$how.log" 2>&1

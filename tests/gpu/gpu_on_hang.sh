@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `xpu-top run --gpu-core-on-hang`: one of two ranks hangs behind an endless kernel. Shows the content of the
-# incident folder after both have ended, the named rank, and the utilisation and power of both GPUs during the
+# incident folder once it has the kernels, the named rank, and the utilisation and power of both GPUs during the
 # hang.
 #
 #     tests/gpu/gpu_on_hang.sh PROGRAMS OUT
@@ -17,9 +17,11 @@ for _ in $(seq 300); do [ -s "$out/own.began" ] && break; sleep 0.2; done
 sleep 14
 nvidia-smi --query-gpu=index,utilization.gpu,power.draw --format=csv,noheader | tee "$out/loads.txt"
 xpu-top status --now --hosts 127.0.0.1 --base-port 29500 | tee "$out/status.txt" | head -5
-wait $job
-echo "the job ended with $?, $(python3 -c "import time; print(round(time.time() - float(open('$out/own.began').read())))") s after the hang began"
 folder=$(ls -d "$HOME"/.local/state/xpu-top/hangs/unasked-*)
+until xpu-top stacks --replay "$folder" | grep -q "spin_kernel\|GPU 0" || ! kill -0 $job; do sleep 1; done
+echo "the kernels were there $(python3 -c "import time; print(round(time.time() - float(open('$out/own.began').read())))") s after the hang began"
+kill $job
+wait $job
 echo "$folder" | wc -l
 xpu-top status --replay "$folder" | tee "$out/after.txt" | head -5
 xpu-top stacks --replay "$folder" | tee "$out/stacks.txt" | head -12

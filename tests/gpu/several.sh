@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Checks each GPU's figures against those that the process itself measures: with one thread per GPU, and with
-# one thread for all.
+# Checks each GPU's figures against those that the process itself measures: with one thread per GPU, with one
+# thread for all, and with NCCL linked in statically where the machine has libnccl_static.a.
 #
 #     tests/gpu/several.sh PROGRAMS OUT [GPUS]
 #
-# PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so. Takes half a minute. Needs two or more GPUs, g++ and
-# PyTorch's libraries. Prints a row per GPU; exits with 1 if a figure is off by more than 3 %.
+# PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so. Takes a minute. Needs two or more GPUs, g++ and
+# PyTorch's libraries. Prints a row per GPU; exits with 1 if a rate is off by more than 3 %, or a count of calls
+# is not equal.
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2") gpus=${3:-2}
 here=$(dirname "$(realpath "$0")")
@@ -25,39 +26,60 @@ for line in open("/proc/self/maps"):
 print(*wanted.values())
 PYTHON
 )
-flags=()
-for library in $libraries; do flags+=("$library" "-Wl,-rpath,$(dirname "$library")"); done
-g++ -O1 -std=c++17 -o "$out/several" "$here/several.cpp" "${flags[@]}" -lpthread || exit
+flags=() flags_static=()
+for library in $libraries; do
+    both=("$library" "-Wl,-rpath,$(dirname "$library")")
+    flags+=("${both[@]}")
+    [[ $library == *libnccl* ]] || flags_static+=("${both[@]}")
+done
+g++ -O1 -std=c++17 -o "$out/several-shared" "$here/several.cpp" "${flags[@]}" -lpthread || exit
+kinds=(shared)
+if [ -e /usr/lib/x86_64-linux-gnu/libnccl_static.a ]; then
+    g++ -O1 -std=c++17 -o "$out/several-static" "$here/several.cpp" -l:libnccl_static.a "${flags_static[@]}" \
+        -lpthread -lrt -ldl && kinds+=(static)
+fi
 wrong=0
-for way in threads one; do
-    xpu-top run --job "several-$way" -- "$out/several" $way 10 "$gpus" >"$out/several-$way.jsonl" 2>"$out/several-$way.err" &
-    program=$!
-    # The last status before the program ends.
-    while kill -0 $program 2>/dev/null; do
-        xpu-top status --json --now --job "several-$way" >"$out/status.new" 2>/dev/null
-        grep -q '"state": "exited"' "$out/status.new" || cp "$out/status.new" "$out/status-$way.json"
-        sleep 0.5
-    done
-    wait $program || { cat "$out/several-$way.err"; wrong=1; }
-    xpu-top status --json --now --job "several-$way" >"$out/ended-$way.json"
-    python3 - "$way" "$out" <<'PYTHON' || wrong=1
+for kind in "${kinds[@]}"; do
+    for way in threads one; do
+        job=$kind-$way
+        xpu-top run --job "$job" -- "$out/several-$kind" $way 10 "$gpus" >"$out/$job.jsonl" 2>"$out/$job.err" &
+        program=$!
+        # The last status before the program is done.
+        while kill -0 $program 2>/dev/null && [ ! -s "$out/$job.jsonl" ]; do
+            xpu-top status --json --now --job "$job" >"$out/status.new" 2>/dev/null
+            [ -s "$out/$job.jsonl" ] || cp "$out/status.new" "$out/$job.json"
+            sleep 0.5
+        done
+        for ((gpu = 0; gpu < gpus; gpu++)); do
+            xpu-top status --json --now --job "$job" --rank "0.$gpu" --wait 3 >"$out/$job-$gpu.json"
+        done
+        wait $program || { cat "$out/$job.err"; wrong=1; }
+        xpu-top status --json --now --job "$job" >"$out/$job-ended.json"
+        python3 - "$job" "$out" <<'PYTHON' || wrong=1
 import json, sys
-way, out = sys.argv[1:]
-own = [json.loads(line) for line in open(f"{out}/several-{way}.jsonl")]
-rows = {row["rank"]: row for row in json.load(open(f"{out}/status-{way}.json"))["ranks"]}
+job, out = sys.argv[1:]
+own = [json.loads(line) for line in open(f"{out}/{job}.jsonl")]
+status = json.load(open(f"{out}/{job}.json"))
+rows = {row["rank"]: row for row in status["ranks"]}
 right = len(rows) == len(own)
 # The rank that enters an all-reduce last does not wait.
 bus = max(gpu["bus_gb_s"] for gpu in own)
 for gpu in own:
-    row = rows.get(f"0.{gpu['gpu']}", {})
+    rank = f"0.{gpu['gpu']}"
+    row = rows.get(rank, {})
     device = row.get("device") or {}
+    detail = next((one for one in json.load(open(f"{out}/{job}-{gpu['gpu']}.json"))["ranks"] if one["rank"] == rank), {})
+    counts = [sum(one["count"] for one in detail.get(what, [])) for what in ("gemms", "collectives")]
     pairs = [(row.get("gemm_tflops"), gpu["tflops"]), (row.get("bus_gb_s"), bus)]
     good = [seen is not None and abs(seen / said - 1) <= 0.03 for seen, said in pairs]
-    right &= all(good) and "uuid" in device
+    right &= all(good) and "uuid" in device and counts == [gpu["gemms"], gpu["reduces"]]
     figures = ", ".join(f"{seen} seen, {said} said" for seen, said in pairs)
-    print(f"{way}: {row.get('rank')}: TFLOPS and bus GB/s {figures}; {device.get('sm_mhz')} MHz, {device.get('power_w')} W, {device.get('uuid')}")
-print(way, "findings:", [(finding["class"], finding["ranks"]) for finding in json.load(open(f"{out}/status-{way}.json"))["findings"]])
+    print(f"{job}: {row.get('rank')}: TFLOPS and bus GB/s {figures}; GEMMs and all-reduces {counts} counted,",
+          f"{gpu['gemms']}, {gpu['reduces']} made; {detail.get('nccl_calls')};",
+          f"{device.get('sm_mhz')} MHz, {device.get('power_w')} W, {device.get('uuid')}")
+print(job, "findings:", [(finding["class"], finding["ranks"]) for finding in status["findings"]])
 sys.exit(not right)
 PYTHON
+    done
 done
 exit $wrong

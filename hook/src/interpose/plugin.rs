@@ -39,7 +39,8 @@ pub(crate) use plans::{Kind, of as plan_of};
 use xpu_wire::id::CommunicatorId;
 
 use crate::{
-    capture, interpose::guard, observe::observer::Observer, process::switch, publish::identity::Membership,
+    capture, gpu::runtime, interpose::guard, observe::observer::Observer, process::switch,
+    publish::identity::Membership,
 };
 
 /// [`xpu_wire::endpoint::variable::PLUGIN`] as a C string.
@@ -195,7 +196,9 @@ unsafe fn init(version: usize, place: *mut *mut c_void, mask: *mut c_int, about:
         let (rank, size) = (number(about.rank)?, number(about.ranks)?);
         Some(Membership { communicator: CommunicatorId(about.id), rank, size })
     });
-    if let Some(context) = Context::make(known) {
+    // NCCL has the communicator's device current meanwhile.
+    let device = runtime::error_free().then(runtime::current_device).flatten();
+    if let Some(context) = Context::make(known, device) {
         if let Some(theirs) = theirs {
             context.set_theirs(theirs);
         }

@@ -79,6 +79,13 @@ pub(crate) unsafe extern "C" fn ncclCommInitAll(
     count: c_int,
     devices: *const c_int,
 ) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { init_all(comms, count, devices) }
+}
+
+/// # Safety
+/// As [`ncclCommInitAll`].
+pub(crate) unsafe fn init_all(comms: *mut usize, count: c_int, devices: *const c_int) -> c_int {
     call(|_| {
         let ranks = u32::try_from(count).map_err(|_negative| Failure::InvalidArgument)?;
         if comms.is_null() {

@@ -22,6 +22,16 @@ pub(crate) unsafe extern "C" fn pncclCommInitRank(
 }
 
 #[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pncclCommInitAll(
+    comms: *mut usize,
+    count: c_int,
+    devices: *const c_int,
+) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { lifetime::init_all(comms, count, devices) }
+}
+
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn pncclCommDestroy(comm: usize) -> c_int {
     call(|_| lifetime::destroy(comm))
 }
