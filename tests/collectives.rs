@@ -182,6 +182,7 @@ fn with_gpu_cores() -> Hung {
     let (pipe, file) = (host.place.path("gpu-pipe.%p"), host.place.path("gpu-core.%p"));
     let set = [
         ("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1"),
+        ("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"),
         ("CUDA_COREDUMP_PIPE", pipe.to_str().expect("a name")),
         ("CUDA_COREDUMP_FILE", file.to_str().expect("a name")),
     ];

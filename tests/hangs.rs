@@ -232,6 +232,7 @@ fn the_kernels_of_a_hang_are_named_automatically_if_the_job_requests_it() {
         (host.place.path("gpu-pipe.%p"), host.place.path("gpu-core.%p"), notes(&host.place));
     let set = [
         ("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1"),
+        ("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"),
         ("CUDA_COREDUMP_PIPE", pipe.to_str().unwrap()),
         ("CUDA_COREDUMP_FILE", file.to_str().unwrap()),
         ("XPU_TOP_GPU_CORE", "on-hang"),

@@ -203,7 +203,7 @@ outer(train)";
     assert!(ended.finding["advice"].as_str().unwrap().contains("step to step"), "{}", ended.finding);
 }
 
-/// The environment is as `xpu-top run --gpu-core-on-exception` sets it. The file is that of a real exception,
+/// The environment is as `xpu-top run --gpu-core` sets it. The file is that of a real exception,
 /// after which the driver aborts the process.
 #[test]
 fn the_kernel_that_an_exception_stopped_is_reported() {

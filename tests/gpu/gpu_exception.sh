@@ -13,10 +13,8 @@ export XPU_TOP_RUNTIME_DIR HOME
 for how in address many assert; do
     python3 exits.py $how >"$out/$how.plain" 2>&1
     plain=$?
-    xpu-top run --gpu-core-on-exception --job "$how" -- python3 exits.py $how >"$out/$how.log" 2>&1
-    echo "== $how: ends with $? under --gpu-core-on-exception, with $plain without"
-    xpu-top run --gpu-core --job "$how-2" -- python3 exits.py $how >"$out/$how-2.log" 2>&1
-    echo "== $how: ends with $? under --gpu-core"
+    xpu-top run --gpu-core --job "$how" -- python3 exits.py $how >"$out/$how.log" 2>&1
+    echo "== $how: ends with $? under --gpu-core, with $plain without"
     for _ in $(seq 150); do
         xpu-top status --now --json --job "$how" >"$out/$how.json"
         grep -q '"exit": {' "$out/$how.json" && break

@@ -213,8 +213,8 @@ fn prepare(
     command.envs(profiler::variable(&hook));
     command.env(variable::JOB, job(args).as_str());
     command.env(variable::SOCKET, socket);
-    if args.gpu_core || args.gpu_core_on_hang || args.gpu_core_on_exception {
-        match gpu_core::variables(runtime, args.gpu_core_on_exception) {
+    if args.gpu_core || args.gpu_core_on_hang {
+        match gpu_core::variables(runtime) {
             Ok(variables) => {
                 command.envs(variables);
                 gpu_core::lacks_space(runtime).inspect(|what| warn(what));

@@ -27,7 +27,7 @@ pub(crate) struct ProcessContext {
     pub pod_name: String,
     pub pod_ip: String,
     /// The core dump that CUDA's driver writes of the rank's GPUs at an exception, if `xpu-top run
-    /// --gpu-core-on-exception` prepared it.
+    /// --gpu-core` prepared it.
     pub gpu_core: Option<PathBuf>,
 }
 

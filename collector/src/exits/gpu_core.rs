@@ -1,5 +1,5 @@
 //! Finds the kernel that an exception of the GPU stopped: a separate process of this program reads the core
-//! dump that CUDA's driver wrote (`xpu-top run --gpu-core-on-exception`), and removes it.
+//! dump that CUDA's driver wrote (`xpu-top run --gpu-core`), and removes it.
 
 use std::{
     io::{self, Write},

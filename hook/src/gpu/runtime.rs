@@ -54,6 +54,10 @@ foreign! {
     /// Since CUDA 12.3.
     fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void) -> c_int in CUDART
 }
+foreign! {
+    /// Since CUDA 12.8.
+    fn cudaStreamGetDevice(stream: cudaStream_t, device: *mut c_int) -> c_int in CUDART
+}
 foreign! { fn cudaSetDevice(device: c_int) -> c_int in CUDART }
 
 /// Whether `stream` is being captured into a graph; `None` if CUDA refuses.
@@ -117,6 +121,21 @@ pub(crate) fn current_device() -> Option<c_int> {
         forget_error();
     }
     is_known.then_some(device)
+}
+
+/// The device of a stream that the program is about to use. `None` for a default stream, which may belong to
+/// any device, and with an older CUDA.
+pub(crate) fn device_of(stream: cudaStream_t) -> Option<c_int> {
+    if stream.addr() <= DEFAULT_STREAMS || !error_free() {
+        return None;
+    }
+    let mut device = 0;
+    // SAFETY: the stream exists; `device` outlives the call.
+    let answered = unsafe { cudaStreamGetDevice(stream, &raw mut device) };
+    if answered.is_some_and(|rc| rc != SUCCESS) {
+        forget_error();
+    }
+    (answered == Some(SUCCESS)).then_some(device)
 }
 
 /// Whether the program has no unread error on this thread.

@@ -39,8 +39,7 @@ pub(crate) use plans::{Kind, of as plan_of};
 use xpu_wire::id::CommunicatorId;
 
 use crate::{
-    capture, gpu::runtime, interpose::guard, observe::observer::Observer, process::switch,
-    publish::identity::Membership,
+    capture, interpose::guard, observe::observer::Observer, process::switch, publish::identity::Membership,
 };
 
 /// [`xpu_wire::endpoint::variable::PLUGIN`] as a C string.
@@ -196,9 +195,7 @@ unsafe fn init(version: usize, place: *mut *mut c_void, mask: *mut c_int, about:
         let (rank, size) = (number(about.rank)?, number(about.ranks)?);
         Some(Membership { communicator: CommunicatorId(about.id), rank, size })
     });
-    // NCCL has the communicator's device current meanwhile.
-    let device = runtime::error_free().then(runtime::current_device).flatten();
-    if let Some(context) = Context::make(known, device) {
+    if let Some(context) = Context::make(known) {
         if let Some(theirs) = theirs {
             context.set_theirs(theirs);
         }

@@ -27,7 +27,10 @@ static PREPARED: Once = Once::new();
 /// Creates the pipe if the environment asks for it. Called at the first call of the process.
 pub(crate) fn prepare() {
     PREPARED.call_once(|| {
-        let is_wanted = env::var_os("CUDA_ENABLE_USER_TRIGGERED_COREDUMP").is_some_and(|value| value == "1");
+        let is_set = |name: &str, to: &str| env::var_os(name).is_some_and(|value| value == to);
+        // Without core dumps at exceptions, driver 580 makes no pipe.
+        let is_wanted = is_set("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1")
+            && !is_set("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "0");
         let named =
             |name| Some(PathBuf::from(env::var(name).ok()?.replace("%p", &process::id().to_string())));
         let (Some(pipe), Some(file)) = (named("CUDA_COREDUMP_PIPE"), named("CUDA_COREDUMP_FILE")) else {

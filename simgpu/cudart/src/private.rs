@@ -57,13 +57,6 @@ pub(crate) extern "C" fn simgpu_current_device() -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn simgpu_set_device(device: c_int) {
-    if process::is_usable() {
-        let _ = Gpu::get().set_device(device);
-    }
-}
-
-#[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_free_memory() -> u64 {
     let gpu = Gpu::get();
     let device = if process::is_usable() { gpu.device().ok() } else { None };

@@ -118,6 +118,15 @@ pub(crate) extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags
 }
 
 #[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaStreamGetDevice(stream: usize, device: *mut c_int) -> c_int {
+    call(|gpu| {
+        let stream = gpu.stream(stream)?;
+        // SAFETY: CUDA requires a writable pointer.
+        unsafe { put(device, stream.device) }
+    })
+}
+
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaStreamGetId(stream: usize, id: *mut c_ulonglong) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;

@@ -31,8 +31,6 @@ pub struct Driver {
     pub trace: unsafe extern "C" fn(sink: Option<Sink>),
     /// `simgpu_current_device`: the calling thread's device.
     pub current_device: unsafe extern "C" fn() -> c_int,
-    /// `simgpu_set_device`: sets the calling thread's device.
-    pub set_device: unsafe extern "C" fn(c_int),
     /// `simgpu_free_memory`: the free memory of the calling thread's device. Returns the largest number if
     /// the process has no context on it.
     pub free_memory: unsafe extern "C" fn() -> u64,
@@ -84,10 +82,6 @@ impl Driver {
                 hold: mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int, i64)>(symbol(
                     library,
                     c"simgpu_hold",
-                )?),
-                set_device: mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(symbol(
-                    library,
-                    c"simgpu_set_device",
                 )?),
                 current_device: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(symbol(
                     library,

@@ -1,10 +1,9 @@
 //! The work of making a communicator, which waits for other ranks. It is done before the call returns, when
 //! its group ends, or in a thread of the library.
 
-use std::ffi::c_int;
 use std::sync::Arc;
 
-use simgpu_engine::{driver, worker};
+use simgpu_engine::worker;
 
 use crate::call::Failure;
 use crate::communicator::{COMMUNICATORS, Communicator, Identity, Member};
@@ -139,24 +138,9 @@ fn announce(identity: &Identity, ranks: u32) -> Result<Entry, Failure> {
     })
 }
 
-/// NCCL has the communicator's device current while it makes the communicator.
-fn on_device<T>(device: c_int, make: impl FnOnce() -> T) -> T {
-    let Some(driver) = driver::driver() else { return make() };
-    // SAFETY: found by `Driver::find`; the function takes nothing.
-    let before = unsafe { (driver.current_device)() };
-    // SAFETY: as above, and it takes any number.
-    unsafe { (driver.set_device)(device) };
-    let made = make();
-    // SAFETY: as above.
-    unsafe { (driver.set_device)(before) };
-    made
-}
-
 fn enter(identity: Identity, entry: Entry, member: &Member) -> Result<Arc<Communicator>, Failure> {
     let rendezvous = entry.wait_for_all(&member.aborted).ok_or(Failure::System)?;
-    let made = on_device(identity.device, || {
-        Arc::new(Communicator::new(identity, Arc::clone(&member.aborted), rendezvous))
-    });
+    let made = Arc::new(Communicator::new(identity, Arc::clone(&member.aborted), rendezvous));
     ras::begin(&made);
     Ok(made)
 }

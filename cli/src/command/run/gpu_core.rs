@@ -2,12 +2,12 @@
 //! illegal address, an assertion).
 //!
 //! The driver makes a pipe for each process at its first CUDA call, and writes the file when another process
-//! writes to the pipe. Until then, nothing changes, and launches cost the same.
+//! writes to the pipe. Until then, launches cost the same.
 //!
-//! A core dump at an exception is never combined with `skip_abort`: the driver would return the error late,
-//! and calls in between would succeed (`cudaDeviceSynchronize`, a copy of data that the kernel has not
-//! written). A program could store wrong results, or end with 0 (H100, driver 580). If the variable for
-//! exceptions is not set, enabling core dumps on request also enables those at exceptions.
+//! Core dumps on request and those at exceptions only go together: without those at exceptions, driver 580
+//! makes no pipe. `skip_abort` would keep the process alive after a core dump, but the driver would then return
+//! the error of an exception late, and calls in between would succeed (`cudaDeviceSynchronize`, a copy of data
+//! that the kernel has not written). A program could store wrong results, or end with 0.
 
 use std::{
     ffi::{CString, OsString},
@@ -39,10 +39,7 @@ const RANKS_HERE: [&str; 4] =
     ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
 
 /// The variables for the program; an error if core dumps of GPUs are configured already.
-pub(super) fn variables(
-    runtime: &RuntimeDir,
-    at_exception: bool,
-) -> Result<Vec<(&'static str, OsString)>, String> {
+pub(super) fn variables(runtime: &RuntimeDir) -> Result<Vec<(&'static str, OsString)>, String> {
     let folder = runtime.gpu_cores();
     let pipe = folder.join(format!("{PIPE}%p"));
     // An outer `xpu-top run --gpu-core` has set all variables.
@@ -55,14 +52,12 @@ pub(super) fn variables(
     let made = fs::create_dir_all(&folder);
     made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     gpu_cores::remove_old(&folder, &[PIPE, FILE], SystemTime::now());
-    let (at_exception, flags) =
-        if at_exception { ("1", WITHOUT.to_owned()) } else { ("0", format!("{WITHOUT},skip_abort")) };
     Ok(vec![
         (ENABLE, "1".into()),
-        (AT_EXCEPTION, at_exception.into()),
+        (AT_EXCEPTION, "1".into()),
         ("CUDA_COREDUMP_PIPE", pipe.into()),
         ("CUDA_COREDUMP_FILE", folder.join(format!("{FILE}%p")).into()),
-        ("CUDA_COREDUMP_GENERATION_FLAGS", flags.into()),
+        ("CUDA_COREDUMP_GENERATION_FLAGS", WITHOUT.into()),
     ])
 }
 

@@ -2,18 +2,19 @@
 //! event.
 
 use std::{
-    ffi::{c_int, c_void},
+    ffi::c_void,
     ptr,
     sync::atomic::{
-        AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
+        AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     },
 };
 
-use cudarc::nccl::sys::ncclComm_t;
+use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
 use xpu_wire::id::CommunicatorId;
 
 use crate::{
+    gpu::runtime,
     interpose::nccl::Identity,
     observe::{
         communicator::{Communicators, Name, Origin},
@@ -37,14 +38,10 @@ pub(super) struct Context {
     id: AtomicU64,
     rank: AtomicU32,
     size: AtomicU32,
-    /// The communicator's device, or [`NO_DEVICE`].
-    device: AtomicI32,
     /// The chained plugin's context, and whether its `init` succeeded.
     theirs: AtomicPtr<c_void>,
     is_theirs: AtomicU8,
 }
-
-const NO_DEVICE: c_int = -1;
 
 const FREE: u8 = 0;
 const MAKING: u8 = 1;
@@ -64,21 +61,19 @@ impl Context {
             id: AtomicU64::new(0),
             rank: AtomicU32::new(0),
             size: AtomicU32::new(0),
-            device: AtomicI32::new(NO_DEVICE),
             theirs: AtomicPtr::new(ptr::null_mut()),
             is_theirs: AtomicU8::new(0),
         }
     }
 
-    /// A context for a communicator with this identity, rank, size and device. `None` if there are too many.
-    pub(super) fn make(known: Option<Membership>, device: Option<c_int>) -> Option<&'static Self> {
+    /// A context for a communicator with this identity, rank and size. `None` if there are too many.
+    pub(super) fn make(known: Option<Membership>) -> Option<&'static Self> {
         let free = |context: &&Self| context.state.compare_exchange(FREE, MAKING, AcqRel, Relaxed).is_ok();
         let context = ALL.iter().find(free)?;
         let Membership { communicator, rank, size } = known.unwrap_or_default();
         context.id.store(communicator.0, Relaxed);
         context.rank.store(rank, Relaxed);
         context.size.store(size, Relaxed);
-        context.device.store(device.unwrap_or(NO_DEVICE), Relaxed);
         context.is_theirs.store(0, Relaxed);
         let usable = known.is_some() && communicator.0 != 0 && size > 0;
         context.state.store(if usable { NEW } else { NAMELESS }, Release);
@@ -148,13 +143,24 @@ impl Context {
             };
             if let Some(index) = observer.communicators.insert(observer.ledger(), self.handle(), &origin) {
                 // NCCL does not know this handle, so it must not be queried.
-                let device = Some(self.device.load(Relaxed)).filter(|&device| device != NO_DEVICE);
-                observer.communicators.slot(index).set_device(device);
-                if let Some(device) = device.filter(|_| self.size() > 1) {
-                    observer.gpus.uses(device);
-                }
+                observer.communicators.slot(index).set_device(None);
             }
             self.state.store(ALONE, Release);
+        }
+    }
+
+    /// Sets its device from that of a stream of one of its calls, if only the plugin sees these. NCCL's
+    /// interface does not report the device, and NCCL calls the plugin with any device current.
+    pub(super) fn locate(&'static self, lane: &Lane, stream: cudaStream_t) {
+        let observer = lane.observer();
+        let Some(index) = observer.communicators.find(self.handle()) else { return };
+        let slot = observer.communicators.slot(index);
+        if slot.device().is_some() || self.size() < 2 {
+            return;
+        }
+        if let Some(device) = runtime::device_of(stream) {
+            slot.set_device(Some(device));
+            observer.gpus.uses(device);
         }
     }
 
@@ -207,8 +213,7 @@ mod tests {
     #[test]
     fn only_contexts_of_this_process_are_accepted() {
         let context =
-            Context::make(Some(Membership { communicator: CommunicatorId(7), rank: 1, size: 2 }), None)
-                .unwrap();
+            Context::make(Some(Membership { communicator: CommunicatorId(7), rank: 1, size: 2 })).unwrap();
         let passed = context.passed();
         assert!(Context::of(passed).is_some_and(|found| ptr::eq(found, context)));
         for other in [ptr::null_mut(), passed.wrapping_byte_add(8), passed.wrapping_byte_sub(1 << 20)] {

@@ -72,7 +72,7 @@ pub(super) unsafe fn start(
         }
         kind::COLL_API => {
             // SAFETY: it is an event of this type.
-            unsafe { call(lane, alone?, event) };
+            unsafe { call(lane, context, alone?, event) };
         }
         kind::COLL => {
             // SAFETY: as above.
@@ -123,7 +123,7 @@ pub(super) fn stop(handle: *mut c_void) {
 ///
 /// # Safety
 /// The event is one of this type.
-unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
+unsafe fn call(lane: &Lane, context: &'static Context, handle: ncclComm_t, event: Descriptor) {
     // SAFETY: the caller promises it.
     let (name, count, datatype, root, stream) = unsafe {
         (
@@ -145,6 +145,7 @@ unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     }
     lane.counters.by_plugin.add(1);
     let stream: cudaStream_t = stream.cast();
+    context.locate(lane, stream);
     let elements = Elements { count: count as usize, datatype: number(datatype) };
     operations::called(lane, operation, elements, arguments, handle, stream);
 }

@@ -102,7 +102,7 @@ fn advice(class: Class, exit: Option<&RankExit>) -> &'static str {
             "look at the inputs of this kernel at that step; compute-sanitizer names the access and its thread"
         }
         Class::CudaError => {
-            "run again with xpu-top run --gpu-core-on-exception to see which kernel it was, and check the GPU for Xid errors"
+            "run again with xpu-top run --gpu-core to see which kernel it was, and check the GPU for Xid errors"
         }
         Class::NcclError => "look at the peer it talked to, and at NCCL_DEBUG=INFO in its log",
         _ => "look for a signal, the OOM killer or a traceback in its log",

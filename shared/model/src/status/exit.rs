@@ -22,7 +22,7 @@ pub struct ExitStatus {
     pub exception: Option<String>,
     pub message: Option<String>,
     /// The kernel that an exception of the GPU stopped, in jobs started with `xpu-top run
-    /// --gpu-core-on-exception`.
+    /// --gpu-core`.
     pub kernel: Option<FailedKernel>,
     /// The GPU memory that CUDA refused, if that is why the rank ended.
     pub gpu_memory: Option<GpuMemory>,
