@@ -255,7 +255,8 @@ fn the_kernels_of_a_hang_are_named_automatically_if_the_job_requests_it() {
     });
     assert_eq!(runs(&host.place), [format!("hang {}", folder.display())]);
     // The collector would have written these exits before it reports the end of another job.
-    let other = host.alone_under("python3", &[set[4], ("XPU_TOP_JOB", "other")], ENDS);
+    let other =
+        host.alone_under("python3", &[("XPU_TOP_ON_HANG", line.as_str()), ("XPU_TOP_JOB", "other")], ENDS);
     at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
     drop(other);
     let kept = kernels(&folder).expect("it stays");

@@ -144,6 +144,12 @@ pub(crate) fn error_free() -> bool {
     unsafe { cudaPeekAtLastError() == Some(SUCCESS) }
 }
 
+/// Whether the process has no shared CUDA runtime. One that is linked statically cannot be called.
+pub(crate) fn is_missing() -> bool {
+    // SAFETY: no precondition.
+    unsafe { cudaPeekAtLastError() }.is_none()
+}
+
 /// Clears the error of one of the hook's calls. To be called only if [`error_free`] was true before that
 /// call.
 pub(crate) fn forget_error() {

@@ -4,6 +4,7 @@ use xpu_wire::frame::Launches;
 
 use super::Publisher;
 use crate::{
+    gpu::runtime,
     interpose::{cublaslt, symbol},
     observe::kernels,
     python::optimizer,
@@ -40,6 +41,10 @@ impl Publisher {
             blind.push(
                 "timings are not read: CUDA may need address space, which is limited (RLIMIT_AS)".to_owned(),
             );
+        }
+        let Launches { gemms, collectives, .. } = self.launches();
+        if gemms + collectives > 0 && runtime::is_missing() {
+            blind.push("nothing is timed: the CUDA runtime of this process is linked statically".to_owned());
         }
         blind.extend(symbol::LIBRARIES.iter().flat_map(|library| library.complaints()));
         if self.launches().kernels >= SHOULD_HAVE_COMMUNICATOR {
