@@ -7,14 +7,14 @@
 mod follower;
 mod outbox;
 
-use std::{collections::BTreeSet, sync::mpsc, thread, time::Duration};
+use std::{collections::BTreeSet, sync::mpsc, thread};
 
 use follower::Follower;
 use tokio::sync::mpsc as queue;
 use xpu_net::{key::Key, recall};
 use xpu_wire::{
     endpoint::BasePort,
-    frame::{CaptureOrder, CaptureWindow, KinetoWish, SampleOrder},
+    frame::{CaptureOrder, CaptureWindow, KinetoWish, Request, SampleOrder},
     id::{HostName, JobName, Rank},
 };
 
@@ -140,7 +140,7 @@ impl Live {
 
 /// Connects to every endpoint, and retries silent ones. History arrives first.
 pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>) -> (Live, Arrivals) {
-    let past = recall::length(endpoints.len());
+    let past = recall::request(endpoints.len());
     connect_with(endpoints, key, job, past)
 }
 
@@ -150,7 +150,7 @@ pub fn connect_to_capture(
     key: Option<Key>,
     job: Option<JobName>,
 ) -> (Live, Arrivals) {
-    let past = recall::length(endpoints.len()).min(LATELY);
+    let past = recall::request_of(LATELY, endpoints.len());
     connect_with(endpoints, key, job, past)
 }
 
@@ -158,13 +158,13 @@ fn connect_with(
     endpoints: Vec<Endpoint>,
     key: Option<Key>,
     job: Option<JobName>,
-    past: Duration,
+    past: Request,
 ) -> (Live, Arrivals) {
     let (arrivals, receiver) = queue::channel(QUEUE);
     let (orders, ordered) = mpsc::channel();
     thread::spawn(move || {
         if let Err(error) =
-            Follower::new(endpoints, key, job, past, arrivals.clone()).and_then(|mut f| f.follow(&ordered))
+            Follower::new(endpoints, key, job, &past, arrivals.clone()).and_then(|mut f| f.follow(&ordered))
         {
             report_failure(&arrivals, error);
         }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use xpu_net::recall::{self, Recall};
-use xpu_wire::{frame::Request, unit::Moment};
+use xpu_wire::unit::Moment;
 
 pub(crate) use known::Known;
 pub use recording::Recording;
@@ -179,8 +179,8 @@ impl Follow {
     /// Receives until there are no readers.
     fn follow(&self, upstream: &Upstream, session: u32) -> zmq::Result<()> {
         let mut feed = upstream.open(&session.to_be_bytes())?;
-        // A relay shortens the length to what suits the hosts behind it.
-        feed.ask(Request::History { length: recall::length(1).into() });
+        // A relay requests as many digests as suit the hosts behind it.
+        feed.ask(recall::request(1));
         let mut recall = Some(Recall::begin(Instant::now()));
         let mut tidied: Option<Instant> = None;
         while self.lock().is_wanted() {

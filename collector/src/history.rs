@@ -1,10 +1,12 @@
 //! Keeps the last day's published frames, coarser with age. A viewer that connects later gets them, and then
 //! knows as much as one that was always connected.
 //!
-//! Every digest is kept for ten minutes, one per ten seconds for two hours, and one per minute for a day.
-//! They are in memory, compressed, and in recordings in the runtime directory, from which a restarted
+//! Every digest is kept for ten minutes, one per ten seconds for two hours, and one per minute for a day. A
+//! viewer of many hosts gets only so many digests of each rank as it can read: the newest ones, and before them
+//! merged ones ([`plan`]). They are in memory, compressed, and in recordings in the runtime directory, from which a restarted
 //! collector continues.
 
+mod plan;
 mod thin;
 mod tier;
 
@@ -13,11 +15,12 @@ use std::{
     time::Duration,
 };
 
+use plan::Plan;
 use thin::Thinner;
 use tier::{Extent, Tier};
 use xpu_wire::{
     codec,
-    frame::{Body, Frame, History},
+    frame::{Body, Frame, History, RankDigest},
     id::JobName,
     unit::Moment,
 };
@@ -52,8 +55,9 @@ pub(crate) struct Past {
 impl Past {
     /// Continues where the previous collector ended. Without files, if none can be written.
     pub(crate) fn open(path: &Path, now: Moment) -> Self {
-        let coarse =
-            |(every, extent), name| (Thinner::new(every), Tier::open(&beside(path, name), extent, now));
+        let coarse = |(every, extent), name| {
+            (Thinner::new(every, thin::SAMPLES), Tier::open(&beside(path, name), extent, now))
+        };
         let seconds = Tier::open(path, SECONDS, now);
         let mut coarse = [coarse(TENS, "tens"), coarse(MINUTES, "minutes")];
         // Each tier is filled from the finer ones.
@@ -93,15 +97,66 @@ impl Past {
     /// The history of these jobs, of this length, in parts. If it is longer than the finest tier, each tier
     /// gives the same share of its frames.
     pub(crate) fn of(&mut self, jobs: &[(JobName, Moment)], length: Duration, now: Moment) -> Vec<History> {
-        let mut parts = vec![History::default()];
-        // Compressing now may push out the oldest blocks.
+        self.settle();
+        let mut parts = Parts::default();
+        let share = (length.as_secs_f64() / MINUTES.1.kept.as_secs_f64()).min(1.0);
+        self.each(jobs, length, share, now, |_, bytes| parts.push(bytes));
+        parts.end()
+    }
+
+    /// The history of these jobs, of this length, in parts, with at most this many digests per rank: the newest
+    /// as they were published, and before them merged ones.
+    pub(crate) fn thinned(
+        &mut self,
+        jobs: &[(JobName, Moment)],
+        length: Duration,
+        digests: u32,
+        now: Moment,
+    ) -> Vec<History> {
+        self.settle();
+        let began = jobs.iter().map(|&(_, started)| started).min().unwrap_or(now);
+        let plan = Plan::new(length.min(MINUTES.1.kept).min(now.since(began)), digests, now);
+        let (mut parts, mut thinner) = (Parts::default(), Thinner::new(Duration::ZERO, RankDigest::SAMPLES));
+        self.each(jobs, length, 1.0, now, |frame, bytes| {
+            let Some((span, merges)) = plan.span(frame.now) else { return };
+            match &frame.body {
+                Body::Digest(_) if merges => {
+                    thinner.take_in(span, frame).iter().for_each(|thin| parts.push(&codec::encode(thin)));
+                }
+                Body::Digest(_) => {
+                    thinner.end().iter().for_each(|thin| parts.push(&codec::encode(thin)));
+                    parts.push(bytes);
+                }
+                Body::Event(_) => parts.push(bytes),
+                // Of the others, a viewer keeps only the newest.
+                _ if plan.is_newest(frame.now) => parts.push(bytes),
+                _ => {}
+            }
+        });
+        thinner.end().iter().for_each(|thin| parts.push(&codec::encode(thin)));
+        parts.end()
+    }
+
+    /// Compresses everything, which may push out the oldest blocks.
+    fn settle(&mut self) {
         self.seconds.settle();
         self.coarse.iter_mut().for_each(|(_, tier)| tier.settle());
+    }
+
+    /// Passes the frames of these jobs of the last `length` to `see`, oldest first. If that is longer than the
+    /// finest tier, each tier gives this share of its time.
+    fn each(
+        &self,
+        jobs: &[(JobName, Moment)],
+        length: Duration,
+        share: f64,
+        now: Moment,
+        mut see: impl FnMut(&Frame, &[u8]),
+    ) {
         let [(_, tens), (_, minutes)] = &self.coarse;
         // A coarser tier ends where a finer one begins, so that no collective occurs twice.
         let begins = |kept: Duration, every: Duration| {
-            let share = length.as_secs_f64() / MINUTES.1.kept.as_secs_f64();
-            let given = kept.mul_f64(share.min(1.0)).max(FINE);
+            let given = kept.mul_f64(share).max(FINE);
             let from = Moment(now.0.saturating_sub(given.as_nanos() as u64));
             if length <= SECONDS.kept { Moment::default() } else { thin::begin(from, every) }
         };
@@ -117,20 +172,37 @@ impl Past {
             tier.each(|frame, bytes| {
                 let is_coarse = !every.is_zero();
                 let is_covered = is_coarse && thin::end(frame.now, every) > until;
-                if is_covered || frame.now < from || now.since(frame.now) > length || !is_of(frame, jobs) {
-                    return;
-                }
-                if parts.last().is_some_and(|part| part.frames.len() + bytes.len() > History::PART) {
-                    parts.push(History::default());
-                }
-                if let Some(part) = parts.last_mut() {
-                    part.frames.push(bytes);
+                if !is_covered && frame.now >= from && now.since(frame.now) <= length && is_of(frame, jobs) {
+                    see(frame, bytes);
                 }
             });
         }
-        let last = parts.len() - 1;
-        parts[..last].iter_mut().for_each(|part| part.more = true);
-        parts
+    }
+}
+
+/// Frames in parts of at most [`History::PART`] bytes.
+#[derive(Default)]
+struct Parts(Vec<History>);
+
+impl Parts {
+    fn push(&mut self, bytes: &[u8]) {
+        match self.0.last_mut() {
+            Some(part) if part.frames.len() + bytes.len() <= History::PART => part.frames.push(bytes),
+            _ => {
+                let mut part = History::default();
+                part.frames.push(bytes);
+                self.0.push(part);
+            }
+        }
+    }
+
+    /// At least one part, so that there is an answer.
+    fn end(mut self) -> Vec<History> {
+        match self.0.split_last_mut() {
+            Some((_, former)) => former.iter_mut().for_each(|part| part.more = true),
+            None => self.0.push(History::default()),
+        }
+        self.0
     }
 }
 
@@ -165,6 +237,9 @@ fn beside(path: &Path, tier: &str) -> PathBuf {
     path.with_file_name(format!("{stem}-{tier}.xpurec"))
 }
 
+#[cfg(test)]
+#[path = "history/late_viewer_tests.rs"]
+mod late_viewer_tests;
 #[cfg(test)]
 #[path = "history/tests.rs"]
 mod tests;

@@ -80,10 +80,11 @@ impl Offline {
         bodies.into_iter().map(|body| self.kept(body, now)).collect()
     }
 
-    /// The frames for a viewer that connects now: the history of this length, then the state.
-    pub fn for_new_viewer(&mut self, length: Duration, now: Moment) -> Vec<Frame> {
+    /// The frames for a viewer that connects now: the history of a day with this many digests of each rank, then
+    /// the state.
+    pub fn for_new_viewer(&mut self, digests: u32, now: Moment) -> Vec<Frame> {
         let jobs = self.roster.jobs();
-        let parts = self.past.of(&jobs, length, now);
+        let parts = self.past.thinned(&jobs, Duration::from_hours(24), digests, now);
         let mut frames: Vec<Frame> =
             parts.into_iter().map(|part| self.frame(Body::History(part), now)).collect();
         let snapshot = HostSnapshot {

@@ -166,9 +166,10 @@ impl Relay {
             match codec::decode(&payload) {
                 Ok(Frame { body: Body::Request(mut request), number, now: at, lost, host }) => {
                     let mut payload = payload;
-                    // Shortened here, because the viewer does not know how many hosts there are.
-                    if let Request::History { length } = &mut request {
-                        *length = (*length).min(recall::length(self.connections.len()).into());
+                    // Thinned here, because the viewer does not know how many hosts there are.
+                    if let Request::History { length } | Request::ThinnedHistory { length, .. } = request {
+                        let digests = recall::digests(self.connections.len());
+                        request = Request::ThinnedHistory { length, digests };
                         let body = Body::Request(request.clone());
                         payload = codec::encode(&Frame { host, number, now: at, lost, body });
                     }
@@ -254,7 +255,7 @@ fn receive(socket: &Socket) -> zmq::Result<Option<Vec<Vec<u8>>>> {
 /// The job of a request; `None` for a request about all jobs.
 fn job_of(request: &Request) -> Option<&JobName> {
     match request {
-        Request::Snapshot | Request::History { .. } => None,
+        Request::Snapshot | Request::History { .. } | Request::ThinnedHistory { .. } => None,
         Request::Enable { job, .. }
         | Request::Stacks { job, .. }
         | Request::GpuStacks { job, .. }

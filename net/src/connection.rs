@@ -66,8 +66,8 @@ pub struct Connection {
     mute: bool,
     /// Whether [`Connection::relayed_hosts`] has changed since the last [`Connection::take_news`].
     news: bool,
-    /// The length of history to request once.
-    recall: Option<Duration>,
+    /// The request for history, which is sent once.
+    recall: Option<Request>,
     /// Whether a snapshot or a relay's report has arrived.
     answered: bool,
 }
@@ -98,9 +98,9 @@ impl Connection {
         }
     }
 
-    /// A connection that first asks for this length of history.
-    pub fn recalling(endpoint: Endpoint, length: Duration) -> Self {
-        Self { recall: Some(length), ..Self::new(endpoint) }
+    /// A connection that first sends this request for history.
+    pub fn recalling(endpoint: Endpoint, request: Request) -> Self {
+        Self { recall: Some(request), ..Self::new(endpoint) }
     }
 
     /// Whether the host has answered or cannot be reached, so that a viewer need not wait for it.
@@ -287,8 +287,8 @@ impl Connection {
             State::Open(open) => {
                 if open.asked.is_none_or(|asked| now.duration_since(asked) >= ASK) {
                     open.asked = Some(now);
-                    if let Some(length) = self.recall.take() {
-                        self.send(&[], &message(Request::History { length: length.into() }));
+                    if let Some(request) = self.recall.take() {
+                        self.send(&[], &message(request));
                     }
                     self.send(&[], &message(Request::Snapshot));
                 }

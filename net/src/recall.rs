@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use xpu_wire::{
     codec,
-    frame::{Body, Frame, History, Packed},
+    frame::{Body, Frame, History, Packed, Request},
     id::HostName,
     unit::Moment,
 };
@@ -18,21 +18,34 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_millis(150);
 
 /// Largest history in memory, in bytes. A host whose history does not fit contributes none.
-const MOST_BYTES: usize = 128 << 20;
+const MOST_BYTES: usize = 192 << 20;
 
 /// Largest frame to forward, because it may be recorded.
 const PART: usize = 2 << 20;
 
-/// The length of history to request from this number of hosts: as much as a viewer reads in a second or two.
-/// Collectors thin older history, and thin a shorter history less: a rank has about 2,600 digests of a day,
-/// 1,300 of twelve hours, 650 of six hours and 200 of one hour.
-pub fn length(hosts: usize) -> Duration {
+/// Length of the history to request.
+const LENGTH: Duration = Duration::from_hours(24);
+
+/// The request for the history of one of so many hosts.
+pub fn request(hosts: usize) -> Request {
+    request_of(LENGTH, hosts)
+}
+
+/// Same as [`request`], for a shorter history.
+pub fn request_of(length: Duration, hosts: usize) -> Request {
+    Request::ThinnedHistory { length: length.into(), digests: digests(hosts) }
+}
+
+/// The number of digests of a rank to request from this number of hosts, for as much as a viewer of hosts with
+/// eight ranks reads in a second or two. A rank has about 2,600 digests of a day, none of which is then merged.
+pub fn digests(hosts: usize) -> u32 {
     match hosts {
-        ..=4 => Duration::from_hours(24),
-        5..=8 => Duration::from_hours(12),
-        9..=16 => Duration::from_hours(6),
-        17..=128 => Duration::from_hours(1),
-        _ => Duration::from_secs(30),
+        ..=4 => 3000,
+        5..=8 => 1320,
+        9..=16 => 660,
+        17..=128 => 200,
+        // 320,000 digests of 10,000 ranks.
+        _ => (25_600 / hosts as u32).max(32),
     }
 }
 
@@ -75,10 +88,10 @@ impl Recall {
         match &frame.body {
             Body::History(history) if self.bytes + history.frames.len() <= MOST_BYTES => {
                 self.bytes += history.frames.len();
-                let past = history.frames.split().filter_map(|bytes| {
-                    let published = codec::decode(bytes).ok()?.now;
-                    Some((frame.now.since(published), bytes.to_vec()))
-                });
+                let past = history
+                    .frames
+                    .split()
+                    .filter_map(|bytes| Some((frame.now.since(codec::published(bytes)?), bytes.to_vec())));
                 self.frames.extend(past);
             }
             Body::History(_) => {}
@@ -101,17 +114,16 @@ impl Recall {
     pub fn frames(mut self) -> impl Iterator<Item = (Vec<u8>, Frame)> {
         // The sort is stable, so frames of one host and moment keep their order.
         self.frames.sort_by_key(|(ago, _)| std::cmp::Reverse(*ago));
-        let mut parts: Vec<Packed> = Vec::new();
-        for (_, frame) in &self.frames {
-            match parts.last_mut() {
-                Some(part) if part.len() + frame.len() <= PART => part.push(frame),
-                _ => {
-                    let mut part = Packed::default();
-                    part.push(frame);
-                    parts.push(part);
-                }
+        let mut past = self.frames.into_iter().peekable();
+        // Packed when it is needed, because all of it would take as much memory again.
+        let parts = std::iter::from_fn(move || {
+            let mut part = Packed::default();
+            part.push(&past.next()?.1);
+            while let Some((_, frame)) = past.next_if(|(_, frame)| part.len() + frame.len() <= PART) {
+                part.push(&frame);
             }
-        }
+            Some(part)
+        });
         let frame = |frames| Frame {
             host: HostName::default(),
             number: 0,
@@ -119,7 +131,7 @@ impl Recall {
             lost: 0,
             body: Body::History(History { frames, more: false }),
         };
-        parts.into_iter().map(move |part| (Vec::new(), frame(part))).chain(self.held)
+        parts.map(move |part| (Vec::new(), frame(part))).chain(self.held)
     }
 }
 

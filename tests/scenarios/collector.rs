@@ -74,9 +74,9 @@ impl<'a> Collectors<'a> {
 
     /// The frames that a new viewer folds: the merged history of all hosts, then their state.
     pub(crate) fn for_new_viewer(&mut self, at: f64) -> Vec<Frame> {
-        let (length, now) = (recall::length(self.hosts.len()), Instant::now());
+        let (digests, now) = (recall::digests(self.hosts.len()), Instant::now());
         let mut recall = Recall::begin(now);
-        for frame in self.hosts.iter_mut().flat_map(|host| host.for_new_viewer(length, moment(at))) {
+        for frame in self.hosts.iter_mut().flat_map(|host| host.for_new_viewer(digests, moment(at))) {
             recall.take(Vec::new(), frame, now);
         }
         recall.frames().map(|(_, frame)| frame).collect()

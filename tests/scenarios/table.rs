@@ -44,6 +44,15 @@ impl Row {
         format!("{:.0}%", 100.0 * share(found.iter().filter(|found| **found).count(), found.len()))
     }
 
+    /// Of those, the share in which it reports the same begin.
+    fn since(&self) -> String {
+        let same: Vec<bool> = self.verdicts.iter().filter_map(Verdict::has_same_since).collect();
+        if same.is_empty() {
+            return "-".to_owned();
+        }
+        format!("{:.0}%", 100.0 * share(same.iter().filter(|same| **same).count(), same.len()))
+    }
+
     /// The median of reported over injected costs, and the share of ratios that are off by at most 15 %.
     fn costs(&self) -> String {
         let known = self.verdicts.iter().filter_map(|verdict| verdict.cost);
@@ -74,12 +83,13 @@ impl Row {
 
     pub(crate) fn head() {
         println!(
-            "{:<40} {:>5} {:>9} {:>9} {:>7} {:>15} {:>15} {:>23}",
+            "{:<40} {:>5} {:>9} {:>9} {:>7} {:>7} {:>15} {:>15} {:>23}",
             "class",
             "runs",
             "precision",
             "recall",
             "late",
+            "since",
             "s median / p95",
             "steps m. / p95",
             "cost, within 15 %"

@@ -28,6 +28,11 @@ const COSTS: f64 = 20.0;
 /// The time after the end of a fault within which its finding must disappear.
 const GOES: f64 = 45.0;
 
+/// How much the reported begins may differ: in seconds, and as a share of the time since then, because an old
+/// history is coarser.
+const SINCE: f64 = 3.0;
+const SINCE_SHARE: f64 = 0.1;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     /// How long it took until the expected findings were reported: in seconds, and in steps of the usual
@@ -41,6 +46,8 @@ pub(crate) struct Verdict {
     pub cost: Option<(f64, f64)>,
     /// Whether a viewer that connects at the end finds the same.
     pub late: Option<bool>,
+    /// The seconds since the finding began, to the viewer from the start and to the one that connects at the end.
+    pub since: Option<(f64, f64)>,
     /// What was found at the end, and what a viewer that connects at the end finds.
     pub last: Vec<String>,
     pub last_for_late: Vec<String>,
@@ -50,7 +57,15 @@ impl Verdict {
     /// Whether a late viewer finds the same, and the reported cost is right.
     pub(crate) fn is_well_reported(&self) -> bool {
         self.late == Some(true)
+            && self.has_same_since() != Some(false)
             && self.cost.is_none_or(|(reported, injected)| (reported / injected - 1.0).abs() <= 0.15)
+    }
+}
+
+impl Verdict {
+    /// Whether both viewers report the same begin.
+    pub(crate) fn has_same_since(&self) -> Option<bool> {
+        self.since.map(|(always, late)| (always - late).abs() <= SINCE + SINCE_SHARE * always)
     }
 }
 
@@ -109,6 +124,11 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
             late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES))).unwrap_or_default();
         verdict.late = Some(scenario.is_found(&shown));
         verdict.last_for_late = texts(&shown);
+        let since = |found: &[Finding]| {
+            let expected = |finding: &&Finding| scenario.expected.iter().any(|one| one.is(finding));
+            found.iter().find(expected).map(|finding| finding.since_s)
+        };
+        verdict.since = since(&found).zip(since(&shown));
         verdict.cost = scenario.costs().and_then(|expected| {
             let shown = reported_cost(&found, expected)?;
             Some((shown, injected_cost(setting, at)))

@@ -57,13 +57,13 @@ impl Follower {
         endpoints: Vec<Endpoint>,
         key: Option<Key>,
         job: Option<JobName>,
-        past: Duration,
+        past: &Request,
         arrivals: queue::Sender<Arrival>,
     ) -> zmq::Result<Self> {
         let mut contexts = Contexts::new(key, endpoints.len());
         let data = contexts.make(socket::subscriber)?;
-        let connections =
-            endpoints.into_iter().map(|endpoint| Connection::recalling(endpoint, past)).collect();
+        let recalling = |endpoint| Connection::recalling(endpoint, past.clone());
+        let connections = endpoints.into_iter().map(recalling).collect();
         let mut new = Self {
             contexts,
             data,

@@ -4,7 +4,7 @@ use xpu_model::{
     finding::{self, Finding},
     job::Jobs,
 };
-use xpu_wire::{id::Rank, simulation::Simulation};
+use xpu_wire::{frame::RankDigest, id::Rank, simulation::Simulation};
 
 use super::*;
 
@@ -148,6 +148,44 @@ fn older_history_is_coarser_and_covers_each_time_once() {
         assert!((tens - 6..=tens + 6).contains(&count(10)), "{hours} hours: {} tens", count(10));
         let reach = (end - 1000).min(hours * 3600);
         assert!(end - known[0] >= reach - 60, "{hours} hours: {} s", end - known[0]);
+    }
+}
+
+/// Four hours. The digests that a thinned history merges have the totals of the last of them, and each timed
+/// collective once.
+#[test]
+fn a_thinned_history_covers_all_of_the_time_with_few_digests() {
+    let place = Place::new("thinned");
+    let mut simulation = Simulation::new(1, 1, 1);
+    simulation.started = Moment(0);
+    let jobs = [(simulation.job.clone(), Moment(1000 * SECOND))];
+    let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
+    let end = 1000 + 4 * 3600;
+    publish(&mut past, &simulation, 1000..end);
+    for (digests, newest) in [(32, 18), (200, 110), (660, 120), (10_000, 120)] {
+        let parts = past.thinned(&jobs, Duration::from_hours(24), digests, Moment(end * SECOND));
+        let frames: Vec<_> = parts.iter().flat_map(|part| part.frames.frames()).collect();
+        let known: Vec<_> = frames.iter().map(|frame| frame.now.0 / SECOND).collect();
+        assert!(known.len() <= digests as usize + 1, "{} digests instead of {digests}", known.len());
+        assert!(digests > 660 || known.len() + 8 > digests as usize, "{} of {digests}", known.len());
+        assert!(known.is_sorted() && known.ends_with(&(end - newest..end).collect::<Vec<_>>()), "{known:?}");
+        // A span ends with a digest, and the oldest is the longest.
+        let longest = f64::from(end as u32 - 1000) * 14.0 / f64::from(digests);
+        assert!(known[0] - 1000 <= longest as u64 + 61, "{digests}: from {}", known[0]);
+        let mut sequences = std::collections::BTreeSet::new();
+        for frame in &frames {
+            let Body::Digest(digest) = &frame.body else { unreachable!() };
+            let [rank] = &digest.ranks[..] else { panic!("{digest:?}") };
+            let second = frame.now.0 / SECOND;
+            let Body::Digest(published) = &simulation.digests(second)[0].body else { unreachable!() };
+            assert_eq!((rank.step, rank.heard), (published.ranks[0].step, published.ranks[0].heard));
+            let is_new = rank.samples.iter().all(|sample| sequences.insert(sample.sequence));
+            assert!(
+                is_new && rank.samples.len() <= RankDigest::SAMPLES,
+                "{second}: {is_new} {}",
+                rank.samples.len()
+            );
+        }
     }
 }
 

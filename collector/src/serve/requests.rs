@@ -65,6 +65,13 @@ impl Collector {
                 }
                 None
             }
+            Request::ThinnedHistory { length, digests } => {
+                let jobs = self.roster.jobs();
+                for part in self.past.thinned(&jobs, length.into(), digests, now) {
+                    self.send(viewer, Body::History(part), now);
+                }
+                None
+            }
             Request::Enable { job, on } => {
                 let identities = self.roster.identities(&job);
                 if identities.is_empty() {

@@ -114,6 +114,14 @@ fn payload<T: Serialize>(frame: &Frame, body: &T, bytes: &mut Vec<u8>) {
         .expect("a Vec takes every byte and these types have no unsupported shapes");
 }
 
+/// When a frame was published, without decoding its body. `None` if its envelope does not decode.
+pub fn published(frame: &[u8]) -> Option<Moment> {
+    let limited = bincode::config::standard().with_limit::<LARGEST_FRAME>();
+    let ((_host, _number, now), _): ((HostName, u64, Moment), usize) =
+        bincode::serde::decode_from_slice(frame.get(HEADER..)?, limited).ok()?;
+    Some(now)
+}
+
 /// Decodes a frame from untrusted bytes. Never panics, and never allocates more than [`LARGEST_FRAME`].
 pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
     let header: &[u8; HEADER] = bytes.first_chunk().ok_or(DecodeError::Foreign)?;

@@ -155,6 +155,7 @@ fn frames() -> Vec<Frame> {
         frame(Body::Command(Command::Enable(false))),
         frame(Body::Request(Request::Snapshot)),
         frame(Body::Request(Request::History { length: Nanoseconds(60_000_000_000) })),
+        frame(Body::Request(Request::ThinnedHistory { length: Nanoseconds(60_000_000_000), digests: 200 })),
         frame(Body::History(past)),
         frame(Body::Refusal("no".into())),
         frame(Body::Event(life)),

@@ -41,6 +41,9 @@ pub(super) const FIRST: u64 = 10;
 /// lower half of the hash is one in 2^8.
 const REVEALING: u32 = 8;
 
+/// The same of a thinned digest, which has at most that many, by a rate of its own.
+const REVEALING_THINNED: u32 = 3;
+
 /// A digest this many times as long as the one before may contain a time without matched collectives.
 const LONGER: f64 = 1.5;
 
@@ -126,10 +129,12 @@ impl Window {
             (last.digests, last.at, last.step) = (before + 1, at, step);
         } else {
             let represents = self.represents();
+            let mut from = self.from;
             if let Some(last) = self.digests.back_mut() {
                 last.represents = represents;
+                from = last.at;
             }
-            self.digests.push_back(Tally::new(at, step));
+            self.digests.push_back(Tally::new(from, at, step));
         }
         while self.exceeds_window() {
             self.retire();
@@ -180,12 +185,14 @@ impl Window {
     /// The estimated loss in a digest.
     fn lost(&self, tally: &Tally) -> f64 {
         tally.represents
-            * tally.communicators.iter().map(|counts| counts.gaps * self.weight(counts)).sum::<f64>()
+            * tally.communicators.iter().map(|counts| counts.gaps * self.weight(tally, counts)).sum::<f64>()
     }
 
     /// Number of collectives that each timed one represents.
-    fn weight(&self, counts: &Counts) -> f64 {
-        if counts.joined >= REVEALING { one_in(counts.rate) } else { self.weight_of_few(counts.id) }
+    fn weight(&self, tally: &Tally, counts: &Counts) -> f64 {
+        let is_coarser = || tally.is_thinned() && counts.rate > counts.coarsest;
+        let revealing = if is_coarser() { REVEALING_THINNED } else { REVEALING };
+        if counts.joined >= revealing { one_in(counts.rate) } else { self.weight_of_few(counts.id) }
     }
 
     pub(super) fn take(&mut self, entry: Entry) {
@@ -207,7 +214,7 @@ impl Window {
         for (at, (tally, lost)) in self.digests.iter().zip(&mut lost).enumerate() {
             let represents = if at == newest { self.represents() } else { tally.represents };
             for counts in &tally.communicators {
-                let weight = represents * self.weight(counts);
+                let weight = represents * self.weight(tally, counts);
                 *lost += counts.gaps * weight;
                 delay.error += counts.squares * weight * (weight - 1.0);
                 delay.waited += counts.waited * weight;

@@ -1,16 +1,23 @@
 //! The matched collectives of one rank, summed by digest and communicator.
 
+use std::time::Duration;
+
 use xpu_wire::{
     id::{CommunicatorId, Sequence, Step},
     sampling::{self, Rate},
     unit::{Moment, Nanoseconds},
 };
 
+/// Digests are published once a second, and those of a thinned history are at least twice as long.
+const THINNED: Duration = Duration::from_millis(1500);
+
 /// The matched collectives of one digest, and of the preceding digests without any.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Number of digests, including the preceding ones without matched collectives.
     pub(super) digests: usize,
+    /// The end of the digest before, and of its own.
+    pub(super) from: Moment,
     pub(super) at: Moment,
     pub(super) step: Option<Step>,
     pub(super) communicators: Vec<Counts>,
@@ -55,8 +62,13 @@ pub(in crate::job) struct Entry {
 }
 
 impl Tally {
-    pub(super) fn new(at: Moment, step: Option<Step>) -> Self {
-        Self { digests: 1, at, step, communicators: Vec::new(), represents: 1.0 }
+    pub(super) fn new(from: Moment, at: Moment, step: Option<Step>) -> Self {
+        Self { digests: 1, from, at, step, communicators: Vec::new(), represents: 1.0 }
+    }
+
+    /// Whether it is of a thinned history: its digests are longer than those that are published.
+    pub(super) fn is_thinned(&self) -> bool {
+        self.at.since(self.from) > THINNED * self.digests as u32
     }
 
     pub(super) fn take(&mut self, Entry { communicator: id, sequence, coarsest, gap, waited, late }: Entry) {
