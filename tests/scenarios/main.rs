@@ -101,7 +101,7 @@ fn main() -> ExitCode {
             {
                 let setting = &scenario.setting;
                 println!(
-                    "  seed {seed}, {} ranks, {:?}, step {}, ahead {}, timed {:?}, {:?}, expected {:?}: named {:?}, late {:?}, cost {:?}",
+                    "  seed {seed}, {} ranks, {:?}, step {}, ahead {}, timed {:?}, {:?}, expected {:?}: named {:?}, late {:?}, since {:?}, cost {:?}",
                     setting.ranks,
                     setting.layout,
                     setting.step,
@@ -111,6 +111,7 @@ fn main() -> ExitCode {
                     scenario.expected,
                     verdict.named,
                     verdict.late,
+                    verdict.since,
                     verdict.cost
                 );
                 for text in &verdict.last {

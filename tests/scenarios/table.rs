@@ -120,11 +120,12 @@ impl Row {
             format!("{} / {}", word(at(0.5)), word(at(0.95)))
         };
         println!(
-            "{:<40} {runs:>5} {:>8.1}% {:>8.1}% {:>7} {:>15} {:>15} {:>23}{verdict}",
+            "{:<40} {runs:>5} {:>8.1}% {:>8.1}% {:>7} {:>7} {:>15} {:>15} {:>23}{verdict}",
             self.name,
             100.0 * self.precision(),
             100.0 * self.recall(),
             self.late(),
+            self.since(),
             of(|named| named.0),
             of(|named| named.1),
             self.costs(),
