@@ -1,10 +1,10 @@
 //! Keeps the last day's published frames, coarser with age. A viewer that connects later gets them, and then
 //! knows as much as one that was always connected.
 //!
-//! Every digest is kept for ten minutes, one per ten seconds for two hours, and one per minute for a day. A
-//! viewer of many hosts gets only so many digests of each rank as it can read: the newest ones, and before them
-//! merged ones ([`plan`]). They are in memory, compressed, and in recordings in the runtime directory, from which a restarted
-//! collector continues.
+//! Every digest is kept for ten minutes, one per ten seconds for two hours, and one per minute for a day.
+//! They are in memory, compressed, and in recordings in the runtime directory, from which a restarted
+//! collector continues. A viewer of many hosts gets no more digests of each rank than it can read: the newest
+//! ones, and before them merged ones ([`plan`]).
 
 mod plan;
 mod thin;

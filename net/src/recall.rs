@@ -26,7 +26,7 @@ const PART: usize = 2 << 20;
 /// Length of the history to request.
 const LENGTH: Duration = Duration::from_hours(24);
 
-/// The request for the history of one of so many hosts.
+/// The request for the history of one of this number of hosts.
 pub fn request(hosts: usize) -> Request {
     request_of(LENGTH, hosts)
 }
