@@ -49,10 +49,10 @@ impl Plan {
         while left >= 1.0 && age(until) < length {
             let grown = before(age(until) * (length / age(until)).powf(1.0 / left));
             let finest = interval(age(until));
-            let from = grown.min(Moment(until.0.saturating_sub(finest.as_nanos() as u64)));
-            let interval = interval(age(from));
+            let next = Moment(until.0.saturating_sub(finest.as_nanos() as u64));
+            let interval = interval(age(grown.min(next)));
             // The nearest begin of a digest.
-            let from = thin::begin(from.after(interval / 2), interval);
+            let from = thin::begin(grown.after(interval / 2), interval).min(thin::begin(next, interval));
             spans.push(Span { from, merges: until.since(from) > finest });
             (until, left) = (from, left - 1.0);
         }
@@ -92,13 +92,14 @@ mod tests {
 
     #[test]
     fn spans_grow_with_their_age_and_cover_the_whole_length() {
-        for (digests, share) in [(32, 0.9), (200, 0.12), (660, 0.04)] {
+        for (digests, share) in [(32, 0.9), (200, 0.12), (660, 0.04), (1320, 0.02)] {
             for length in [Duration::from_mins(8), Duration::from_hours(2), Duration::from_hours(24)] {
                 let ages = ages(length, digests);
                 let oldest = *ages.last().unwrap();
                 assert!((oldest - length.as_secs_f64()).abs() <= 31.0, "{ages:?}");
                 let sent = ages[0].ceil() as usize + ages.len() - 1;
                 assert!(sent <= digests as usize + 1, "{sent} digests");
+                assert!(ages.is_sorted_by(|a, b| a < b), "{ages:?}");
                 for pair in ages.windows(2) {
                     let longest = (share * pair[1]).max(interval(pair[1]).as_secs_f64());
                     let span = pair[1] - pair[0];
