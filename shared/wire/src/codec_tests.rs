@@ -118,6 +118,7 @@ fn of_hosts() -> Vec<Frame> {
         frame(Body::Neighbours(crate::frame::HostNeighbours::example())),
         frame(Body::Work(crate::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
         frame(Body::Load(crate::frame::HostLoad::example())),
+        frame(Body::Request(Request::ThinnedHistory { length: Nanoseconds(60_000_000_000), digests: 200 })),
         frame(Body::Request(Request::Ras { job: "j".into(), rank: Rank(1) })),
         frame(Body::Ras(crate::frame::example::ras(&[(0, 1042), (1, 1041)]))),
     ]
@@ -155,7 +156,6 @@ fn frames() -> Vec<Frame> {
         frame(Body::Command(Command::Enable(false))),
         frame(Body::Request(Request::Snapshot)),
         frame(Body::Request(Request::History { length: Nanoseconds(60_000_000_000) })),
-        frame(Body::Request(Request::ThinnedHistory { length: Nanoseconds(60_000_000_000), digests: 200 })),
         frame(Body::History(past)),
         frame(Body::Refusal("no".into())),
         frame(Body::Event(life)),
