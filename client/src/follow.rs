@@ -80,9 +80,12 @@ impl Following {
 
     /// Evaluates findings, if they are recorded and an evaluation is due.
     fn look(&mut self) {
-        let Some(mut ended_findings) = self.ended_findings.take() else { return };
+        let now = self.jobs.clock();
+        // With thousands of ranks, it takes time to determine the job, so not for every frame.
+        let Some(mut ended_findings) = self.ended_findings.take_if(|ended| ended.1.is_due(now)) else {
+            return;
+        };
         if let Some(job) = self.job() {
-            let now = self.jobs.clock();
             if ended_findings.0 != *job.name() {
                 *ended_findings = (job.name().clone(), EndedFindings::default());
             }

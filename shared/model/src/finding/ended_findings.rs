@@ -19,18 +19,24 @@ const EPISODES: usize = 64;
 pub struct EndedFindings {
     examiner: Examiner,
     log: Log,
-    looked: Moment,
+    /// When the findings are computed again.
+    due: Moment,
 }
 
 impl EndedFindings {
     /// Computes the findings if they are due. Call it before each frame is folded, when all ranks of the
     /// previous second have reported.
     pub fn look(&mut self, job: &Job, now: Moment) {
-        if now.since(self.looked) >= LOOK * (1 + job.ranks().len() as u32 / EACH) {
+        if self.is_due(now) {
             let findings = self.examiner.examine(job, now);
             self.log.follow(&findings, now);
-            self.looked = now;
+            self.due = now.after(LOOK * (1 + job.ranks().len() as u32 / EACH));
         }
+    }
+
+    /// Whether [`Self::look`] computes the findings now.
+    pub fn is_due(&self, now: Moment) -> bool {
+        now >= self.due
     }
 
     /// Adds the time since each finding was first found: a rule may look back less far.
