@@ -277,6 +277,40 @@ fn a_hung_reader_blocks_nothing() {
     fs::remove_file(script).unwrap();
 }
 
+/// A viewer with a failed reading does not ask again.
+#[test]
+fn stacks_that_replace_a_failed_reading_reach_all_viewers() {
+    let mut lab = Lab::new(None);
+    let [script, works] = ["reader", "works"].map(|end| lab.config.runtime.path().with_extension(end));
+    let reader = lab.config.reader.display();
+    fs::write(&script, format!("#!/bin/sh\ntest -e {} && exec {reader} \"$@\"\n", works.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    lab.config.reader = script.clone();
+    lab.start();
+    let mut worker = lab.worker("a", 0);
+    worker.hello();
+    let [first, second] = [lab.viewer(None), lab.viewer(None)];
+    until("the rank", || (first.sees().len() == 1).then_some(()));
+    first.data.set_subscribe(b"a/").unwrap();
+    until("the subscription", || first.published());
+    let ask = |viewer: &lab::Viewer| {
+        viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![], kept: false, natively: true });
+        stacks(viewer)
+    };
+    assert!(ask(&first).has_failed());
+    fs::write(&works, "").unwrap();
+    let new = ask(&second);
+    assert!(!new.has_failed(), "{new:?}");
+    let published = until("published stacks", || match first.published()?.1.body {
+        Body::Stacks(stacks) => Some(stacks),
+        _ => None,
+    });
+    assert_eq!(published, new);
+    for file in [script, works] {
+        fs::remove_file(file).unwrap();
+    }
+}
+
 #[test]
 fn only_clients_with_the_key_are_answered() {
     let key = Key::generate().unwrap();

@@ -98,13 +98,13 @@ impl Roster {
         self.of_job(job).filter(|worker| !worker.is_beside())
     }
 
-    /// Keeps stacks. Keeps only those calls that threads have been inside since `looked`.
-    pub(crate) fn keep(&mut self, stacks: &mut RankStacks, looked: Moment) {
+    /// Keeps stacks. Keeps only those calls that threads have been inside since `looked`. Returns whether they
+    /// replace a reading of the same hang that failed.
+    pub(crate) fn keep(&mut self, stacks: &mut RankStacks, looked: Moment) -> bool {
         let place = Place { job: stacks.job.clone(), rank: stacks.rank };
-        if let Some(worker) = self.places.get_mut(&place) {
-            worker.confirm(stacks, looked);
-            worker.keep(stacks);
-        }
+        let Some(worker) = self.places.get_mut(&place) else { return false };
+        worker.confirm(stacks, looked);
+        worker.keep(stacks)
     }
 
     /// The ranks to read: those of jobs whose living ranks here make no progress, if no stacks were read

@@ -27,15 +27,20 @@ impl Collector {
         }
     }
 
-    /// Keeps new stacks, and sends them to their requesters.
+    /// Keeps new stacks, and sends them to their requesters. If they replace a failed reading, all viewers get
+    /// them: those that have the failed one do not ask again.
     pub(super) fn send_stacks(&mut self, now: Moment) {
         for Answer { viewers, mut stacks, looked } in self.stacks.turn(Instant::now()) {
             stacks.read_at = now;
-            self.roster.keep(&mut stacks, looked);
+            let is_for_all = self.roster.keep(&mut stacks, looked);
             if viewers.is_empty() {
                 tracing::info!("{}: no progress; the stacks of rank {} are kept", stacks.job, stacks.rank);
             }
-            let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
+            let body = Body::Stacks(stacks);
+            if is_for_all {
+                self.publish(body.clone(), now);
+            }
+            let bytes = self.encode(CONTROL, body, now);
             for viewer in viewers {
                 self.counting.sent(&viewer.answer(&self.sockets.viewers.control, &bytes));
             }
@@ -112,6 +117,7 @@ impl Collector {
             Body::Neighbours(neighbours) => topic::events(&neighbours.job),
             Body::Record(record) => topic::events(&record.job),
             Body::Ras(report) => topic::events(&report.job),
+            Body::Stacks(stacks) => topic::events(&stacks.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);

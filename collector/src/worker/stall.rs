@@ -95,8 +95,10 @@ impl Worker {
         threads.iter().any(|thread| finding::GPU_WAITS.contains(&thread.call))
     }
 
-    /// Keeps stacks. Within one hang, stacks without native frames do not replace stacks with them.
-    pub(crate) fn keep(&mut self, stacks: &RankStacks) {
+    /// Keeps stacks. Within one hang, stacks without native frames do not replace stacks with them. Returns
+    /// whether they replace a reading of the same hang that failed.
+    pub(crate) fn keep(&mut self, stacks: &RankStacks) -> bool {
+        let mut replaces_failed = false;
         let moved = self.progress().moved;
         let has_more = self.kept().is_some_and(|kept| kept.is_thorough() && kept.read_at >= moved);
         if stacks.pid == self.info.pid
@@ -104,6 +106,7 @@ impl Worker {
             && !self.kept().is_some_and(|kept| stacks.lacks_gpus_of(kept))
         {
             let is_of_same_hang = self.kept().is_some_and(|kept| kept.read_at >= moved);
+            replaces_failed = is_of_same_hang && self.failed > 0 && !stacks.has_failed();
             self.failed = match (stacks.has_failed(), is_of_same_hang) {
                 (true, true) => self.failed + 1,
                 (true, false) => 1,
@@ -111,6 +114,7 @@ impl Worker {
             };
             self.stacks = Some(Box::new(stacks.clone()));
         }
+        replaces_failed
     }
 
     /// Whether the last reading failed in this hang, and is tried again: a rank may be unreadable only for a
