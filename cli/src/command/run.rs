@@ -217,7 +217,7 @@ fn prepare(
         match gpu_core::variables(runtime) {
             Ok(variables) => {
                 command.envs(variables);
-                gpu_core::lacks_space(runtime).inspect(|what| warn(what));
+                gpu_core::lacks_space(runtime, &args.command).inspect(|what| warn(what));
             }
             Err(why) => warn(&format!("{why}: kernels on the GPUs cannot be named")),
         }

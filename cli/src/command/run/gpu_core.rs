@@ -38,6 +38,9 @@ const OTHERS: [&str; 5] =
 const RANKS_HERE: [&str; 4] =
     ["LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"];
 
+/// torchrun's option for the number of ranks of a host.
+const OF_TORCHRUN: [&str; 2] = ["--nproc-per-node", "--nproc_per_node"];
+
 /// The variables for the program; an error if core dumps of GPUs are configured already.
 pub(super) fn variables(runtime: &RuntimeDir) -> Result<Vec<(&'static str, OsString)>, String> {
     let folder = runtime.gpu_cores();
@@ -62,9 +65,10 @@ pub(super) fn variables(runtime: &RuntimeDir) -> Result<Vec<(&'static str, OsStr
 }
 
 /// A sentence if the folder lacks the space for the core dumps of all ranks of this host.
-pub(super) fn lacks_space(runtime: &RuntimeDir) -> Option<String> {
+pub(super) fn lacks_space(runtime: &RuntimeDir, command: &[OsString]) -> Option<String> {
     let folder = runtime.gpu_cores();
-    lacks(&folder, free(&folder)?, ranks_here(|name| std::env::var(name).ok(), Path::new("/dev")))
+    let ranks = ranks_here(|name| std::env::var(name).ok(), command, Path::new("/dev"));
+    lacks(&folder, free(&folder)?, ranks)
 }
 
 fn lacks(folder: &Path, free: u64, ranks: u64) -> Option<String> {
@@ -79,9 +83,10 @@ fn lacks(folder: &Path, free: u64, ranks: u64) -> Option<String> {
     })
 }
 
-/// The number of ranks of this host by its launcher; else the number of its GPUs, at least 1.
-fn ranks_here(variable: impl Fn(&str) -> Option<String>, devices: &Path) -> u64 {
-    let set = RANKS_HERE.iter().find_map(|name| variable(name)?.parse().ok());
+/// The number of ranks of this host: the largest that a launcher gives, because one launcher may start another;
+/// else the number of its GPUs, at least 1.
+fn ranks_here(variable: impl Fn(&str) -> Option<String>, command: &[OsString], devices: &Path) -> u64 {
+    let set = RANKS_HERE.iter().filter_map(|name| variable(name)?.parse::<u64>().ok());
     let gpus = || {
         let names = fs::read_dir(devices).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let is_gpu = |name: &OsString| {
@@ -90,7 +95,21 @@ fn ranks_here(variable: impl Fn(&str) -> Option<String>, devices: &Path) -> u64 
         };
         names.filter(is_gpu).count() as u64
     };
-    set.unwrap_or_else(gpus).max(1)
+    // torchrun also takes words: `gpu`, `auto`.
+    let by_torchrun = nproc_per_node(command).map(|number| number.parse().unwrap_or_else(|_| gpus()));
+    set.chain(by_torchrun).max().unwrap_or_else(gpus).max(1)
+}
+
+/// The value of torchrun's option.
+fn nproc_per_node(command: &[OsString]) -> Option<&str> {
+    let mut words = command.iter().filter_map(|word| word.to_str());
+    while let Some(word) = words.next() {
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        if OF_TORCHRUN.contains(&name) {
+            return value.or_else(|| words.next());
+        }
+    }
+    None
 }
 
 /// Free bytes of the file system with this folder, for this user.
@@ -113,11 +132,18 @@ mod tests {
         for name in ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"] {
             fs::write(devices.path().join(name), "").expect("written");
         }
-        let ranks = |set: Option<&str>| {
-            ranks_here(|name| set.filter(|_| name == "LOCAL_WORLD_SIZE").map(str::to_owned), devices.path())
+        let ranks_of = |set: Option<&str>, line: &str| {
+            let command: Vec<_> = line.split(' ').map(OsString::from).collect();
+            let variable = |name: &str| set.filter(|_| name == "SLURM_NTASKS_PER_NODE").map(str::to_owned);
+            ranks_here(variable, &command, devices.path())
         };
+        let ranks = |set| ranks_of(set, "python train.py");
         assert_eq!((ranks(Some("8")), ranks(Some("many")), ranks(None)), (8, 2, 2));
-        assert_eq!(ranks_here(|_| None, &devices.path().join("none")), 1);
+        // Slurm starts one torchrun on each host.
+        let torchrun = |options| ranks_of(Some("1"), &format!("torchrun {options} train.py"));
+        assert_eq!((torchrun("--nproc-per-node 8"), torchrun("--nproc_per_node=4")), (8, 4));
+        assert_eq!((torchrun("--nproc-per-node=gpu"), torchrun("--nnodes 2")), (2, 1));
+        assert_eq!(ranks_here(|_| None, &[], &devices.path().join("none")), 1);
         let folder = Path::new("/run/gpu");
         assert_eq!(lacks(folder, 8 * LARGEST, 8), None);
         assert_eq!(
