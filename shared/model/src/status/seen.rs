@@ -50,20 +50,20 @@ impl NcclCalls {
     }
 }
 
-/// `98 % of 1,200 calls counted: 800 by preload, 376 by dlsym`
+/// `1,200 calls, 98 % of them counted: 800 by preload, 376 by dlsym`
 impl fmt::Display for NcclCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { counted, dlsym, plugin, uncounted, counted_pct } = *self;
         let seen = counted.saturating_add(uncounted);
         // A share that rounds to 100 % is not all of them.
         let pct = if uncounted > 0 { counted_pct.min(99.0) } else { counted_pct };
-        write!(f, "{pct:.0} % of {} calls counted", figure::count(seen))?;
+        write!(f, "{} calls, {pct:.0} % of them counted", figure::count(seen))?;
         let preload = counted.saturating_sub(dlsym.saturating_add(plugin));
         let all = [(preload, "preload"), (dlsym, "dlsym"), (plugin, "NCCL's profiler plugin")];
         let mut used = all.into_iter().filter(|(calls, _)| *calls > 0).peekable();
         let Some((first, way)) = used.next() else { return Ok(()) };
         if used.peek().is_none() {
-            return write!(f, " by {way}");
+            return write!(f, ": by {way}");
         }
         write!(f, ": {} by {way}", figure::count(first))?;
         used.try_for_each(|(calls, way)| write!(f, ", {} by {way}", figure::count(calls)))
@@ -86,10 +86,10 @@ mod tests {
         assert_eq!((failed.plugin, failed.dlsym), (1, 0));
         assert_eq!(
             calls.to_string(),
-            "80 % of 250 calls counted: 100 by preload, 40 by dlsym, 60 by NCCL's profiler plugin"
+            "250 calls, 80 % of them counted: 100 by preload, 40 by dlsym, 60 by NCCL's profiler plugin"
         );
         let all = NcclCalls::of(&launches, &NcclReport::default()).unwrap();
-        assert_eq!(all.to_string(), "100 % of 200 calls counted by preload");
+        assert_eq!(all.to_string(), "200 calls, 100 % of them counted: by preload");
         let both = NcclCalls::of_all([calls, all].into_iter()).unwrap();
         assert_eq!((both.counted, both.uncounted, both.plugin), (400, 50, 60));
     }

@@ -187,7 +187,7 @@ impl fmt::Display for Straggler {
         }
         write!(
             f,
-            ": they wait for it alone at {} of {} timed collectives; ",
+            ": they wait for it alone at {} of {} timed collectives",
             figure::count(self.last.into()),
             figure::count(self.timed.into()),
         )?;
@@ -197,7 +197,7 @@ impl fmt::Display for Straggler {
                 let whose = if *is_past { "its own earlier" } else { "the others'" };
                 write!(
                     f,
-                    "its GEMMs run at {tflops:.1} TFLOPS, {less:.0} % below {whose} {usual_tflops:.1}"
+                    "; its GEMMs run at {tflops:.1} TFLOPS, {less:.0} % below {whose} {usual_tflops:.1}"
                 )?;
                 if let Clocks::Held(held) = clocks {
                     write!(f, ", and {held}")?;
@@ -205,9 +205,12 @@ impl fmt::Display for Straggler {
             }
             cause => {
                 if let Some((own, usual)) = self.tflops {
-                    write!(f, "its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}; ")?;
+                    write!(f, "; its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}")?;
                 }
-                cause.fmt(f)?;
+                // The clause about the other processes follows.
+                if *cause != Cause::SharedGpu {
+                    write!(f, "; {cause}")?;
+                }
             }
         }
         self.rest().map_or(Ok(()), |rest| write!(f, "; {rest}"))

@@ -73,3 +73,37 @@ impl Serialize for Neighbours {
         list.end()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::id::Pid;
+
+    use super::*;
+    use crate::finding::evidence::{
+        Evidence,
+        cost::{Cause, Straggler},
+    };
+
+    #[test]
+    fn other_processes_on_the_gpu_are_reported_once() {
+        let straggler = Straggler {
+            rank: Rank(5),
+            host: "a".into(),
+            pct: 18.0,
+            error_pct: 0.0,
+            step_ms: Some(120.0),
+            timed: 130,
+            last: 128,
+            tflops: None,
+            cause: Cause::SharedGpu,
+            explained_pct: None,
+        };
+        let first = GpuProcess { pid: Pid(4242), name: "python3".into(), busy: Some(48), memory: None };
+        let neighbours = Neighbours { rank: Rank(5), first, more: Vec::new() };
+        assert_eq!(
+            Evidence::Shared(Box::new(Evidence::Straggler(straggler)), neighbours).to_string(),
+            "rank 5 (a) delays the others by 21.6 ms of a 120.0 ms step: they wait for it alone at 128 of 130 timed \
+             collectives; process 4242 (python3) uses the GPU of rank 5 too, for 48 % of the time"
+        );
+    }
+}
