@@ -19,6 +19,9 @@ const NS_COUNTED: f64 = 100.0;
 const NS_TIMED: f64 = 250.0;
 const MIB: f64 = 32.0;
 
+/// Number of Python processes, of which the fastest counts.
+const PYTHONS: usize = 3;
+
 struct Bench {
     dir: TempDir,
     program: PathBuf,
@@ -40,8 +43,18 @@ impl Bench {
 
     /// The name and numbers of each line that the program prints.
     fn run(&self, arguments: &[&str], sample: Option<u32>) -> BTreeMap<String, Vec<f64>> {
-        let mut command = Command::new(&self.program);
-        command.args(arguments).env("LD_LIBRARY_PATH", self.dir.path()).env_remove("LD_PRELOAD");
+        let text = self.output(Command::new(&self.program).args(arguments), sample);
+        let line = |line: &str| {
+            let (name, numbers) = line.split_once(' ').expect("a name and numbers");
+            (name.to_owned(), self::numbers(numbers))
+        };
+        text.lines().map(line).collect()
+    }
+
+    /// What the command prints, with the libraries that return at once; under the hook, if one in `sample` calls is
+    /// to be timed.
+    fn output(&self, command: &mut Command, sample: Option<u32>) -> String {
+        command.env("LD_LIBRARY_PATH", self.dir.path()).env_remove("LD_PRELOAD");
         if let Some(sample) = sample {
             command
                 .env("LD_PRELOAD", built::hook())
@@ -52,14 +65,14 @@ impl Bench {
                     format!("gemm={sample},collective={sample},graph={sample},wait={sample}"),
                 );
         }
-        let outcome = run(&mut command);
+        let outcome = run(command);
         assert!(outcome.status.success(), "{outcome:?}");
-        let line = |line: &str| {
-            let (name, numbers) = line.split_once(' ').expect("a name and numbers");
-            (name.to_owned(), numbers.split(' ').map(|number| number.parse().expect("a number")).collect())
-        };
-        outcome.stdout.lines().map(line).collect()
+        outcome.stdout
     }
+}
+
+fn numbers(words: &str) -> Vec<f64> {
+    words.split_whitespace().map(|number| number.parse().expect("a number")).collect()
 }
 
 pub(crate) fn cost(table: &mut Table) {
@@ -107,6 +120,24 @@ pub(crate) fn cost(table: &mut Table) {
             row("timed", &timed, Some(NS_TIMED));
         }
     }
+}
+
+/// The cost of a collective that Python calls, at a call site that the record has already.
+pub(crate) fn from_python(table: &mut Table) {
+    let bench = Bench::new();
+    // Python's own part of a call differs from process to process.
+    let best = |sample: Option<u32>| {
+        let script = built::source("bench/collectives.py");
+        let rounds =
+            (0..PYTHONS).map(|_| numbers(&bench.output(Command::new("python3").arg(&script), sample)));
+        let figures = rounds.min_by(|one, other| one[0].total_cmp(&other[0])).expect("there are several");
+        assert_eq!(figures[2] > 0.0, sample.is_some(), "the hook's record has the call site");
+        figures
+    };
+    let (alone, counted) = (best(None), best(Some(1 << 20)));
+    let row = Row::new("ncclAllReduce from Python, with its call site: added", counted[0] - alone[0], "ns");
+    let usual = format!("median {:.0}; {:.0} without it", counted[1] - alone[1], alone[0]);
+    table.row(row.note(usual).at_most(NS_COUNTED));
 }
 
 /// The time that the hook's thread needs per record, to take it from the ring and add it up.

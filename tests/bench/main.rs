@@ -48,11 +48,16 @@ fn main() {
         remembers::cost(&mut table);
         return table.foot();
     }
+    if only.as_deref() == Some("python") {
+        launch::from_python(&mut table);
+        return table.foot();
+    }
     if only.as_deref() == Some("behaviour") {
         behaviour::cost(&mut table);
         return table.foot();
     }
     launch::cost(&mut table);
+    launch::from_python(&mut table);
     table.row(Row::new("ring push", ring_push(), "ns"));
     table.row(Row::new("Tracer.step() from Python", tracer_step(), "ns"));
     launch::fold(&mut table);
