@@ -1,5 +1,5 @@
-//! Prints a table of hangs: each of the causes with several numbers of ranks, repeated several times, in
-//! real processes on the simulated GPU.
+//! Prints a table of hangs: each of the causes, and a healthy job, with several numbers of ranks, repeated
+//! several times, in real processes on the simulated GPU.
 //!
 //!     cargo run --release -p xpu-tests --example hang_table -- [--ranks 2,8,64] [--rounds 5] [--at-once 1] [CAUSE...]
 //!

@@ -1,11 +1,14 @@
 //! The eleven ways in which rank 1 of a job causes a hang, each with the expected report, in real processes on
-//! the simulated GPU.
+//! the simulated GPU; and a healthy job, of which none is expected.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::hung::{Hung, SAME, script};
+use crate::{
+    healthy,
+    hung::{Hung, SAME, script},
+};
 
 /// Where the report must show the place in the program.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +48,9 @@ impl Verdict {
         self.culprit && self.site && self.gpu
     }
 }
+
+/// The class of the healthy job, in which nothing is reported.
+const NONE: &str = "none";
 
 /// The beginning of the clause with the place of rank 1.
 const PLACE: &str = "rank 1 is in ";
@@ -197,12 +203,19 @@ pub fn causes() -> Vec<Cause> {
             Site::Named("number 120 of"),
             &["not_called"],
         ),
+        of("no hang: compiles, evaluates, saves", healthy::script(15, 60), NONE, None, Site::Named(""), &[]),
     ]
 }
 
 impl Cause {
     /// Runs the job with this number of ranks. Waits for the report, and then for the stacks and records.
     pub fn run(&self, world: usize) -> Verdict {
+        if self.class == NONE {
+            let outcome = healthy::run(world, &self.script);
+            let is_right = outcome.is_ok();
+            let evidence = outcome.err().unwrap_or_default();
+            return Verdict { culprit: is_right, site: is_right, gpu: is_right, seconds: 0.0, evidence };
+        }
         let job = Hung::of(world, &self.script);
         let (first, mut status) = job.hang();
         let (seconds, reported) = (first["since_s"].as_f64().unwrap_or(f64::INFINITY), Instant::now());

@@ -16,6 +16,7 @@ pub mod core_time;
 pub mod crowd;
 pub mod described;
 pub mod film;
+pub mod healthy;
 pub mod host;
 pub mod hung;
 pub mod listener;
