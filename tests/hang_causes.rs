@@ -88,38 +88,60 @@ fn a_rank_that_never_comes_to_the_rendezvous() {
     assert!(status["stacks"]["folded"].as_str().unwrap_or_default().contains("load_weights"), "{status:#}");
 }
 
-/// A stand-in for PyTorch's module: rank 1 waits there for a process that compiles.
-const COMPILES: &str = "
+/// A stand-in for a module of PyTorch: rank 1 calls its function in the first step.
+const FIRST_STEP: &str = "
 import importlib.util
-at = os.environ['RENDEZVOUS'] + '/torch/_dynamo/convert_frame.py'
-spec = importlib.util.spec_from_file_location('convert_frame', at)
-convert_frame = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(convert_frame)
+at = os.environ['RENDEZVOUS'] + '/' + os.environ['MODULE']
+spec = importlib.util.spec_from_file_location('module', at)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
 comm = communicator()
 ok(gemm_ex(256, 256, 256))
 sync()
-if RANK == 1: convert_frame._compile()
+if RANK == 1: module.main()
 ok(all_reduce(comm, 1000))
 sync()
 hold()
 ";
 
-#[test]
-fn a_rank_that_compiles_in_the_first_step() {
+/// Rank 1 stays in the module, and the finding says `says` of it.
+fn first_step(module: &str, source: &str, says: &str) {
     let host = Host::new();
-    let package = host.place.path("torch/_dynamo");
-    fs::create_dir_all(&package).expect("a folder in a fresh folder");
-    let waits = "import subprocess\ndef _compile(): subprocess.run(['sleep', '1000'])\n";
-    fs::write(package.join("convert_frame.py"), waits).expect("a file there");
-    let job = Hung { ranks: (0..2).map(|rank| host.rank(rank, COMPILES)).collect(), host };
+    let file = host.place.path(module);
+    fs::create_dir_all(file.parent().expect("its package")).expect("a folder in a fresh folder");
+    fs::write(file, source).expect("a file there");
+    let set = [("MODULE", module)];
+    let job = Hung { ranks: (0..2).map(|rank| host.rank_where(rank, &set, FIRST_STEP)).collect(), host };
     let (found, status) = job.hang();
     assert_eq!((&found["class"], &found["ranks"]), (&"not_entered".into(), &json!([1])), "{status:#}");
     // The stacks may arrive after the first report.
-    let says = "it is in no CUDA or NCCL call, and compiles kernels (torch.compile); rank 1 is in ";
-    until("the compiler", || {
+    until(says, || {
         let findings = job.host.status()["findings"].as_array()?.clone();
         findings.iter().find(|one| one["evidence"].as_str().unwrap_or_default().contains(says)).map(|_| ())
     });
+}
+
+#[test]
+fn a_rank_that_compiles_in_the_first_step() {
+    let waits =
+        "import subprocess\ndef main(): _compile()\ndef _compile(): subprocess.run(['sleep', '1000'])\n";
+    let says = "it is in no CUDA or NCCL call, and compiles kernels (torch.compile); rank 1 is in ";
+    first_step("torch/_dynamo/convert_frame.py", waits, says);
+}
+
+/// The process that made the lock file was killed.
+#[test]
+fn a_rank_that_waits_for_a_lock_file_does_not_compile() {
+    let waits = "
+import time
+class FileBaton:
+    def wait(self):
+        while True: time.sleep(0.1)
+def main(): FileBaton().wait()
+";
+    let says =
+        "it is in no CUDA or NCCL call, and waits for the lock file of another process (FileBaton.wait)";
+    first_step("torch/utils/file_baton.py", waits, says);
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub enum Doing {
     Works,
     /// Inside no such call, and its main thread compiles kernels with this compiler, or waits for it.
     Compiles(&'static str),
+    /// Inside no such call, and its main thread waits for this lock file.
+    AwaitsLockFile(&'static str),
     /// Inside no such call, and its main thread is in an uninterruptible wait for a disk or a file server.
     InTheKernel,
     /// Inside no such call, and its main thread waits for other ranks in this function.
@@ -60,6 +62,9 @@ impl Doing {
         let works = view.idle_for() < AT_WORK;
         match known {
             Self::Outside if !works && stacks.is_some_and(is_stuck) => Self::InTheKernel,
+            Self::Outside if let Some(lock) = stacks.and_then(compilation::lock_file) => {
+                Self::AwaitsLockFile(lock)
+            }
             Self::Outside if let Some(compiler) = stacks.and_then(compilation::compiler) => {
                 Self::Compiles(compiler)
             }
@@ -90,6 +95,7 @@ impl fmt::Display for Doing {
             Self::Compiles(compiler) => {
                 write!(f, "it is in no CUDA or NCCL call, and compiles kernels ({compiler})")
             }
+            Self::AwaitsLockFile(lock) => write!(f, "it is in no CUDA or NCCL call, and waits for {lock}"),
             Self::Meets(place) => {
                 write!(f, "it is in no CUDA or NCCL call, and waits for other ranks in {place}")
             }
