@@ -16,6 +16,7 @@ use xpu_tests::{
     place::Place,
     port::free_base,
     program::{Outcome, Program, run, until},
+    torch,
 };
 
 fn doctor(place: &Place, base: u16, arguments: &[&str]) -> Outcome {
@@ -159,27 +160,60 @@ fn a_collector_with_another_key_is_no_failure() {
     assert!(check(&document, "host").to_string().contains("its key differs"), "{document:#}");
 }
 
-/// A program under `xpu-top run` that calls no CUDA and marks no step.
-#[test]
-fn a_started_program_without_a_rank_is_named_with_the_reason() {
+/// `xpu-top run` with these arguments, and the check that names its program, once it says `says`.
+fn started(set: &[(&str, &str)], arguments: &[&str], says: &str) -> Value {
     let (place, base) = (Place::new(), free_base());
     let mut command = place.command(built::artifact("xpu-top"));
     command
         .env("HOME", place.path("home"))
         .env_remove("XDG_CONFIG_HOME")
+        .env_remove("LD_LIBRARY_PATH")
         .env("XPU_TOP_BASE_PORT", base.to_string())
-        .args(["run", "--no-collector", "--job", "inference", "--", "sh", "-c", "sleep 60; true"]);
-    let started = Program::start(&mut command);
-    let found = until("it to be named", || {
+        .envs(set.iter().copied())
+        .args(["run", "--no-collector"])
+        .args(arguments);
+    let _program = Program::start(&mut command);
+    until(says, || {
         let document: Value = serde_json::from_str(&doctor(&place, base, &["--json"]).stdout).ok()?;
         let all = document["checks"].as_array()?;
-        all.iter().find(|check| check["name"] == "started").cloned()
-    });
-    let said = found["found"].as_str().unwrap();
-    assert!(said.contains("of job inference has no rank: no call of CUDA or NCCL and no mark"), "{found}");
+        let found = all.iter().find(|check| check["name"] == "started")?;
+        found["found"].as_str()?.contains(says).then(|| found.clone())
+    })
+}
+
+/// A program under `xpu-top run` that calls no CUDA and marks no step.
+#[test]
+fn a_started_program_without_a_rank_is_named_with_the_reason() {
+    let says = "of job inference has no rank: no call of CUDA or NCCL and no mark";
+    let found = started(&[], &["--job", "inference", "--", "sh", "-c", "sleep 60; true"], says);
     assert!(
         found["state"] == "warn" && found["remedy"].as_str().unwrap().contains("tracer.step()"),
         "{found}"
     );
-    drop(started);
+}
+
+/// Rank 1 and its host are not started.
+#[test]
+fn programs_in_a_rendezvous_of_pytorch_are_named() {
+    let (Some(python), Some(torchrun)) = (torch::program("python"), torch::program("torchrun")) else {
+        return;
+    };
+    let [python, torchrun] = [&python, &torchrun].map(|program| program.to_str().unwrap());
+    let waits = "import torch.distributed as dist; dist.init_process_group('gloo')";
+    let set = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "0")];
+    let found =
+        started(&set, &["--", python, "-c", waits], " (rank 0 of 2) waits for others in init_process_group");
+    assert!(found["remedy"].as_str().unwrap().contains("MASTER_ADDR"), "{found}");
+    let arguments = [
+        "--",
+        torchrun,
+        "--nnodes",
+        "2",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        "127.0.0.1:0",
+        "train.py",
+    ];
+    started(&[], &arguments, " waits for others in torchrun's rendezvous");
 }

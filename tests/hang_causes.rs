@@ -9,7 +9,9 @@ use xpu_tests::{
     healthy,
     host::Host,
     hung::{Hung, SOON},
-    program::until,
+    port::free_base,
+    program::{Program, until},
+    torch,
 };
 
 /// Runs this cause with each of these numbers of ranks, and checks the report.
@@ -86,6 +88,37 @@ fn a_rank_that_never_comes_to_the_rendezvous() {
     let since = found["since_s"].as_f64().expect("a time");
     assert!((60.0..75.0).contains(&since), "{since}: {evidence}");
     assert!(status["stacks"]["folded"].as_str().unwrap_or_default().contains("load_weights"), "{status:#}");
+}
+
+/// Of three ranks, rank 1 is never started.
+#[test]
+fn a_rank_that_is_missing_in_the_rendezvous_of_pytorch() {
+    let Some(python) = torch::program("python") else { return };
+    let (host, port) = (Host::new(), free_base().to_string());
+    let waits = "import torch
+import torch.distributed as dist
+weights = torch.ones(4, requires_grad=True)
+weights.sum().backward()
+torch.optim.SGD([weights], 0.1).step()
+dist.init_process_group('gloo')";
+    let start = |rank| {
+        let mut command = host.place.watched(&python);
+        command
+            .env_remove("LD_LIBRARY_PATH")
+            .env("XPU_TOP_SOCKET", host.socket())
+            .env("XPU_TOP_JOB", "train");
+        command.envs([("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", port.as_str())]);
+        Program::start(command.envs([("RANK", rank), ("WORLD_SIZE", "3")]).args(["-c", waits]))
+    };
+    let ranks = ["0", "2"].map(start).into();
+    let (found, status) = Hung { ranks, host }.hang();
+    assert_eq!((&found["class"], &found["ranks"]), (&"init".into(), &json!([1])), "{status:#}");
+    let evidence = found["evidence"].as_str().unwrap_or_default();
+    assert!(
+        evidence.starts_with("2 ranks have waited for other ranks in init_process_group for "),
+        "{evidence}"
+    );
+    assert!(evidence.contains("1 rank of the job was never seen: rank 1"), "{evidence}");
 }
 
 /// A stand-in for a module of PyTorch: rank 1 calls its function in the first step.

@@ -32,7 +32,7 @@ pub use device::{Clocks, HeldClock};
 pub use ended_findings::EndedFindings;
 pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
-pub use hang::{Doing, EARLY_PATIENCE, GPU_WAITS, Witness, patience};
+pub use hang::{Doing, EARLY_PATIENCE, GPU_WAITS, Witness, meeting_place, patience};
 pub use log::{Entry, Episode, Log, What};
 pub use lost::Lost;
 pub use price::{Money, PRICE, Price};

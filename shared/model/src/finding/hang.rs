@@ -26,6 +26,7 @@ use xpu_wire::{
 };
 
 pub use doing::Doing;
+pub use rendezvous::meeting_place;
 pub use witness::Witness;
 
 use super::{
