@@ -167,11 +167,11 @@ pub struct RunArgs {
     /// Let `xpu-top gpu-core` name the kernels on the GPUs of a hung job, and name the kernel that fails
     /// (illegal address, assertion) in the report of its rank. For this, CUDA's driver makes core dumps of the
     /// GPUs; at a failing kernel it ends the process with SIGABRT instead of returning an error
-    #[arg(long, alias = "gpu-core-on-exception")]
+    #[arg(long, alias = "gpu-core-on-exception", overrides_with = "gpu_core")]
     pub gpu_core: bool,
     /// Like --gpu-core; also name the kernels on all GPUs half a minute after a hang was saved to disk; this
     /// ends the ranks
-    #[arg(long, conflicts_with = "gpu_core")]
+    #[arg(long)]
     pub gpu_core_on_hang: bool,
     /// Shell command to run on one host for each hang or failed rank, for a minute at most; its standard input is
     /// the status or the exit report as JSON [default: `XPU_TOP_ON_HANG`]

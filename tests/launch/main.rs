@@ -208,7 +208,8 @@ fn core_dumps_of_gpus_are_prepared_unless_already_configured() {
     assert!(words[2].contains("skip_global_memory,") && !words[2].contains("skip_abort"), "{prepared:?}");
     let unasked = shown_with("--gpu-core-on-hang", &[]);
     assert!(unasked.stdout.ends_with("skip_constbank_memory 1 on-hang\n"), "{unasked:?}");
-    assert_eq!(shown_with("--gpu-core-on-exception", &[]).stdout, prepared.stdout);
+    assert_eq!(shown_with("--gpu-core-on-exception --gpu-core", &[]).stdout, prepared.stdout);
+    assert_eq!(shown_with("--gpu-core-on-hang --gpu-core-on-exception", &[]).stdout, unasked.stdout);
     let others = shown(&[("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "0")]);
     assert_eq!(others.stdout, "0\n", "{others:?}");
     assert!(others.stderr.contains("CUDA_ENABLE_USER_TRIGGERED_COREDUMP is set already"), "{others:?}");

@@ -281,6 +281,7 @@ fn the_example_frames_for_other_languages_have_this_format_and_every_kind() {
 #[test]
 fn every_kind_of_frame_comes_back_as_it_was() {
     for frame in frames() {
+        assert_eq!(published(&encode(&frame)), Some(frame.now));
         assert_eq!(decode(&encode(&frame)), Ok(frame));
     }
 }

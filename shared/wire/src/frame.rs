@@ -252,8 +252,8 @@ pub enum Request {
     /// Query NCCL's RAS service about a job, and send its [`RasReport`]. Only this rank's host sends the
     /// query: one answer covers the whole job.
     Ras { job: JobName, rank: Rank },
-    /// Same as `History`, with at most this many digests per rank, and at least those of the last 18 seconds:
-    /// older ones are merged, over times that grow in proportion to their age.
+    /// Same as `History`, with at most this many digests per rank. If this is less than 18, those of the last
+    /// 18 seconds are sent anyway. Older ones are merged, over times that grow in proportion to their age.
     ThinnedHistory { length: Nanoseconds, digests: u32 },
 }
 

@@ -218,18 +218,19 @@ impl Stop {
     /// Adds it to the kernel whose function has the instruction, unless a block of a kernel on this device
     /// has an exception.
     fn assign(self, functions: &Functions<'_>, kernels: &mut Vec<Kernel>) {
-        let mut here = kernels.iter_mut().filter(|kernel| kernel.device == self.device);
-        let name = functions.with(self.at).map(demangled);
-        let exception = Some(Exception { error: error(self.code), block: None });
-        if here.any(|kernel| kernel.exception.is_some()) {
+        let mut here: Vec<_> = kernels.iter_mut().filter(|kernel| kernel.device == self.device).collect();
+        if here.iter().any(|kernel| kernel.exception.is_some()) {
             return;
         }
-        match kernels.iter_mut().find(|kernel| kernel.device == self.device && kernel.name == name) {
-            Some(kernel) => kernel.exception = exception,
-            None => {
-                let (device, size) = (self.device, None);
-                kernels.push(Kernel { device, name, size, blocks: 0, sms: 0, exception });
-            }
+        let name = functions.with(self.at).map(demangled);
+        let exception = Some(Exception { error: error(self.code), block: None });
+        here.retain(|kernel| name.is_some() && kernel.name == name);
+        if let [kernel] = &mut here[..] {
+            kernel.exception = exception;
+        } else {
+            // Its blocks have ended, the instruction is in a function that it calls, or it is one of several grids.
+            let (device, size) = (self.device, None);
+            kernels.push(Kernel { device, name, size, blocks: 0, sms: 0, exception });
         }
     }
 }
@@ -244,7 +245,9 @@ pub(super) fn forget_lanes(bytes: &mut [u8]) {
     };
     let core = Core::read(bytes).unwrap();
     let places: Vec<_> = core.of(LANES).flat_map(|(_, section)| clear(&core, section)).collect();
-    places.into_iter().for_each(|at| bytes[at..at + 4].fill(0));
+    for at in places {
+        bytes[at..at + 4].fill(0);
+    }
 }
 
 /// Makes the tables of blocks empty.
@@ -253,8 +256,10 @@ pub(super) fn forget_blocks(bytes: &mut [u8]) {
     let table = Header::parse(&*bytes).unwrap().e_shoff.get(LittleEndian) as usize;
     let core = Core::read(bytes).unwrap();
     let blocks: Vec<_> = core.of(BLOCKS).map(|(index, _)| table + index * size_of::<Section>()).collect();
-    // `sh_size`
-    blocks.into_iter().for_each(|at| bytes[at + 32..at + 40].fill(0));
+    for at in blocks {
+        // `sh_size`
+        bytes[at + 32..at + 40].fill(0);
+    }
 }
 
 /// Names and sizes of functions by their addresses, in all modules.

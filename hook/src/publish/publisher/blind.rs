@@ -44,7 +44,10 @@ impl Publisher {
         }
         let Launches { gemms, collectives, .. } = self.launches();
         if gemms + collectives > 0 && runtime::is_missing() {
-            blind.push("nothing is timed: the CUDA runtime of this process is linked statically".to_owned());
+            blind.push(
+                "nothing is timed on the GPU: the CUDA runtime of this process is linked statically"
+                    .to_owned(),
+            );
         }
         blind.extend(symbol::LIBRARIES.iter().flat_map(|library| library.complaints()));
         if self.launches().kernels >= SHOULD_HAVE_COMMUNICATOR {
