@@ -35,6 +35,10 @@ pub struct RankStacks {
 }
 
 impl RankStacks {
+    pub fn main_thread(&self) -> Option<&ThreadStack> {
+        self.threads.iter().find(|thread| thread.main)
+    }
+
     /// Whether another reading would add nothing: this one has native frames, or `why` says why something
     /// could not be read.
     pub fn is_thorough(&self) -> bool {
@@ -132,6 +136,11 @@ pub struct StackFrame {
 }
 
 impl StackFrame {
+    /// The name of the function without that of its class, with which a method's name may begin.
+    pub fn own_name(&self) -> &str {
+        self.function.rsplit('.').next().unwrap_or_default()
+    }
+
     pub fn is_python(&self) -> bool {
         [".py", ".pyx"].iter().any(|ending| self.file.ends_with(ending)) || self.file.starts_with('<')
     }

@@ -44,15 +44,13 @@ pub(super) fn lock_file(stacks: &RankStacks) -> Option<&'static str> {
 }
 
 fn of(stacks: &RankStacks, known: &[(&str, &str, &'static str)]) -> Option<&'static str> {
-    let main = stacks.threads.iter().find(|thread| thread.main)?;
     let name = |frame: &StackFrame| {
-        // The name of a method may begin with its class.
-        let own = frame.function.rsplit('.').next().unwrap_or_default();
-        let is_it =
-            |(file, function, _): &&(&str, &str, _)| frame.file.ends_with(file) && own.starts_with(function);
+        let is_it = |(file, function, _): &&(&str, &str, _)| {
+            frame.file.ends_with(file) && frame.own_name().starts_with(function)
+        };
         known.iter().find(is_it).map(|&(.., name)| name)
     };
-    main.frames.iter().find_map(name)
+    stacks.main_thread()?.frames.iter().find_map(name)
 }
 
 #[cfg(test)]

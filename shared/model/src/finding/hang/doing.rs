@@ -55,7 +55,7 @@ impl Doing {
         let known = Self::of(view);
         let now = |stacks: &&RankStacks| view.last_report().since(stacks.read_at) < view.stalled_for();
         let is_stuck = |stacks: &RankStacks| {
-            let main = stacks.threads.iter().find(|thread| thread.main);
+            let main = stacks.main_thread();
             main.and_then(|thread| thread.task.as_ref()).is_some_and(|task| task.letter == 'D')
         };
         let stacks = job.stacks_of(rank).filter(now);

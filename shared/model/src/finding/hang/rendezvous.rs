@@ -66,16 +66,14 @@ pub fn meeting_place(stacks: &RankStacks) -> Option<&'static str> {
 }
 
 fn main_thread(stacks: &RankStacks) -> &[StackFrame] {
-    let main = stacks.threads.iter().find(|thread| thread.main);
-    main.map(|thread| &thread.frames[..]).unwrap_or_default()
+    stacks.main_thread().map(|thread| &thread.frames[..]).unwrap_or_default()
 }
 
 fn of(frame: &StackFrame) -> Option<&'static str> {
     if frame.is_python() {
-        // The name of a method may begin with its class.
-        let own = frame.function.rsplit('.').next().unwrap_or_default();
-        let is_it =
-            |&&(file, function, _): &&(&str, &str, &str)| own == function && frame.file.ends_with(file);
+        let is_it = |&&(file, function, _): &&(&str, &str, &str)| {
+            frame.own_name() == function && frame.file.ends_with(file)
+        };
         return PYTHON.iter().find(is_it).map(|&(.., name)| name);
     }
     NATIVE.iter().find(|(begin, _)| frame.function.starts_with(begin)).map(|&(_, name)| name)

@@ -22,7 +22,7 @@ pub struct RankPlace {
 impl RankPlace {
     /// `None` if the frames of the main thread are unknown.
     pub(in crate::finding) fn of(stacks: &RankStacks) -> Option<Self> {
-        let main = stacks.threads.iter().find(|thread| thread.main)?;
+        let main = stacks.main_thread()?;
         let frames = &main.frames;
         let innermost = |is: &dyn Fn(&StackFrame) -> bool| frames.iter().rposition(is);
         let native = frames.len().checked_sub(1).filter(|&last| !frames[last].is_python());
