@@ -83,14 +83,17 @@ macro_rules! interpose {
                     // SAFETY: the caller keeps the library's own preconditions.
                     return unsafe { real($($argument),*) };
                 };
-                let ticket = std::mem::ManuallyDrop::new(entered.observe(|$lane| $before));
+                let mut ticket = std::mem::MaybeUninit::uninit();
+                let has_begun = entered.observe(&mut ticket, |$lane| $before);
                 // SAFETY: the caller keeps the library's own preconditions.
                 let result = unsafe { real($($argument),*) };
                 entered.leave(|$lane_after| {
                     if result != 0 {
                         $crate::exit_note::failed(SYMBOL.name(), result);
                     }
-                    if let Some($ticket) = std::mem::ManuallyDrop::into_inner(ticket) {
+                    if has_begun {
+                        // SAFETY: `observe` has written it.
+                        let $ticket = unsafe { ticket.assume_init() };
                         let $result = result;
                         $after;
                     }

@@ -25,7 +25,7 @@ use owner::LaneOwner;
 use queries::Queries;
 use step_clock::StepClock;
 use xpu_wire::{
-    ledger::{Call, ThreadLine},
+    ledger::{Call, NO_TICKET, ThreadLine},
     unit::Moment,
 };
 
@@ -314,19 +314,25 @@ impl Lane {
         }
     }
 
-    /// Pushes a record. If it does not fit, its timer is returned.
+    /// Pushes a record. If it does not fit, its timer is returned. Inlined, and without a reference to the
+    /// record, so that it is written only once.
+    #[allow(clippy::inline_always, reason = "a copy of a record that was just written takes many cycles")]
+    #[inline(always)]
     pub(crate) fn push(&self, record: Record) {
+        let timer = record.timer();
+        let ticket = if let Record::Collective { ticket, .. } = record { ticket } else { NO_TICKET };
         match self.ring.push(record) {
             Pushed::In => {}
             Pushed::HalfFull => self.observer.wake(),
-            Pushed::Dropped => {
-                if let Some(id) = record.timer() {
-                    self.timers.give_back(id);
-                }
-                if let Record::Collective { ticket, timer: Some(_), .. } = record {
-                    self.observer.ledger().record.not_queued(ticket);
-                }
-            }
+            Pushed::Dropped => self.dropped(timer, ticket),
+        }
+    }
+
+    #[cold]
+    fn dropped(&self, timer: Option<TimerId>, ticket: u64) {
+        if let Some(timer) = timer {
+            self.timers.give_back(timer);
+            self.observer.ledger().record.not_queued(ticket);
         }
     }
 }

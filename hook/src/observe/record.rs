@@ -117,6 +117,7 @@ pub(crate) enum HostCall {
 
 impl Record {
     /// The pair of events that the hook's thread must read and return for this record.
+    #[inline]
     pub(crate) fn timer(&self) -> Option<TimerId> {
         match *self {
             Self::Gemm { timer, .. }

@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// `xpuledg` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x0a");
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x0b");
 
 /// Largest number of communicators in a page; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;

@@ -60,6 +60,8 @@ pub(crate) struct Arguments {
     pub(crate) unseen: bool,
 }
 
+#[allow(clippy::inline_always, reason = "its large result is then written to the caller's frame only once")]
+#[inline(always)]
 fn begin(
     lane: &Lane,
     operation: Operation,
@@ -161,15 +163,15 @@ fn begin(
     Some(PendingOperation { message, timing, at, chosen, queued: false })
 }
 
-fn end(lane: &Lane, ticket: PendingOperation, result: c_int) {
-    let PendingOperation { message, timing, at, chosen, queued } = ticket;
+fn end(lane: &Lane, pending: &PendingOperation, result: c_int) {
+    let PendingOperation { ref message, timing, at, chosen, queued } = *pending;
     let observer = lane.observer();
     let slot = observer.communicators.slot(message.communicator);
     let counts = message.operation.is_collective() && message.graph_capture.is_none();
     let ledger = observer.ledger();
     let line = slot.line(ledger).filter(|_| counts);
     if queued {
-        let queue = |group: &mut Group| group.queue(message, lane.ring.slots()).then_some(group.first());
+        let queue = |group: &mut Group| group.queue(*message, lane.ring.slots()).then_some(group.first());
         match if result == 0 { lane.group(queue).flatten() } else { None } {
             Some(first) => ledger.record.group(message.ticket, first),
             None => message.refused(lane),
@@ -210,8 +212,8 @@ pub(crate) fn called(
     communicator: ncclComm_t,
     stream: cudaStream_t,
 ) {
-    if let Some(ticket) = begin(lane, operation, elements, arguments, communicator, stream) {
-        end(lane, ticket, 0);
+    if let Some(pending) = begin(lane, operation, elements, arguments, communicator, stream) {
+        end(lane, &pending, 0);
     }
 }
 
@@ -318,7 +320,7 @@ macro_rules! operations {
                 };
                 begin(lane, Operation::$operation, Elements { count, datatype }, arguments, communicator, stream)
             };
-            after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+            after |lane, pending, result| if let Some(pending) = &pending { end(lane, pending, result) };
         )*}
     };
 }
@@ -354,17 +356,17 @@ interpose! {
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::PutSignal, Elements { count, datatype }, Arguments { peer: Some(peer), ..Arguments::default() }, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+    after |lane, pending, result| if let Some(pending) = &pending { end(lane, pending, result) };
 
     fn ncclSignal(
         peer: c_int, signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::Signal, NOTHING, Arguments { peer: Some(peer), ..Arguments::default() }, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+    after |lane, pending, result| if let Some(pending) = &pending { end(lane, pending, result) };
 
     fn ncclWaitSignal(
         count: c_int, signals: *mut c_void, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::WaitSignal, NOTHING, Arguments::default(), communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+    after |lane, pending, result| if let Some(pending) = &pending { end(lane, pending, result) };
 }

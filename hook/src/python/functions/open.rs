@@ -102,9 +102,11 @@ fn record(number: u16, at: u64) {
     tally::count(number, until.saturating_sub(at));
     let record = Record::Host { call: HostCall::Function(number), bytes: 0, at, until };
     let mark = Mark::new();
-    let entered = Entered::enter(Kind::Watched, &mark);
-    let pushed = entered.and_then(|entered| entered.leave(|lane| lane.push_if_roomy(record)));
-    if pushed != Some(true) {
+    let mut is_pushed = false;
+    if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
+        entered.leave(|lane| is_pushed = lane.push_if_roomy(record));
+    }
+    if !is_pushed {
         DROPPED.fetch_add(1, Relaxed);
     }
 }

@@ -15,7 +15,7 @@ pub use preceding::{KERNEL_NAME, PRECEDED, Preceding, Work};
 pub(super) use site::Sites;
 pub use site::{SITES, SiteReading, SiteText};
 
-use super::sync::{Acquire, AtomicU64, Relaxed, Release, fence};
+use super::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, fence};
 use crate::{collective::Operation, datatype::DataType, id::CommunicatorId, unit::Moment};
 
 /// Calls that are kept.
@@ -24,25 +24,31 @@ pub const CALLS: usize = 2048;
 /// The ticket of a call that has no slot in the record.
 pub const NO_TICKET: u64 = u64::MAX;
 
-/// The value of an absent root or peer, in 24 bits.
+/// Lower bits of the first word: ticket plus one. A process makes fewer calls than that.
+const TICKET: u64 = (1 << PEER_AT) - 1;
+
+/// The value of an absent root or peer, in the upper bits of the first word.
 const NOBODY: u64 = (1 << 24) - 1;
+const PEER_AT: u32 = 40;
 
 /// The value of an absent number, in 40 bits.
 const NO_NUMBER: u64 = (1 << 40) - 1;
 
 const ADDRESS: u64 = (1 << 48) - 1;
 
-// The lower bits of the last word: the call's state.
-const ENQUEUED: u64 = 1;
-const REFUSED: u64 = 2;
-// `QUEUED`: an event precedes the call on its stream. `BEGUN`: the stream has reached that event.
-const QUEUED: u64 = 4;
-const BEGUN: u64 = 8;
-
-const GROUP_AT: u32 = 16;
-const GROUP: u64 = (CALLS as u64 * 2 - 1) << GROUP_AT;
-const LAP_AT: u32 = 32;
-const PEER_AT: u32 = 40;
+// What became of a call. Only the calling thread changes the first word, so this needs no locked instruction.
+// Both words carry some bits of the ticket, so that a change of an older call has no effect.
+const LAP_AT: u32 = 24;
+const LAP: u32 = 0xff << LAP_AT;
+// The first word: the call's group, and its state.
+const GROUP_AT: u32 = 8;
+const GROUP: u32 = (CALLS as u32 * 2 - 1) << GROUP_AT;
+const ENQUEUED: u32 = 1;
+const REFUSED: u32 = 2;
+// The second word. `QUEUED`: an event precedes the call on its stream. `BEGUN`: the stream has reached that
+// event.
+const QUEUED: u32 = 1;
+const BEGUN: u32 = 2;
 
 const CAPTURED: u64 = 1;
 const REPLAYED: u64 = 2;
@@ -96,14 +102,22 @@ pub struct Record {
     preceding: [preceding::Line; PRECEDED],
 }
 
-/// One slot. Ticket plus one; communicator; number, operation, type and reduction; bytes; stream and member;
-/// return address and site; moment; peer, lap, group and state.
+/// One slot.
 #[repr(C, align(64))]
 #[derive(Debug)]
-struct Line([AtomicU64; 8]);
+struct Line {
+    /// Ticket plus one, and peer; communicator; number, operation, type and reduction; bytes; stream and
+    /// member; return address and site; moment.
+    words: [AtomicU64; 7],
+    /// The group, and whether NCCL took the call; the calling thread changes it.
+    launch: AtomicU32,
+    /// How far its stream is; the calling thread and the hook's thread change it.
+    stream: AtomicU32,
+}
 
-fn lap(ticket: u64) -> u64 {
-    ((ticket / CALLS as u64) & 0xff) << LAP_AT
+/// Which of the calls that had the same slot it is, modulo 256.
+fn lap(ticket: u64) -> u32 {
+    ((ticket / CALLS as u64) as u32) << LAP_AT
 }
 
 impl Record {
@@ -111,7 +125,8 @@ impl Record {
     #[inline]
     pub fn enter(&self, call: &Calling) -> u64 {
         let ticket = self.next.fetch_add(1, Relaxed);
-        let words = &self.calls[ticket as usize % CALLS].0;
+        let line = &self.calls[ticket as usize % CALLS];
+        let words = &line.words;
         words[0].store(0, Relaxed);
         // A reader that sees any of the following stores also sees that the slot's previous ticket is gone.
         fence(Release);
@@ -136,35 +151,37 @@ impl Record {
         words[4].store((call.stream & ADDRESS) << 16 | u64::from(call.member.min(0xffff)), Relaxed);
         words[5].store((call.returns_to as u64 & ADDRESS) << 16 | u64::from(call.site), Relaxed);
         words[6].store(call.at.0, Relaxed);
-        words[7].store(peer << PEER_AT | lap(ticket), Relaxed);
-        words[0].store(ticket + 1, Release);
+        line.launch.store(lap(ticket), Relaxed);
+        line.stream.store(lap(ticket), Relaxed);
+        words[0].store(peer << PEER_AT | (ticket + 1) & TICKET, Release);
         ticket
     }
 
-    /// Notes that the call went into the group whose first call is `first`.
+    /// Notes that the call went into the group whose first call is `first`. Called by the calling thread.
     #[inline]
     pub fn group(&self, ticket: u64, first: u64) {
-        self.change(ticket, |word| word | (first % CALLS as u64 + 1) << GROUP_AT);
+        self.launched(ticket, ((first % CALLS as u64) as u32 + 1) << GROUP_AT);
     }
 
+    /// Notes that NCCL took the call. Called by the calling thread.
     #[inline]
     pub fn enqueued(&self, ticket: u64) {
-        self.change(ticket, |word| word | ENQUEUED);
+        self.launched(ticket, ENQUEUED);
     }
 
-    /// Notes that NCCL refused the call.
+    /// Notes that NCCL refused the call. Called by the calling thread.
     pub fn refused(&self, ticket: u64) {
-        self.change(ticket, |word| word | REFUSED);
+        self.launched(ticket, REFUSED);
     }
 
     /// Notes that an event precedes the call, or its group, on its stream.
     pub fn queued(&self, ticket: u64) {
-        self.change(ticket, |word| word | QUEUED);
+        self.on_stream(ticket, |word| word | QUEUED);
     }
 
     /// Notes that the stream has reached that event.
     pub fn begun(&self, ticket: u64) {
-        self.change(ticket, |word| word | BEGUN);
+        self.on_stream(ticket, |word| word | BEGUN);
     }
 
     /// Notes that all events before calls were queried at `now`.
@@ -178,24 +195,38 @@ impl Record {
 
     /// Notes that the stream's progress will stay unknown.
     pub fn not_queued(&self, ticket: u64) {
-        self.change(ticket, |word| word & !QUEUED);
+        self.on_stream(ticket, |word| word & !QUEUED);
     }
 
     /// Whether the call may still wait: nothing shows that its stream has reached it.
     fn waits(&self, ticket: u64) -> bool {
-        let word = self.calls[ticket as usize % CALLS].0[7].load(Relaxed);
-        word & 0xff << LAP_AT == lap(ticket) && word & (QUEUED | BEGUN | REFUSED) == QUEUED
+        let line = &self.calls[ticket as usize % CALLS];
+        let [launch, stream] = [&line.launch, &line.stream].map(|word| word.load(Relaxed));
+        let is_it = (launch & LAP, stream & LAP) == (lap(ticket), lap(ticket));
+        is_it && launch & REFUSED == 0 && stream & (QUEUED | BEGUN) == QUEUED
     }
 
-    /// Changes the call's state; does nothing if the slot now holds another call. The launching thread and
-    /// the hook's thread may change it at the same time.
+    /// Adds these bits; does nothing if the slot now holds another call. If another thread takes the slot
+    /// between the load and the store, that call counts as not yet enqueued.
     #[inline]
-    fn change(&self, ticket: u64, to: impl Fn(u64) -> u64) {
+    fn launched(&self, ticket: u64, bits: u32) {
         if ticket == NO_TICKET {
             return;
         }
-        let word = &self.calls[ticket as usize % CALLS].0[7];
-        let ours = |word: u64| word & 0xff << LAP_AT == lap(ticket);
+        let word = &self.calls[ticket as usize % CALLS].launch;
+        let before = word.load(Relaxed);
+        if before & LAP == lap(ticket) {
+            word.store(before | bits, Relaxed);
+        }
+    }
+
+    /// The same for the stream's word, which two threads may change at the same time.
+    fn on_stream(&self, ticket: u64, to: impl Fn(u32) -> u32) {
+        if ticket == NO_TICKET {
+            return;
+        }
+        let word = &self.calls[ticket as usize % CALLS].stream;
+        let ours = |word: u32| word & LAP == lap(ticket);
         let _ = word.fetch_update(Relaxed, Relaxed, |word| ours(word).then(|| to(word)));
     }
 
@@ -208,18 +239,22 @@ impl Record {
 
     /// `None` if another call has taken its slot, or the slot is being written.
     fn call(&self, ticket: u64) -> Option<CallReading> {
-        let words = &self.calls[ticket as usize % CALLS].0;
-        if words[0].load(Acquire) != ticket + 1 {
+        let line = &self.calls[ticket as usize % CALLS];
+        let first = line.words[0].load(Acquire);
+        if first & TICKET != (ticket + 1) & TICKET {
             return None;
         }
-        let [communicator, what, bytes, stream, site, at, became] =
-            std::array::from_fn(|place| words[place + 1].load(Relaxed));
+        let [communicator, what, bytes, stream, site, at] =
+            std::array::from_fn(|place| line.words[place + 1].load(Relaxed));
+        // A word of another call's gives no bits.
+        let [launch, reached] = [&line.launch, &line.stream]
+            .map(|word| Some(word.load(Relaxed)).filter(|word| word & LAP == lap(ticket)).unwrap_or(0));
         fence(Acquire);
-        if words[0].load(Relaxed) != ticket + 1 {
+        if line.words[0].load(Relaxed) != first {
             return None;
         }
-        let peer = became >> PEER_AT;
-        let group = (became & GROUP) >> GROUP_AT;
+        let peer = first >> PEER_AT;
+        let group = u64::from((launch & GROUP) >> GROUP_AT);
         let replayed = what & REPLAYED != 0;
         Some(CallReading {
             ticket,
@@ -237,10 +272,10 @@ impl Record {
             // The group's first call is one of the preceding calls, or this one.
             group: group.checked_sub(1).map(|first| ticket - (ticket.wrapping_sub(first) % CALLS as u64)),
             captured: what & CAPTURED != 0,
-            enqueued: became & ENQUEUED != 0,
-            refused: became & REFUSED != 0,
-            queued: became & QUEUED != 0,
-            begun: became & BEGUN != 0,
+            enqueued: launch & ENQUEUED != 0,
+            refused: launch & REFUSED != 0,
+            queued: reached & QUEUED != 0,
+            begun: reached & BEGUN != 0,
             returns_to: site >> 16,
             site: (site & 0xffff) as u16,
         })
