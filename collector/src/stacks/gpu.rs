@@ -163,7 +163,7 @@ fn threads_of(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
         ..ThreadStack::default()
     };
     if kernels.is_empty() {
-        return vec![thread(0, vec!["no kernel".to_owned()])];
+        return vec![thread(0, vec![ThreadStack::NO_KERNEL.to_owned()])];
     }
     let shown = kernels.iter().take(KERNELS);
     let lines = |kernel: &core::Kernel| {

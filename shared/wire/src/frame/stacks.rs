@@ -119,6 +119,8 @@ pub struct ThreadStack {
 impl ThreadStack {
     /// A "thread" whose name begins with this represents a GPU: its frames are the kernels there.
     pub const GPU: &str = "GPU";
+    /// The frame of a GPU without a kernel.
+    pub const NO_KERNEL: &str = "no kernel";
 
     pub fn is_gpu(&self) -> bool {
         self.thread.is_none() && self.name.strip_prefix(Self::GPU).is_some_and(|rest| rest.starts_with(' '))

@@ -12,6 +12,7 @@ use std::fmt;
 pub use calls::{Deadlock, Diverged, Exchanging, Messages, Mismatch, NotEntered, OutOfStep, Unmatched};
 pub use communicator::{Forming, Missing, Together};
 pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
+pub(in crate::finding) use gpu_progress::culprits_kernel;
 pub(super) use gpu_progress::sentence;
 pub use gpu_progress::{By, GpuState, GpusAt};
 pub use idle::Idle;

@@ -13,7 +13,7 @@ use super::{
     cost::{Cause, Straggler},
     device::GrowingMemory,
     exit::Exited,
-    hang::{Exchanging, Forming, Idle, Messages, Mismatch, Missing, Together},
+    hang::{Exchanging, Forming, Idle, Messages, Mismatch, Missing, Together, culprits_kernel},
     link::SlowLink,
     pace::{Pauses, Regression},
     slow::{Arrival, Named, Waiting},
@@ -224,7 +224,23 @@ impl Evidence {
                 let line = of.headline(ranks, host);
                 fitted([format!("{line}{}", neighbours.beside()), line])
             }
-            Self::Sampled(of, _) | Self::OnGpus(of, _) | Self::At(of, _) => of.headline(ranks, host),
+            Self::OnGpus(of, gpus) => {
+                let line = of.headline(ranks, host);
+                match (&**of, culprits_kernel(ranks, gpus)) {
+                    (Self::NotStarted(of), Some(kernel)) => {
+                        let runs = if ranks.len() == 1 { "GPU runs" } else { "GPUs run" };
+                        let at = format!("collective {} not started", of.collective.number);
+                        fitted([
+                            format!("{who}: {runs} {kernel}, {at}, {}", age(of.hung_s)),
+                            format!("{who}: {runs} {kernel}, {at}"),
+                            format!("{who}: {runs} {kernel}"),
+                            line,
+                        ])
+                    }
+                    _ => line,
+                }
+            }
+            Self::Sampled(of, _) | Self::At(of, _) => of.headline(ranks, host),
         }
     }
 }

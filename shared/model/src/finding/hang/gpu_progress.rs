@@ -2,13 +2,13 @@
 //! partner. The sources are its calls, the events on its stream, NCCL's RAS, and the driver, in this order.
 
 use xpu_wire::{
-    frame::{CallState, RankRecord, RecordedCall},
+    frame::{CallState, RankRecord, RecordedCall, ThreadStack},
     id::{CommunicatorId, Rank},
     unit::Moment,
 };
 
 use super::{
-    super::evidence::hang::{By, GpuState, GpusAt},
+    super::evidence::hang::{By, GpuState, GpusAt, culprits_kernel},
     Class, Evidence, Finding, Place, StalledCommunicator,
     witness::{self, Load},
 };
@@ -34,7 +34,7 @@ pub(super) fn with_gpus(job: &Job, stalled: &[StalledCommunicator<'_>], mut find
         None if matches!(finding.evidence, Evidence::Exchanging(_)) => {
             let of =
                 stalled.iter().find(|of| of.places.iter().any(|place| finding.ranks.contains(&place.rank)));
-            of.and_then(|of| of_messages(job, of)).map(|states| grouped(states.into_iter()))
+            of.and_then(|of| of_messages(job, of)).map(|states| grouped(job, states.into_iter()))
         }
         None => job.divergence().and_then(|found| match finding.class {
             // If the calls on two communicators are in another order, selects the collective that not all
@@ -48,6 +48,9 @@ pub(super) fn with_gpus(job: &Job, stalled: &[StalledCommunicator<'_>], mut find
         }),
     };
     if let Some(groups) = groups.filter(|groups| !groups.is_empty()) {
+        if let Some(kernel) = culprits_kernel(&finding.ranks, &groups) {
+            finding.advice = format!("look at what launches {kernel}, and at why it does not end");
+        }
         finding.evidence = Evidence::OnGpus(Box::new(finding.evidence), groups);
     }
     finding
@@ -70,7 +73,7 @@ fn groups(job: &Job, stalled: &StalledCommunicator<'_>, number: u64) -> Vec<Gpus
         }
         one
     });
-    grouped(states)
+    grouped(job, states)
 }
 
 /// The states of both ranks of a send or receive.
@@ -82,7 +85,7 @@ fn of_message(job: &Job, stalled: &[StalledCommunicator<'_>], found: &Divergence
         let mut one = match (record, call) {
             (_, None) => at(rank, GpuState::NotCalled, By::Calls),
             (Some(record), Some(order)) => match record.calls.iter().position(|call| call.order == order) {
-                Some(place) => by_record(rank, record, place),
+                Some(place) => by_record(job, rank, record, place),
                 None => at(rank, GpuState::Launched, By::Calls),
             },
             (None, Some(_)) => at(rank, GpuState::Launched, By::Calls),
@@ -94,7 +97,7 @@ fn of_message(job: &Job, stalled: &[StalledCommunicator<'_>], found: &Divergence
         }
         one
     });
-    grouped(states)
+    grouped(job, states)
 }
 
 /// The state of each rank of a communicator in its first send or receive that has not ended; the rank is left out
@@ -115,18 +118,21 @@ pub(super) fn of_messages(job: &Job, stalled: &StalledCommunicator<'_>) -> Optio
             is_message(&call) && !matches!(call.state, CallState::Done | CallState::Refused)
         };
         let open = record.calls.iter().position(is_open);
-        Some(open.map(|at_call| by_record(place.rank, record, at_call)))
+        Some(open.map(|at_call| by_record(job, place.rank, record, at_call)))
     };
     let states: Option<Vec<_>> = stalled.places.iter().map(of_rank).collect();
     Some(states?.into_iter().flatten().collect())
 }
 
 /// Ranks in the same state together, the fewest first.
-fn grouped(states: impl Iterator<Item = GpusAt>) -> Vec<GpusAt> {
+fn grouped(job: &Job, states: impl Iterator<Item = GpusAt>) -> Vec<GpusAt> {
     let mut groups: Vec<GpusAt> = Vec::new();
-    for one in states {
-        let is_alike =
-            |known: &GpusAt| (known.state, known.by, &known.work) == (one.state, one.by, &one.work);
+    for mut one in states {
+        one.kernels = kernels(job, one.ranks[0]);
+        let is_alike = |known: &GpusAt| {
+            (known.state, known.by, &known.work, &known.kernels)
+                == (one.state, one.by, &one.work, &one.kernels)
+        };
         match groups.iter().position(is_alike) {
             Some(known) => groups[known].ranks.extend(one.ranks),
             None if groups.len() < GROUPS => groups.push(one),
@@ -137,8 +143,30 @@ fn grouped(states: impl Iterator<Item = GpusAt>) -> Vec<GpusAt> {
     groups
 }
 
+/// The names of the kernels on a rank's GPUs, by the core dump of its process.
+fn kernels(job: &Job, rank: Rank) -> Option<Vec<String>> {
+    let mut gpus = job.stacks_of(rank)?.threads.iter().filter(|thread| thread.is_gpu()).peekable();
+    gpus.peek()?;
+    let mut names: Vec<_> = gpus
+        .filter_map(|gpu| gpu.frames.first())
+        .map(|kernel| kernel.function.clone())
+        .filter(|name| name != ThreadStack::NO_KERNEL)
+        .collect();
+    names.dedup();
+    Some(names)
+}
+
 fn at(rank: Rank, state: GpuState, by: By) -> GpusAt {
-    GpusAt { ranks: vec![rank], state, by, work: None, launched_s: None, busy_pct: None, power_w: None }
+    GpusAt {
+        ranks: vec![rank],
+        state,
+        by,
+        work: None,
+        launched_s: None,
+        busy_pct: None,
+        power_w: None,
+        kernels: None,
+    }
 }
 
 fn by_calls(job: &Job, id: CommunicatorId, place: &Place<'_>, number: u64) -> GpusAt {
@@ -162,14 +190,16 @@ fn by_calls(job: &Job, id: CommunicatorId, place: &Place<'_>, number: u64) -> Gp
         Some((record, place))
     });
     match found {
-        Some((record, at_call)) => by_record(place.rank, record, at_call),
+        Some((record, at_call)) => by_record(job, place.rank, record, at_call),
         None => at(GpuState::Launched, By::Calls),
     }
 }
 
 /// The state of a call in a record. A group has the event before its first call of the communicator.
-fn by_record(rank: Rank, record: &RankRecord, at_call: usize) -> GpusAt {
+fn by_record(job: &Job, rank: Rank, record: &RankRecord, at_call: usize) -> GpusAt {
     let at = |state, by| at(rank, state, by);
+    // The record is read once, and the hang lasts on.
+    let now = job.rank(rank).map_or(record.read_at, |view| view.last_report().max(record.read_at));
     let call = &record.calls[at_call];
     let has_event = |other: &RecordedCall| matches!(other.state, CallState::Begun | CallState::Queued);
     let in_group = |other: &RecordedCall| {
@@ -182,18 +212,18 @@ fn by_record(rank: Rank, record: &RankRecord, at_call: usize) -> GpusAt {
         (CallState::Done, _) => at(GpuState::Done, By::Events),
         (_, CallState::Begun) => at(GpuState::Begun, By::Events),
         (_, CallState::Queued) => {
-            let (work, launched_s) = work_before(record, at_event).unzip();
-            GpusAt { work, launched_s: launched_s.flatten(), ..at(GpuState::Behind, By::Events) }
+            let (work, launched) = work_before(record, at_event).unzip();
+            let launched_s = launched.flatten().map(|launched| now.since(launched).as_secs_f64());
+            GpusAt { work, launched_s, ..at(GpuState::Behind, By::Events) }
         }
         _ => at(GpuState::Launched, By::Calls),
     }
 }
 
-/// The last work that was launched before this call on its stream and is not known to have ended, and the
-/// time since its launch.
-fn work_before(record: &RankRecord, at: usize) -> Option<(String, Option<f64>)> {
+/// The last work that was launched before this call on its stream and is not known to have ended, and its
+/// launch.
+fn work_before(record: &RankRecord, at: usize) -> Option<(String, Option<Moment>)> {
     let call = &record.calls[at];
-    let ago = |moment: Moment| record.read_at.since(moment).as_secs_f64();
     let on_stream = || record.calls[..at].iter().rev().filter(|before| before.stream == call.stream);
     let is_open = |before: &&RecordedCall| {
         !matches!(before.state, CallState::Done | CallState::Refused | CallState::Captured)
@@ -206,10 +236,10 @@ fn work_before(record: &RankRecord, at: usize) -> Option<(String, Option<f64>)> 
     let work = record.preceding(call).filter(|work| is_later(work.launched));
     match (work, collective) {
         (Some(work), Some(before)) if work.launched.is_some_and(|at| at.0 + CLOCKS < before.entered.0) => {
-            Some((named(before), Some(ago(before.entered))))
+            Some((named(before), Some(before.entered)))
         }
-        (Some(work), _) => Some((work.work.clone(), work.launched.map(ago))),
-        (None, before) => before.map(|before| (named(before), Some(ago(before.entered)))),
+        (Some(work), _) => Some((work.work.clone(), work.launched)),
+        (None, before) => before.map(|before| (named(before), Some(before.entered))),
     }
 }
 
@@ -278,12 +308,12 @@ mod tests {
             let record = record(calls, work);
             work_before(&record, record.calls.len() - 1)
         };
-        let gemm = |seconds| Some(("GEMM".to_owned(), Some(seconds)));
-        assert_eq!(of(&[(1, 50, Done), (1, 60, Queued)], Some(55)), gemm(45.0));
+        let gemm = |second| Some(("GEMM".to_owned(), Some(Moment(second * SECOND))));
+        assert_eq!(of(&[(1, 50, Done), (1, 60, Queued)], Some(55)), gemm(55));
         assert_eq!(of(&[(1, 50, Done), (1, 60, Queued)], Some(40)), None, "it has ended");
-        assert_eq!(of(&[(2, 50, Done), (1, 60, Queued)], Some(40)), gemm(60.0), "on another stream");
-        assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], Some(55)), gemm(45.0));
-        let collective = Some(("AllReduce #0".to_owned(), Some(50.0)));
+        assert_eq!(of(&[(2, 50, Done), (1, 60, Queued)], Some(40)), gemm(40), "on another stream");
+        assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], Some(55)), gemm(55));
+        let collective = Some(("AllReduce #0".to_owned(), Some(Moment(50 * SECOND))));
         assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], Some(40)), collective);
         assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], None), collective);
         assert_eq!(of(&[(1, 60, Queued)], None), None);

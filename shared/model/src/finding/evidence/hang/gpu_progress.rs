@@ -23,6 +23,9 @@ pub struct GpusAt {
     pub busy_pct: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
+    /// The kernels that the GPU ran, by a core dump; `None` if none was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<Vec<String>>,
 }
 
 /// In the order of a collective's life.
@@ -75,6 +78,11 @@ impl fmt::Display for By {
 impl fmt::Display for GpusAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", phrase::ranks(&self.ranks))?;
+        match &self.kernels {
+            Some(kernels) if kernels.is_empty() => f.write_str("runs no kernel (by a core dump), ")?,
+            Some(kernels) => write!(f, "runs {} (by a core dump), ", kernels.join(", "))?,
+            None => {}
+        }
         match (self.state, &self.work) {
             (GpuState::NotCalled, _) => f.write_str("not called"),
             (GpuState::NotLaunched, _) => f.write_str("called, not launched"),
@@ -105,4 +113,11 @@ impl fmt::Display for GpusAt {
 pub(in super::super) fn sentence(groups: &[GpusAt]) -> String {
     let groups: Vec<_> = groups.iter().map(GpusAt::to_string).collect();
     groups.join("; ")
+}
+
+/// The only kernel on the GPUs of these ranks, if they wait behind earlier work.
+pub(in crate::finding) fn culprits_kernel<'a>(ranks: &[Rank], groups: &'a [GpusAt]) -> Option<&'a str> {
+    let of = groups.iter().find(|group| group.ranks == ranks && group.state == GpuState::Behind)?;
+    let [kernel] = of.kernels.as_deref()? else { return None };
+    Some(kernel)
 }

@@ -4,8 +4,8 @@ use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        Body, CallState, CommunicatorState, PrecedingWork, RankDigest, RankRecord, RecordedCall,
-        RecordedCommunicator,
+        Body, CallState, CommunicatorState, PrecedingWork, RankDigest, RankRecord, RankStacks, RecordedCall,
+        RecordedCommunicator, StackFrame, ThreadStack,
     },
     id::{Rank, Step},
     ledger::Call,
@@ -27,6 +27,10 @@ use crate::{
 /// All ranks have launched one more collective in the communicator of all and in that of their stage, and
 /// wait for the GPU. Their events show these states of the two.
 fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Vec<Finding> {
+    waiting(layout, ranks, states).run(1).findings()
+}
+
+fn waiting(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Cluster {
     let mut cluster = Cluster::new(5, ranks, layout, &[]).hang_from(STALL, |_, digest| {
         (0..digest.communicators.len()).for_each(|place| wait(digest, place, 1));
     });
@@ -37,7 +41,23 @@ fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallStat
         .map(|(rank, view)| record(cluster.job(), rank, view, cluster.now(), states(rank.0)))
         .collect();
     cluster.fold(records.into_iter().map(Body::Record));
-    cluster.run(1).findings()
+    cluster
+}
+
+/// The kernel on each rank's GPU, by a core dump.
+fn dumped(job: &Job, kernel: impl Fn(u32) -> &'static str) -> Vec<Body> {
+    let stacks = job.ranks().map(|(rank, view)| {
+        let frame = StackFrame { function: kernel(rank.0).to_owned(), file: String::new(), line: 0 };
+        let gpu = ThreadStack { name: "GPU 0".to_owned(), frames: vec![frame], ..ThreadStack::default() };
+        let unread = RankStacks::unread(job.name().clone(), rank, view.pid(), String::new());
+        Body::Stacks(RankStacks {
+            read_at: view.last_report(),
+            threads: vec![gpu],
+            why: Vec::new(),
+            ..unread
+        })
+    });
+    stacks.collect()
 }
 
 fn record(job: &Job, rank: Rank, view: &RankView, now: Moment, states: [Option<CallState>; 2]) -> RankRecord {
@@ -105,18 +125,44 @@ fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
         );
         assert_eq!(
             (behind.work.as_deref(), behind.launched_s),
-            (Some("GEMM 4096x4096x4096 bf16"), Some(13.0))
+            (Some("GEMM 4096x4096x4096 bf16"), Some(14.0))
         );
         assert_eq!((begun.ranks.len() as u32, begun.state), (ranks - 1, GpuState::Begun));
         let all =
             if ranks == 2 { "rank 0: begun".to_owned() } else { format!("ranks 0, 2-{}: begun", ranks - 1) };
         assert!(
             reported.contains(
-                "on the GPUs: rank 1: behind work up to GEMM 4096x4096x4096 bf16, launched 13 s ago (by events"
+                "on the GPUs: rank 1: behind work up to GEMM 4096x4096x4096 bf16, launched 14 s ago (by events"
             ) && reported.contains(&all),
             "{reported}"
         );
     }
+}
+
+/// Once the kernels are read from a core dump, they are in the headline, the sentence and the advice. The age of the
+/// launch grows with the hang.
+#[test]
+fn the_kernel_of_a_core_dump_is_named() {
+    use CallState::{Begun, Queued};
+    let kernels =
+        |rank| if rank == 1 { "at::cuda::spin_kernel" } else { "ncclDevKernel_AllReduce_Sum_bf16_RING_LL" };
+    let mut cluster = waiting(Layout::Data, 2, |rank| [Some(if rank == 1 { Queued } else { Begun }), None]);
+    let dumps = dumped(cluster.job(), kernels);
+    cluster.fold(dumps.into_iter());
+    let found = cluster.run(20).findings();
+    let [finding] = &found[..] else { panic!("{found:#?}") };
+    let number = STALL * 36;
+    let headline = finding.headline_on(None);
+    let named = format!("rank 1: GPU runs at::cuda::spin_kernel, collective {number} not started, ");
+    assert!(headline.starts_with(&named), "{headline}");
+    let reported = finding.evidence.to_string();
+    assert!(reported.contains("rank 1: runs at::cuda::spin_kernel (by a core dump), behind"), "{reported}");
+    assert!(
+        reported.contains("rank 0: runs ncclDevKernel_AllReduce_Sum_bf16_RING_LL (by a core dump), begun"),
+        "{reported}"
+    );
+    assert!(reported.contains("launched 33 s ago (by events"), "{reported}");
+    assert_eq!(finding.advice, "look at what launches at::cuda::spin_kernel, and at why it does not end");
 }
 
 /// Rank 0 waits for a message of rank 1, behind a GEMM, as the second call of a group.
