@@ -58,6 +58,15 @@ impl Log {
     /// Updates the log with the present findings.
     pub fn follow(&mut self, findings: &[Finding], now: Moment) {
         let is_there = |known: &Finding| findings.iter().any(|finding| identity(finding) == identity(known));
+        // What is known of a hang changes while it lasts. The next hang begins seconds after the end of one.
+        let hang = findings.iter().find(|finding| finding.kind == Kind::Hang);
+        let before = self.present.iter_mut().find(|known| known.finding.kind == Kind::Hang);
+        if let (Some(hang), Some(before)) = (hang, before)
+            && !is_there(&before.finding)
+        {
+            before.finding = hang.clone();
+            self.push(Entry { at: now, finding: hang.clone(), what: What::Came });
+        }
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
             let what = What::Went(now.since(gone.since));
             self.push(Entry { at: now, finding: gone.finding, what });

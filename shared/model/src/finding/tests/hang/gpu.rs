@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     finding::{
-        Class, Confidence, Finding,
+        Class, Confidence, Finding, Log,
         evidence::hang::{By, GpuState},
     },
     job::{Job, RankView},
@@ -381,4 +381,22 @@ fn sends_and_receives_that_all_have_partners_do_not_count_as_unmatched() {
     let (class, ranks, _, said) = found(|rank| if rank == 3 { Queued } else { Begun });
     assert_eq!((class, ranks), (Class::NotStarted, 1), "{said}");
     assert!(said.contains("rank 3 has not reached its") && said.contains("rank 3: behind work"), "{said}");
+}
+
+#[test]
+fn a_hang_of_which_more_becomes_known_is_one_episode() {
+    use CallState::{Begun, Queued};
+    let found = launched(Layout::Data, 2, |rank| [Some(if rank == 1 { Queued } else { Begun }), None]);
+    let known = Finding { class: Class::InKernel, ranks: vec![Rank(0), Rank(1)], ..found[0].clone() };
+    let mut log = Log::default();
+    let began = Moment(1_000_000_000);
+    log.follow(&[known], began);
+    log.follow(&found, Moment(began.0 * 31));
+    assert_eq!((log.since(&found[0]), log.episodes().count()), (Some(began), 0));
+    log.follow(&[], Moment(began.0 * 40));
+    let ended: Vec<_> = log.episodes().collect();
+    assert_eq!(
+        ended.iter().map(|hang| (hang.class, hang.came_at)).collect::<Vec<_>>(),
+        [(Class::NotStarted, 1.0)]
+    );
 }
