@@ -38,6 +38,8 @@ INCLUDES = {
     "collector/tests/strangers.rs": "tests/lab/skip.rs",
     # The scenarios feed simulated ranks to the collector's own code, for which Cargo builds them as its example.
     "collector/Cargo.toml": "tests/scenarios/main.rs",
+    # The same timeline without the runtime's exports: for processes that load no shared CUDA runtime.
+    "simgpu/timeline/Cargo.toml": "simgpu/cudart/src/lib.rs",
 }
 
 # Crates that only the tests of a crate use, and why.

@@ -13,9 +13,10 @@ use crate::skip::skipped;
 const REMEDY: &str = "cargo build --release --workspace";
 
 /// The libraries of simgpu, and the sonames under which programs load them.
-pub const STAND_INS: [(&str, &str); 7] = [
+pub const STAND_INS: [(&str, &str); 8] = [
     ("libsimgpu_driver.so", "libcuda.so.1"),
     ("libsimgpu_cudart.so", "libcudart.so.13"),
+    ("libsimgpu_timeline.so", "libsimgpu_timeline.so"),
     ("libsimgpu_cublas.so", "libcublas.so.13"),
     ("libsimgpu_cublaslt.so", "libcublasLt.so.13"),
     ("libsimgpu_nccl.so", "libnccl.so.2"),

@@ -16,13 +16,13 @@ const STATUS_NONE: c_int = 0;
 const STATUS_ACTIVE: c_int = 1;
 const STATUS_INVALIDATED: c_int = 2;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaStreamBeginCapture(stream: usize, mode: c_int) -> c_int {
     begin(stream, mode, 0)
 }
 
 /// The dependencies are ignored, because a replay runs in the recorded order.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaStreamBeginCaptureToGraph(
     stream: usize,
     graph: usize,
@@ -54,7 +54,7 @@ fn begin(stream: usize, mode: c_int, into: usize) -> c_int {
 }
 
 /// Returns NULL and an error if a call has invalidated the capture.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut usize) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut 
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(stream: usize, status: *mut c_int) -> c_int {
     call(|gpu| {
         let (now, _) = state(gpu, stream)?;
@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(stream: usize, status: *mu
 }
 
 /// As in CUDA 13. The unfinished graph is not returned.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaStreamGetCaptureInfo(
     stream: usize,
     status: *mut c_int,
@@ -132,7 +132,7 @@ fn state(gpu: &Gpu, stream: usize) -> Result<(c_int, u64), Error> {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
     call(|_| {
         if mode.is_null() {

@@ -11,7 +11,7 @@ use crate::gpu::Gpu;
 /// CUDA 13.0
 const VERSION: c_int = 13000;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> c_int {
     call_without_context(|gpu| {
         let current = gpu.device()?;
@@ -20,12 +20,12 @@ pub(crate) unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaSetDevice(device: c_int) -> c_int {
     call(|gpu| gpu.set_device(device))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
     call_without_context(|gpu| {
         // SAFETY: CUDA requires a writable pointer.
@@ -34,7 +34,7 @@ pub(crate) unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaDeviceSynchronize() -> c_int {
     call(|gpu| {
         gpu.allow_unsafe()?;
@@ -45,7 +45,7 @@ pub(crate) extern "C" fn cudaDeviceSynchronize() -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
     text: *mut c_char,
     length: c_int,
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
 
 /// `cudaDevP2PAttrPerformanceRank` and `cudaDevP2PAttrAccessSupported`: all devices are linked in the same
 /// way.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaDeviceGetP2PAttribute(
     value: *mut c_int,
     attribute: c_int,
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetP2PAttribute(
 }
 
 /// Every device can reach the memory of every other.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) -> c_int {
     call(|gpu| {
         if flags != 0 {
@@ -108,7 +108,7 @@ impl Gpu {
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 #[allow(clippy::cast_possible_truncation, reason = "of a 64-bit machine")]
 pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
     call(|gpu| {
@@ -121,13 +121,13 @@ pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usi
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: CUDA requires a writable pointer.
     call_without_context(|_| unsafe { put(version, VERSION) })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: CUDA requires a writable pointer.
     call_without_context(|_| unsafe { put(version, VERSION) })

@@ -27,7 +27,7 @@ pub(crate) fn load() {
 }
 
 /// What the driver returns for a function of this name.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaGetDriverEntryPointByVersion(
     name: *const c_char,
     place: *mut *mut c_void,

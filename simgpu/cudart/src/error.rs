@@ -66,22 +66,30 @@ impl Error {
     }
 }
 
-#[unsafe(no_mangle)]
+/// Runs a call of the driver, which leaves no error on the thread.
+pub(crate) fn unchanged(call: impl FnOnce() -> c_int) -> c_int {
+    let before = cudaPeekAtLastError();
+    let code = call();
+    Error(before).remember();
+    code
+}
+
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaGetLastError() -> c_int {
     LAST.try_with(|last| last.replace(0)).unwrap_or(0)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaPeekAtLastError() -> c_int {
     LAST.try_with(Cell::get).unwrap_or(0)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaGetErrorName(code: c_int) -> *const c_char {
     Error(code).described().map_or(c"unrecognized error code", |(name, _)| name).as_ptr()
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaGetErrorString(code: c_int) -> *const c_char {
     Error(code).described().map_or(c"unrecognized error code", |(_, text)| text).as_ptr()
 }

@@ -15,13 +15,13 @@ const INTERPROCESS: c_uint = 4;
 /// Blocking sync, no timing, interprocess.
 const KNOWN_FLAGS: c_uint = 7;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaEventCreate(event: *mut usize) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(event, 0) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaEventCreateWithFlags(event: *mut usize, flags: c_uint) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(event, flags) }
@@ -41,18 +41,18 @@ unsafe fn create(event: *mut usize, flags: c_uint) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaEventDestroy(event: usize) -> c_int {
     call(|gpu| gpu.events.remove(event).map(drop).ok_or(Error::INVALID_HANDLE))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaEventRecord(event: usize, stream: usize) -> c_int {
     record(event, stream)
 }
 
 /// The flag for external event nodes is accepted and ignored.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaEventRecordWithFlags(event: usize, stream: usize, _flags: c_uint) -> c_int {
     record(event, stream)
 }
@@ -69,7 +69,7 @@ fn record(event: usize, stream: usize) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaEventQuery(event: usize) -> c_int {
     call(|gpu| match recorded(gpu, event)?.map(|mark| mark.resolved()) {
         Some(resolved) if resolved.is_none_or(|at| at > Moment::now()) => Err(Error::NOT_READY),
@@ -77,7 +77,7 @@ pub(crate) extern "C" fn cudaEventQuery(event: usize) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaEventSynchronize(event: usize) -> c_int {
     call(|gpu| {
         if let Some(mark) = recorded(gpu, event)? {
@@ -87,7 +87,7 @@ pub(crate) extern "C" fn cudaEventSynchronize(event: usize) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaEventElapsedTime(ms: *mut c_float, start: usize, end: usize) -> c_int {
     call(|gpu| {
         let start = reached(&*gpu.event(start)?)?;

@@ -69,7 +69,8 @@ impl Path {
 }
 
 thread_local! {
-    static DEVICE: Cell<c_int> = const { Cell::new(0) };
+    /// The device whose context is current; `None` before the thread's first call, and then device 0.
+    static DEVICE: Cell<Option<c_int>> = const { Cell::new(None) };
     static CAPTURE_MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
@@ -115,23 +116,39 @@ impl Gpu {
         if self.devices == 0 {
             return Err(Error::NO_DEVICE);
         }
-        Ok(DEVICE.try_with(Cell::get).unwrap_or(0))
+        Ok(DEVICE.try_with(Cell::get).ok().flatten().unwrap_or(0))
     }
 
     pub(crate) fn set_device(&self, device: c_int) -> Result<(), Error> {
         if !(0..self.devices).contains(&device) {
             return Err(Error::INVALID_DEVICE);
         }
-        let _ = DEVICE.try_with(|current| current.set(device));
+        let _ = DEVICE.try_with(|current| current.set(Some(device)));
         Ok(())
     }
 
-    /// Creates a context on the calling thread's device, if there is none.
+    /// Creates a context on the calling thread's device, if there is none, and makes it current.
     pub(crate) fn make_context(&self) {
-        let device = self.device().ok().and_then(|device| u32::try_from(device).ok());
-        if let Some(bit) = device.and_then(|device| 1_u64.checked_shl(device)) {
+        if let Ok(device) = self.device() {
+            let _ = self.set_device(device);
+            self.create_context(device);
+        }
+    }
+
+    pub(crate) fn create_context(&self, device: c_int) {
+        if let Some(bit) = u32::try_from(device).ok().and_then(|device| 1_u64.checked_shl(device)) {
             self.contexts.fetch_or(bit, Ordering::Relaxed);
         }
+    }
+
+    /// The device whose context is current on this thread.
+    pub(crate) fn current_context(&self) -> Option<c_int> {
+        let device = DEVICE.try_with(Cell::get).ok().flatten()?;
+        (self.contexts() >> device & 1 == 1).then_some(device)
+    }
+
+    pub(crate) fn without_context() {
+        let _ = DEVICE.try_with(|current| current.set(None));
     }
 
     pub(crate) fn contexts(&self) -> u64 {

@@ -52,7 +52,7 @@ pub(crate) struct UpdateResult {
     error_from_node: usize,
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGraphCreate(graph: *mut usize, _flags: c_uint) -> c_int {
     call(|gpu| {
         if graph.is_null() {
@@ -63,7 +63,7 @@ pub(crate) unsafe extern "C" fn cudaGraphCreate(graph: *mut usize, _flags: c_uin
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGraphInstantiate(
     executable: *mut usize,
     graph: usize,
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn cudaGraphInstantiate(
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGraphInstantiateWithFlags(
     executable: *mut usize,
     graph: usize,
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn cudaGraphInstantiateWithFlags(
     unsafe { cudaGraphInstantiate(executable, graph, flags) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGraphInstantiateWithParams(
     executable: *mut usize,
     graph: usize,
@@ -104,7 +104,7 @@ pub(crate) unsafe extern "C" fn cudaGraphInstantiateWithParams(
 }
 
 /// Any graph is accepted: the stand-in keeps only the work of a graph, and any work may replace it.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGraphExecUpdate(
     executable: usize,
     graph: usize,
@@ -119,7 +119,7 @@ pub(crate) unsafe extern "C" fn cudaGraphExecUpdate(
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGraphClone(clone: *mut usize, graph: usize) -> c_int {
     call(|gpu| {
         let graph = gpu.graphs.get(graph).ok_or(Error::INVALID_VALUE)?;
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn cudaGraphClone(clone: *mut usize, graph: usize) 
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGraphAddChildGraphNode(
     node: *mut usize,
     graph: usize,
@@ -147,7 +147,7 @@ pub(crate) unsafe extern "C" fn cudaGraphAddChildGraphNode(
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_int {
     call(|gpu| trace::calling(Library::Runtime, 311, || launch(gpu, executable, stream)))
 }
@@ -157,12 +157,12 @@ pub(crate) fn launch(gpu: &Gpu, executable: usize, stream: usize) -> Result<(), 
     executable.nodes().into_iter().try_for_each(|node| gpu.submit(stream, node))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaGraphExecDestroy(executable: usize) -> c_int {
     call(|gpu| gpu.executables.remove(executable).map(drop).ok_or(Error::INVALID_VALUE))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaGraphDestroy(graph: usize) -> c_int {
     call(|gpu| gpu.graphs.remove(graph).map(drop).ok_or(Error::INVALID_VALUE))
 }

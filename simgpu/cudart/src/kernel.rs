@@ -49,7 +49,7 @@ impl Kernels {
 }
 
 /// Compiled code calls this before `main`. Only the name is used.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
     _module: *mut *mut c_void,
     address: *const c_char,
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
 }
 
 /// Accepts an address in the program, and refuses a `cudaKernel_t`.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void) -> c_int {
     call(|gpu| {
         let kernel = gpu.kernels.at(function.addr()).ok_or(Error::INVALID_FUNCTION)?;
@@ -81,7 +81,7 @@ pub(crate) unsafe extern "C" fn cudaFuncGetName(name: *mut *const c_char, functi
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaGetKernel(kernel: *mut usize, function: *const c_void) -> c_int {
     call(|gpu| {
         let handle = gpu.kernels.at(function.addr()).ok_or(Error::INVALID_FUNCTION)?;
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn cudaGetKernel(kernel: *mut usize, function: *con
 }
 
 /// `<<<>>>` compiles to a call of this since CUDA 13, before `__cudaLaunchKernel`.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn __cudaGetKernel(kernel: *mut usize, function: *const c_void) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { cudaGetKernel(kernel, function) }

@@ -29,7 +29,7 @@ pub(crate) struct LaunchConfig {
     attribute_count: c_uint,
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaLaunchKernel(
     function: *const c_void,
     grid: Dim3,
@@ -42,7 +42,7 @@ pub(crate) extern "C" fn cudaLaunchKernel(
 }
 
 /// `<<<>>>` compiles to a call of this since CUDA 13.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn __cudaLaunchKernel(
     kernel: *const c_void,
     grid: Dim3,
@@ -54,7 +54,7 @@ pub(crate) extern "C" fn __cudaLaunchKernel(
     launch(505, kernel, grid, block, stream)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaLaunchCooperativeKernel(
     function: *const c_void,
     grid: Dim3,
@@ -66,7 +66,7 @@ pub(crate) extern "C" fn cudaLaunchCooperativeKernel(
     launch(269, function, grid, block, stream)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaLaunchKernelExC(
     config: *const LaunchConfig,
     function: *const c_void,

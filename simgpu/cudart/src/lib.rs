@@ -4,10 +4,14 @@
 //! observer. Each file has one group of calls. [`gpu`] has the objects that they work on, and [`call`] the
 //! entry of every call.
 //!
+//! `simgpu/timeline` builds the same sources with `cfg(private)`: the calls are then reached only by the
+//! siblings' private interface ([`private`]), like those of a runtime that is linked statically.
+//!
 //! Differences from CUDA: the legacy stream does not synchronise with others, streams do not slow each other
 //! down, memory is only addresses (nothing is copied), and no kernel runs.
 
 #![allow(non_snake_case, reason = "the names are CUDA's")]
+#![cfg_attr(private, allow(dead_code, reason = "only the calls that the driver makes are used"))]
 
 mod call;
 mod capture;

@@ -129,13 +129,13 @@ fn waiting(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> c_int {
     // SAFETY: CUDA requires a writable pointer.
     waiting(|gpu| unsafe { gpu.memory.give(address, bytes, Some(gpu.device()?)) })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaMallocManaged(
     address: *mut *mut c_void,
     bytes: usize,
@@ -148,7 +148,7 @@ pub(crate) unsafe extern "C" fn cudaMallocManaged(
     waiting(|gpu| unsafe { gpu.memory.give(address, bytes, Some(gpu.device()?)) })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaMallocPitch(
     address: *mut *mut c_void,
     pitch: *mut usize,
@@ -167,7 +167,7 @@ pub(crate) unsafe extern "C" fn cudaMallocPitch(
 }
 
 /// Allocates at once. A program cannot distinguish this from an allocation in stream order.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaMallocAsync(
     address: *mut *mut c_void,
     bytes: usize,
@@ -181,7 +181,7 @@ pub(crate) unsafe extern "C" fn cudaMallocAsync(
 }
 
 /// There are no pools; any pool is accepted.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaMallocFromPoolAsync(
     address: *mut *mut c_void,
     bytes: usize,
@@ -192,12 +192,12 @@ pub(crate) unsafe extern "C" fn cudaMallocFromPoolAsync(
     unsafe { cudaMallocAsync(address, bytes, stream) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaFree(address: *mut c_void) -> c_int {
     waiting(|gpu| gpu.memory.take_back(address))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaFreeAsync(address: *mut c_void, stream: usize) -> c_int {
     call(|gpu| {
         gpu.admit(&*gpu.stream(stream)?)?;
@@ -205,7 +205,7 @@ pub(crate) extern "C" fn cudaFreeAsync(address: *mut c_void, stream: usize) -> c
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaHostAlloc(
     address: *mut *mut c_void,
     bytes: usize,
@@ -218,19 +218,19 @@ pub(crate) unsafe extern "C" fn cudaHostAlloc(
     waiting(|gpu| unsafe { gpu.host_memory.give(address, bytes, None) })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaMallocHost(address: *mut *mut c_void, bytes: usize) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { cudaHostAlloc(address, bytes, 0) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaFreeHost(address: *mut c_void) -> c_int {
     waiting(|gpu| gpu.host_memory.take_back(address))
 }
 
 /// Returns when the copy is complete.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemcpy(
     _to: *mut c_void,
     _from: *const c_void,
@@ -240,7 +240,7 @@ pub(crate) extern "C" fn cudaMemcpy(
     copy_and_wait(bytes, kind)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemcpy2D(
     _to: *mut c_void,
     to_pitch: usize,
@@ -256,7 +256,7 @@ pub(crate) extern "C" fn cudaMemcpy2D(
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemcpyPeer(
     _to: *mut c_void,
     to_device: c_int,
@@ -270,7 +270,7 @@ pub(crate) extern "C" fn cudaMemcpyPeer(
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemcpyAsync(
     _to: *mut c_void,
     _from: *const c_void,
@@ -281,7 +281,7 @@ pub(crate) extern "C" fn cudaMemcpyAsync(
     copy(bytes, kind, stream)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemcpy2DAsync(
     _to: *mut c_void,
     to_pitch: usize,
@@ -298,7 +298,7 @@ pub(crate) extern "C" fn cudaMemcpy2DAsync(
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemcpyPeerAsync(
     _to: *mut c_void,
     to_device: c_int,
@@ -314,12 +314,12 @@ pub(crate) extern "C" fn cudaMemcpyPeerAsync(
 }
 
 /// Returns at once, as CUDA does for device memory.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemset(_to: *mut c_void, _value: c_int, bytes: usize) -> c_int {
     set(bytes, 0)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemset2D(
     _to: *mut c_void,
     pitch: usize,
@@ -333,7 +333,7 @@ pub(crate) extern "C" fn cudaMemset2D(
     }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaMemsetAsync(
     _to: *mut c_void,
     _value: c_int,

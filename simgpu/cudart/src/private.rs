@@ -3,16 +3,16 @@
 //! They do not change the thread's last CUDA error, because the siblings return error codes of their own.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::ptr;
 use std::sync::Arc;
+use std::{mem, ptr};
 
 use simgpu_engine::op::{Collective, CollectiveCalls, Node};
 use simgpu_engine::process;
 use simgpu_engine::trace::{self, Library, Sink, Task};
 
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::gpu::{Gpu, Path};
-use crate::graph;
+use crate::{capture, device, event, graph, memory, stream};
 
 /// CUPTI's numbers of the driver functions with which libraries launch.
 const LAUNCH: u32 = 307;
@@ -49,6 +49,68 @@ pub(crate) unsafe extern "C" fn simgpu_enqueue_collective(stream: usize, calls: 
     // SAFETY: the sibling's promise, stated at `Driver::enqueue_collective`.
     let collective = Arc::new(unsafe { Collective::new(calls) });
     enqueue(stream, LAUNCH_EX, |_| Node::Meet(collective))
+}
+
+/// The runtime's function of this name, for the driver.
+fn function(name: &CStr) -> Option<*const ()> {
+    Some(match name.to_bytes() {
+        b"cudaDeviceSynchronize" => device::cudaDeviceSynchronize as *const (),
+        b"cudaEventCreateWithFlags" => event::cudaEventCreateWithFlags as *const (),
+        b"cudaEventDestroy" => event::cudaEventDestroy as *const (),
+        b"cudaEventElapsedTime" => event::cudaEventElapsedTime as *const (),
+        b"cudaEventQuery" => event::cudaEventQuery as *const (),
+        b"cudaEventRecord" => event::cudaEventRecord as *const (),
+        b"cudaEventSynchronize" => event::cudaEventSynchronize as *const (),
+        b"cudaGraphInstantiateWithFlags" => graph::cudaGraphInstantiateWithFlags as *const (),
+        b"cudaMalloc" => memory::cudaMalloc as *const (),
+        b"cudaMemcpyAsync" => memory::cudaMemcpyAsync as *const (),
+        b"cudaStreamBeginCapture" => capture::cudaStreamBeginCapture as *const (),
+        b"cudaStreamCreateWithFlags" => stream::cudaStreamCreateWithFlags as *const (),
+        b"cudaStreamDestroy" => stream::cudaStreamDestroy as *const (),
+        b"cudaStreamEndCapture" => capture::cudaStreamEndCapture as *const (),
+        b"cudaStreamGetCaptureInfo" => capture::cudaStreamGetCaptureInfo as *const (),
+        b"cudaStreamGetDevice" => stream::cudaStreamGetDevice as *const (),
+        b"cudaStreamIsCapturing" => capture::cudaStreamIsCapturing as *const (),
+        b"cudaStreamSynchronize" => stream::cudaStreamSynchronize as *const (),
+        b"cudaStreamWaitEvent" => stream::cudaStreamWaitEvent as *const (),
+        b"cudaThreadExchangeStreamCaptureMode" => capture::cudaThreadExchangeStreamCaptureMode as *const (),
+        _ => return None,
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn simgpu_call(name: *const c_char, words: *const [usize; 7]) -> c_int {
+    type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> c_int;
+    // SAFETY: the sibling's promise, stated at `Driver::call`.
+    let (name, words) = unsafe { (CStr::from_ptr(name), *words) };
+    let Some(at) = function(name) else { return Error::INVALID_FUNCTION.0 };
+    // SAFETY: a function of the C interface that takes no more than this many words.
+    let function = unsafe { mem::transmute::<*const (), Function>(at) };
+    let [a, b, c, d, e, f, g] = words;
+    // SAFETY: the caller's promise, passed on.
+    error::unchanged(|| unsafe { function(a, b, c, d, e, f, g) })
+}
+
+/// The device whose context is current on this thread; -1 if there is none.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_current_context() -> c_int {
+    if process::is_usable() { Gpu::get().current_context().unwrap_or(-1) } else { -1 }
+}
+
+/// Makes the context of this device current, or none.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_make_current(device: c_int) -> c_int {
+    if device < 0 {
+        Gpu::without_context();
+        return 0;
+    }
+    Gpu::get().set_device(device).err().unwrap_or(Error::NONE).0
+}
+
+/// Creates a context on this device, if there is none.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_create_context(device: c_int) {
+    Gpu::get().create_context(device);
 }
 
 #[unsafe(no_mangle)]

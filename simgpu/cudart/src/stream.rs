@@ -13,20 +13,20 @@ use crate::gpu::Gpu;
 
 const NON_BLOCKING: c_uint = 1;
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaStreamCreate(stream: *mut usize) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(stream, 0) }
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaStreamCreateWithFlags(stream: *mut usize, flags: c_uint) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(stream, flags) }
 }
 
 /// Priorities are accepted and have no effect, because streams do not compete.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaStreamCreateWithPriority(
     stream: *mut usize,
     flags: c_uint,
@@ -51,7 +51,7 @@ unsafe fn create(stream: *mut usize, flags: c_uint) -> c_int {
 }
 
 /// Returns at once, as in CUDA; queued work still runs.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaStreamDestroy(stream: usize) -> c_int {
     call(|gpu| {
         let stream = gpu.streams.remove(stream).ok_or(Error::INVALID_HANDLE)?;
@@ -63,12 +63,12 @@ pub(crate) extern "C" fn cudaStreamDestroy(stream: usize) -> c_int {
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaStreamSynchronize(stream: usize) -> c_int {
     call(|gpu| Ok(uncaptured(gpu, stream)?.synchronize()?))
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaStreamQuery(stream: usize) -> c_int {
     call(|gpu| {
         let stream = uncaptured(gpu, stream)?;
@@ -87,7 +87,7 @@ fn uncaptured(gpu: &Gpu, stream: usize) -> Result<Arc<Stream>, Error> {
     Ok(stream)
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
@@ -117,7 +117,7 @@ pub(crate) extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaStreamGetDevice(stream: usize, device: *mut c_int) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
@@ -126,7 +126,7 @@ pub(crate) unsafe extern "C" fn cudaStreamGetDevice(stream: usize, device: *mut 
     })
 }
 
-#[unsafe(no_mangle)]
+#[cfg_attr(not(private), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn cudaStreamGetId(stream: usize, id: *mut c_ulonglong) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;

@@ -13,7 +13,7 @@ const NAME: &str = "SIMGPU_DEVICE_NAME";
 const DEFAULT: &str = "NVIDIA H200";
 
 /// The machine's number of this process's device.
-fn of_machine(device: c_int) -> Result<u32, Error> {
+pub(crate) fn of_machine(device: c_int) -> Result<u32, Error> {
     let index = usize::try_from(device).ok();
     index.and_then(|index| machine::visible().get(index).copied()).ok_or(Error::INVALID_DEVICE)
 }

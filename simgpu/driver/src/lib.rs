@@ -7,6 +7,7 @@
 #![allow(non_snake_case, reason = "the names are CUDA's")]
 
 mod call;
+mod context;
 mod device;
 mod launch;
 mod lookup;

@@ -1,74 +1,121 @@
-//! Copies, waits, events and graphs: each calls the runtime's function. The runtime's error code is also the
-//! driver's.
+//! Streams, copies, waits, events and graphs: each calls the runtime's function. The runtime's error code is
+//! also the driver's.
 
 use std::ffi::{CStr, c_int, c_uint, c_ulonglong};
-use std::mem;
+
+use simgpu_engine::driver::driver;
 
 use crate::call::{Error, call};
-
-const CUDART: &CStr = c"libcudart.so.13";
+use crate::context;
 
 /// `cudaMemcpyHostToDevice`
 const HOST_TO_DEVICE: usize = 1;
 
-/// Calls a function of the runtime with five words. A function ignores the words beyond its parameters.
-fn runtime(name: &CStr, words: [usize; 5]) -> c_int {
-    type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> c_int;
+/// Calls a function of the runtime with these words.
+fn runtime<const WORDS: usize>(name: &CStr, words: [usize; WORDS]) -> c_int {
+    call(|| forward(name, words))
+}
+
+/// The same for a function that is refused on a thread without a current context.
+fn in_context<const WORDS: usize>(name: &CStr, words: [usize; WORDS]) -> c_int {
     call(|| {
-        // SAFETY: the names are NUL-terminated; the stand-in's constructors do no harm, and it stays open.
-        let at = unsafe {
-            let library = libc::dlopen(CUDART.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
-            if library.is_null() {
-                return Err(Error::NOT_INITIALIZED);
-            }
-            libc::dlsym(library, name.as_ptr())
-        };
-        if at.is_null() {
-            return Err(Error::NOT_FOUND);
-        }
-        // SAFETY: a function of the C interface that takes no more than this many words.
-        let function = unsafe { mem::transmute::<*mut libc::c_void, Function>(at) };
-        // SAFETY: the caller's promise, passed on.
-        match unsafe { function(words[0], words[1], words[2], words[3], words[4]) } {
-            0 => Ok(()),
-            code => Err(Error(code)),
-        }
+        context::current()?;
+        forward(name, words)
     })
+}
+
+pub(crate) fn forward<const WORDS: usize>(name: &CStr, words: [usize; WORDS]) -> Result<(), Error> {
+    let driver = driver().ok_or(Error::NOT_INITIALIZED)?;
+    let mut all = [0; 7];
+    all[..WORDS].copy_from_slice(&words);
+    // SAFETY: the name is NUL-terminated, and the words are the program's.
+    match unsafe { (driver.call)(name.as_ptr(), &raw const all) } {
+        0 => Ok(()),
+        code => Err(Error(code)),
+    }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamSynchronize(stream: usize) -> c_int {
-    runtime(c"cudaStreamSynchronize", [stream, 0, 0, 0, 0])
+    runtime(c"cudaStreamSynchronize", [stream])
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuCtxSynchronize() -> c_int {
-    runtime(c"cudaDeviceSynchronize", [0; 5])
+    runtime(c"cudaDeviceSynchronize", [])
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventCreate(place: usize, flags: c_uint) -> c_int {
-    runtime(c"cudaEventCreateWithFlags", [place, flags as usize, 0, 0, 0])
+    in_context(c"cudaEventCreateWithFlags", [place, flags as usize])
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventDestroy_v2(event: usize) -> c_int {
-    runtime(c"cudaEventDestroy", [event, 0, 0, 0, 0])
+    runtime(c"cudaEventDestroy", [event])
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventRecord(event: usize, stream: usize) -> c_int {
-    runtime(c"cudaEventRecord", [event, stream, 0, 0, 0])
+    in_context(c"cudaEventRecord", [event, stream])
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventQuery(event: usize) -> c_int {
+    in_context(c"cudaEventQuery", [event])
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuEventElapsedTime(milliseconds: usize, start: usize, end: usize) -> c_int {
+    in_context(c"cudaEventElapsedTime", [milliseconds, start, end])
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuStreamCreate(place: usize, flags: c_uint) -> c_int {
+    in_context(c"cudaStreamCreateWithFlags", [place, flags as usize])
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuStreamDestroy_v2(stream: usize) -> c_int {
+    in_context(c"cudaStreamDestroy", [stream])
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuStreamIsCapturing(stream: usize, status: usize) -> c_int {
+    in_context(c"cudaStreamIsCapturing", [stream, status])
+}
+
+/// The unfinished graph and its nodes are not returned.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuStreamGetCaptureInfo_v2(
+    stream: usize,
+    status: usize,
+    id: usize,
+    graph: usize,
+    _dependencies: usize,
+    count: usize,
+) -> c_int {
+    in_context(c"cudaStreamGetCaptureInfo", [stream, status, id, graph, 0, 0, count])
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuThreadExchangeStreamCaptureMode(mode: usize) -> c_int {
+    in_context(c"cudaThreadExchangeStreamCaptureMode", [mode])
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuMemAlloc_v2(place: usize, bytes: usize) -> c_int {
+    in_context(c"cudaMalloc", [place, bytes])
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventSynchronize(event: usize) -> c_int {
-    runtime(c"cudaEventSynchronize", [event, 0, 0, 0, 0])
+    runtime(c"cudaEventSynchronize", [event])
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamWaitEvent(stream: usize, event: usize, flags: c_uint) -> c_int {
-    runtime(c"cudaStreamWaitEvent", [stream, event, flags as usize, 0, 0])
+    runtime(c"cudaStreamWaitEvent", [stream, event, flags as usize])
 }
 
 #[unsafe(no_mangle)]
@@ -78,12 +125,12 @@ pub(crate) extern "C" fn cuMemcpyHtoDAsync_v2(to: usize, from: usize, bytes: usi
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamBeginCapture_v2(stream: usize, mode: c_uint) -> c_int {
-    runtime(c"cudaStreamBeginCapture", [stream, mode as usize, 0, 0, 0])
+    runtime(c"cudaStreamBeginCapture", [stream, mode as usize])
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamEndCapture(stream: usize, graph: usize) -> c_int {
-    runtime(c"cudaStreamEndCapture", [stream, graph, 0, 0, 0])
+    runtime(c"cudaStreamEndCapture", [stream, graph])
 }
 
 #[unsafe(no_mangle)]
@@ -92,5 +139,5 @@ pub(crate) extern "C" fn cuGraphInstantiateWithFlags(
     graph: usize,
     flags: c_ulonglong,
 ) -> c_int {
-    runtime(c"cudaGraphInstantiateWithFlags", [place, graph, flags as usize, 0, 0])
+    runtime(c"cudaGraphInstantiateWithFlags", [place, graph, flags as usize])
 }

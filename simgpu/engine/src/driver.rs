@@ -1,9 +1,10 @@
-//! The private interface from the other stand-ins to the timeline in `libcudart`.
+//! The private interface from the other stand-ins to the timeline in `libcudart`, or in the library that
+//! `SIMGPU_TIMELINE` names.
 //!
 //! The real cuBLAS and NCCL launch through the driver, where an observer of the runtime does not see them.
-//! Therefore these functions are looked up in `libcudart` itself, and make no public runtime call.
+//! Therefore these functions are looked up in that library itself, and make no public runtime call.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -11,9 +12,13 @@ use std::sync::OnceLock;
 use crate::op::CollectiveCalls;
 use crate::trace::Sink;
 
+/// The library with the timeline.
 const CUDART: &CStr = c"libcudart.so.13";
 
-/// The functions that `libcudart` exports for its siblings. Each returns a CUDA error code unless stated
+/// The setting of another one.
+const SETTING: &str = "SIMGPU_TIMELINE";
+
+/// The functions that the library exports for its siblings. Each returns a CUDA error code unless stated
 /// otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
@@ -31,6 +36,15 @@ pub struct Driver {
     pub trace: unsafe extern "C" fn(sink: Option<Sink>),
     /// `simgpu_current_device`: the calling thread's device.
     pub current_device: unsafe extern "C" fn() -> c_int,
+    /// `simgpu_call`: calls a function of the runtime with seven words; a function ignores the words beyond
+    /// its parameters. The name is NUL-terminated, and the words are what the function requires.
+    pub call: unsafe extern "C" fn(name: *const c_char, words: *const [usize; 7]) -> c_int,
+    /// `simgpu_current_context`: the device whose context is current on this thread; -1 if there is none.
+    pub current_context: unsafe extern "C" fn() -> c_int,
+    /// `simgpu_make_current`: makes the context of this device current, or none if it is negative.
+    pub make_current: unsafe extern "C" fn(device: c_int) -> c_int,
+    /// `simgpu_create_context`: creates a context on this device.
+    pub create_context: unsafe extern "C" fn(device: c_int),
     /// `simgpu_free_memory`: the free memory of the calling thread's device. Returns the largest number if
     /// the process has no context on it.
     pub free_memory: unsafe extern "C" fn() -> u64,
@@ -38,7 +52,7 @@ pub struct Driver {
     pub hold: unsafe extern "C" fn(device: c_int, bytes: i64),
 }
 
-/// The timeline of this process. Loads `libcudart` if needed; `None` if that is not the stand-in.
+/// The timeline of this process. Loads its library if needed; `None` if that is not the stand-in.
 pub fn driver() -> Option<Driver> {
     static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
     *DRIVER.get_or_init(Driver::find)
@@ -46,9 +60,11 @@ pub fn driver() -> Option<Driver> {
 
 impl Driver {
     fn find() -> Option<Self> {
+        let set = std::env::var(SETTING).ok().and_then(|name| CString::new(name).ok());
+        let name = set.as_deref().unwrap_or(CUDART);
         // SAFETY: the name is NUL-terminated; the stand-in has no constructor that could misbehave.
         let library =
-            NonNull::new(unsafe { libc::dlopen(CUDART.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })?;
+            NonNull::new(unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })?;
         // SAFETY: the names are ours, so whatever exports them has the signatures of the fields above.
         unsafe {
             Some(Self {
@@ -75,6 +91,22 @@ impl Driver {
                 kernel_name: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> *const c_char>(
                     symbol(library, c"simgpu_kernel_name")?,
                 ),
+                call: mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*const c_char, *const [usize; 7]) -> c_int,
+                >(symbol(library, c"simgpu_call")?),
+                current_context: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(symbol(
+                    library,
+                    c"simgpu_current_context",
+                )?),
+                make_current: mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_int>(symbol(
+                    library,
+                    c"simgpu_make_current",
+                )?),
+                create_context: mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(symbol(
+                    library,
+                    c"simgpu_create_context",
+                )?),
                 free_memory: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u64>(symbol(
                     library,
                     c"simgpu_free_memory",
