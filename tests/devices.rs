@@ -155,6 +155,24 @@ fn collectives_that_only_the_plugin_sees_are_those_of_their_communicators_gpu() 
     assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
 }
 
+/// As `CuPy`: the CUDA runtime is linked into the libraries, so streams and events are the driver's.
+#[test]
+fn a_job_without_a_shared_runtime_has_tflops_and_bandwidth() {
+    let host = Host::with_visible_gpus();
+    let set = [("SIMGPU_TIMELINE", "libsimgpu_timeline.so"), ("XPU_TOP_SAMPLE", "gemm=1,collective=1")];
+    let ranks = [0, 1].map(|rank| host.rank_where(rank, &set, TRAINS));
+    let known = |row: &Value| row["gemm_tflops"].is_number() && row["bus_gb_s"].is_number();
+    let rows = until("both ranks to be known", || {
+        let rows = host.status()["ranks"].as_array()?.clone();
+        (rows.len() == 2 && rows.iter().all(known)).then_some(rows)
+    });
+    let near = |figure: &Value, expected: f64| (figure.as_f64().unwrap() / expected - 1.0).abs() < 0.03;
+    assert!(rows.iter().all(|row| near(&row["gemm_tflops"], 500.0)), "{rows:#?}");
+    let text = host.ask("status --now").stdout;
+    assert!(!text.contains("nothing is timed"), "{text}");
+    end(&host, ranks);
+}
+
 #[test]
 fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {
     let host = Host::with_visible_gpus();

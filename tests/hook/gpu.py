@@ -15,7 +15,11 @@ BF16, FLOAT, HALF, E4M3, E5M2, FP4 = 14, 0, 2, 28, 29, 33
 COMPUTE_16F, COMPUTE_32F, COMPUTE_TF32 = 64, 68, 77
 NCCL_BF16, NCCL_FLOAT, NCCL_NONSENSE = 9, 7, 99
 
-for library in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libnccl.so.2"):
+# Without a shared CUDA runtime, a program makes its streams through the driver.
+HAS_RUNTIME = "SIMGPU_TIMELINE" not in os.environ
+CUDA = "libcudart.so.13" if HAS_RUNTIME else "libcuda.so.1"
+
+for library in (CUDA, "libcublas.so.13", "libcublasLt.so.13", "libnccl.so.2"):
     ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
 process = ctypes.CDLL(None)
 
@@ -46,12 +50,19 @@ def made(function, *arguments):
     return handle
 
 
-ok(process.cudaSetDevice(RANK))
-stream = made(process.cudaStreamCreateWithFlags, c_uint(1))
+if HAS_RUNTIME:
+    ok(process.cudaSetDevice(RANK))
+    stream = made(process.cudaStreamCreateWithFlags, c_uint(1))
+    memory = made(process.cudaMalloc, c_size_t(1 << 30))
+else:
+    ok(process.cuInit(0))
+    context = made(process.cuDevicePrimaryCtxRetain, RANK)
+    ok(process.cuCtxSetCurrent(context))
+    stream = made(process.cuStreamCreate, c_uint(1))
+    memory = made(process.cuMemAlloc_v2, c_size_t(1 << 30))
 blas = made(process.cublasCreate_v2)
 ok(process.cublasSetStream_v2(blas, stream))
 blas_lt = made(process.cublasLtCreate)
-memory = made(process.cudaMalloc, c_size_t(1 << 30))
 one = byref(c_float(1.0))
 
 
@@ -111,7 +122,7 @@ def kernel(number=0, blocks=1):
 
 
 def sync():
-    ok(process.cudaStreamSynchronize(stream))
+    ok((process.cudaStreamSynchronize if HAS_RUNTIME else process.cuStreamSynchronize)(stream))
 
 
 class Config(ctypes.Structure):

@@ -20,6 +20,7 @@ mod record;
 mod steps;
 mod timing;
 mod unmarked;
+mod without_runtime;
 
 use std::process::Command;
 

@@ -116,13 +116,13 @@ impl Base {
     fn record(&self) -> Option<(u64, u64)> {
         let before = monotonic();
         // SAFETY: the event and the stream are live, belong to the hook, and are on the current device.
-        if unsafe { runtime::cudaEventRecord(self.event, self.stream) } != Some(SUCCESS) {
+        if unsafe { runtime::record_event(self.event, self.stream) } != Some(SUCCESS) {
             runtime::forget_error();
             return None;
         }
         loop {
             // SAFETY: a live event.
-            let state = unsafe { runtime::cudaEventQuery(self.event) };
+            let state = unsafe { runtime::query_event(self.event) };
             let now = monotonic();
             match state {
                 Some(SUCCESS) => return Some((before + (now - before) / 2, (now - before).div_ceil(2))),

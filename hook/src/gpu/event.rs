@@ -37,7 +37,7 @@ impl Event {
     pub(crate) fn record(&mut self, stream: cudaStream_t, device: Option<c_int>) -> bool {
         let Some(event) = self.on(device.or_else(runtime::current_device)) else { return false };
         // SAFETY: a live event of the stream's device; the stream is the one the program launches on.
-        let recorded = unsafe { runtime::cudaEventRecord(event, stream) } == Some(SUCCESS);
+        let recorded = unsafe { runtime::record_event(event, stream) } == Some(SUCCESS);
         if !recorded {
             runtime::forget_error();
         }
@@ -47,7 +47,7 @@ impl Event {
     /// Whether the stream has reached the event. The event's device must be current.
     pub(crate) fn passed(self) -> Passed {
         // SAFETY: a live event, whose device is current.
-        match unsafe { runtime::cudaEventQuery(self.handle) } {
+        match unsafe { runtime::query_event(self.handle) } {
             Some(NOT_READY) => Passed::NotYet,
             Some(SUCCESS) => Passed::Yes,
             _ => Passed::Failed,
@@ -60,7 +60,7 @@ impl Event {
         if self.device != Some(device) {
             if self.device.take().is_some() {
                 // SAFETY: the event is live and was reached, and nobody else uses it.
-                unsafe { runtime::cudaEventDestroy(self.handle) };
+                unsafe { runtime::destroy_event(self.handle) };
             }
             self.handle = runtime::on_device(device, || runtime::make_event(NO_TIMING))?;
             self.device = Some(device);

@@ -81,7 +81,7 @@ impl Timers {
             (*pair.get()).start
         };
         // SAFETY: a live event of the stream's device; the stream is the one the program launches on.
-        if unsafe { runtime::cudaEventRecord(start, stream) } == Some(SUCCESS) {
+        if unsafe { runtime::record_event(start, stream) } == Some(SUCCESS) {
             return Some(id);
         }
         runtime::forget_error();
@@ -94,7 +94,7 @@ impl Timers {
         // SAFETY: as in `start`.
         let stop = unsafe { (*self.pair(id).get()).stop };
         // SAFETY: as in `start`.
-        let done = unsafe { runtime::cudaEventRecord(stop, stream) } == Some(SUCCESS);
+        let done = unsafe { runtime::record_event(stop, stream) } == Some(SUCCESS);
         if !done {
             runtime::forget_error();
             self.give_back(id);
@@ -120,14 +120,14 @@ impl Timers {
         // SAFETY: the record of this pair was popped, so the pair belongs to the reader until it is returned.
         let pair = unsafe { &*self.pair(id).get() };
         // SAFETY: a live event.
-        match unsafe { runtime::cudaEventQuery(pair.stop) } {
+        match unsafe { runtime::query_event(pair.stop) } {
             Some(SUCCESS) => {}
             Some(NOT_READY) => return Elapsed::NotYet,
             _ => return Elapsed::Failed,
         }
         let mut milliseconds = 0.0_f32;
         // SAFETY: both events are live and recorded; `milliseconds` outlives the call.
-        match unsafe { runtime::cudaEventElapsedTime(&raw mut milliseconds, pair.start, pair.stop) } {
+        match unsafe { runtime::elapsed_time(&raw mut milliseconds, pair.start, pair.stop) } {
             Some(SUCCESS) => Elapsed::Took(Nanoseconds((f64::from(milliseconds) * 1e6).max(0.0) as u64)),
             _ => Elapsed::Failed,
         }
@@ -138,7 +138,7 @@ impl Timers {
         // SAFETY: as in `read`.
         let pair = unsafe { &*self.pair(id).get() };
         // SAFETY: a live event.
-        unsafe { runtime::cudaEventQuery(pair.start) == Some(SUCCESS) }
+        unsafe { runtime::query_event(pair.start) == Some(SUCCESS) }
     }
 
     /// How long after `event` the operation began, in nanoseconds; negative if it began before. Called like
@@ -148,7 +148,7 @@ impl Timers {
         let pair = unsafe { &*self.pair(id).get() };
         let mut milliseconds = 0.0_f32;
         // SAFETY: both events are live and recorded; `milliseconds` outlives the call.
-        let result = unsafe { runtime::cudaEventElapsedTime(&raw mut milliseconds, event, pair.start) };
+        let result = unsafe { runtime::elapsed_time(&raw mut milliseconds, event, pair.start) };
         if result != Some(SUCCESS) {
             runtime::forget_error();
             return None;
@@ -187,7 +187,7 @@ fn make(pair: &mut Pair, device: c_int) -> Option<()> {
     let start = runtime::make_event(0)?;
     let Some(stop) = runtime::make_event(0) else {
         // SAFETY: the event was just made, and nobody else has it.
-        if unsafe { runtime::cudaEventDestroy(start) } != Some(SUCCESS) {
+        if unsafe { runtime::destroy_event(start) } != Some(SUCCESS) {
             runtime::forget_error();
         }
         return None;

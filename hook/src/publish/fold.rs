@@ -182,10 +182,9 @@ impl Fold {
     /// has a context.
     fn make_current(&mut self, device: Option<c_int>) {
         let Some(device) = device.filter(|_| device != self.device) else { return };
-        // SAFETY: the device has a context of this process, made by the program.
-        unsafe { runtime::cudaSetDevice(device) };
+        runtime::make_current(device);
         if self.device.is_none() {
-            // Called after `cudaSetDevice`, because this call would also create a context.
+            // Called with a current device, because this call would also create a context.
             runtime::exchange_graph_capture_mode(RELAXED);
         }
         self.device = Some(device);

@@ -176,14 +176,14 @@ impl Name {
 
     /// Queries the runtime; a refusal leaves no error behind.
     fn by_runtime(function: *const c_void) -> Self {
-        if !runtime::error_free() {
+        if !runtime::runtime_error_free() {
             return Self::NotNow;
         }
         let mut at = ptr::null();
         // SAFETY: the function was just launched through the same runtime; the place outlives the call.
         let code = unsafe { runtime::cudaFuncGetName(&raw mut at, function) };
         if code.is_some_and(|code| code != SUCCESS) {
-            runtime::forget_error();
+            runtime::forget_runtime_error();
         }
         // SAFETY: as CUDA documents.
         unsafe { Self::answered(code, at) }

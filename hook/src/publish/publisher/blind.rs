@@ -45,8 +45,13 @@ impl Publisher {
         let Launches { gemms, collectives, .. } = self.launches();
         if gemms + collectives > 0 && runtime::is_missing() {
             blind.push(
-                "nothing is timed on the GPU: the CUDA runtime of this process is linked statically"
+                "nothing is timed on the GPU: neither the CUDA runtime nor the driver of this process has the functions for it"
                     .to_owned(),
+            );
+        }
+        if runtime::has_other_contexts() {
+            blind.push(
+                "some GPU work is not timed: the program uses several CUDA contexts of one GPU".to_owned(),
             );
         }
         blind.extend(symbol::LIBRARIES.iter().flat_map(|library| library.complaints()));
