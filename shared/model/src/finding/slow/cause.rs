@@ -54,8 +54,7 @@ pub(super) fn explained(
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
     // The threads of a rank with more work wait for its GPU as long as the others' threads wait for theirs.
-    let spared =
-        beside(member, others, |member| member.blocked_lately).map_or(0.0, |(own, usual)| usual - own);
+    let spared = spared(member, others);
     let of_work = |times: f64| in_gemms * (times - 1.0);
     let by_work = |times: &f64| explains(of_work(*times)) && of_work(*times) > spared;
     if let Some(times) = more_work(member, others).filter(by_work) {
@@ -111,8 +110,12 @@ pub(super) fn explained(
 /// The difference from the others to report if no measured cause accounts for the cost.
 pub(super) fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     // More GEMMs also mean more launches: each part of the step may have grown by the same share, but not by
-    // more.
-    let accounts = |times: f64| times > 1.0 + CLEARLY_MORE && 1.0 - 1.0 / times > EXPLAINS * share;
+    // more. So its threads wait less by no more than this share.
+    let spared = spared(member, others);
+    let accounts = |times: f64| {
+        let part = 1.0 - 1.0 / times;
+        times > 1.0 + CLEARLY_MORE && part > EXPLAINS * share && part > spared
+    };
     if let Some(times) = more_work(member, others).filter(|times| accounts(*times)) {
         return Cause::MoreWork { times };
     }
@@ -122,6 +125,11 @@ pub(super) fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -
         None if is_shared(member, share) => Cause::SharedGpu,
         None => Cause::Unknown,
     }
+}
+
+/// The share of the time by which its threads wait less for the GPU than the others' threads.
+fn spared(member: &Member<'_>, others: &[&Member<'_>]) -> f64 {
+    beside(member, others, |member| member.blocked_lately).map_or(0.0, |(own, usual)| usual - own)
 }
 
 /// Whether other processes use its GPU for long enough to account for the cost. A GEMM may keep its rate then, if
