@@ -36,8 +36,9 @@ INCLUDES = {
     # A test of the collector notes what it skips in the same way as the end-to-end tests do. It does not use their
     # crate, which depends on the whole product.
     "collector/tests/strangers.rs": "tests/lab/skip.rs",
-    # The scenarios feed simulated ranks to the collector's own code, for which Cargo builds them as its example.
-    "collector/Cargo.toml": "tests/scenarios/main.rs",
+    # The scenarios, and a crowd of hosts with a history, run the collector's own code, for which Cargo builds them as
+    # its examples.
+    "collector/Cargo.toml": "tests",
     # The same timeline without the runtime's exports: for processes that load no shared CUDA runtime.
     "simgpu/timeline/Cargo.toml": "simgpu/cudart/src/lib.rs",
 }

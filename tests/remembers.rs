@@ -26,10 +26,10 @@ use xpu_tests::{
 use xpu_wire::{
     codec,
     endpoint::{BasePort, RuntimeDir},
-    frame::{Body, CollectiveSample, Frame, HookHealth, RankDigest, RankInfo, Summary},
-    id::{Pid, Rank},
+    frame::{Body, Frame, HookHealth, RankDigest, RankInfo, Summary},
+    id::{HostName, Pid, Rank},
     simulation::Simulation,
-    unit::{Moment, Nanoseconds},
+    unit::Moment,
 };
 use zmq::{Context, DONTWAIT, Socket};
 
@@ -43,105 +43,103 @@ const JOB_AGE: u64 = 25 * HOUR;
 const WAS_LATE: std::ops::Range<u64> = 4 * HOUR..5 * HOUR;
 const IS_LATE: u64 = 90 * 60;
 
-/// How much later than the others a late rank enters a collective.
-const LATE: Nanoseconds = Nanoseconds(3_000_000);
-
-/// A job with four ranks on one host, which began a day ago.
+/// A job that began some time ago, with the collector of each host.
 struct Job {
     simulation: Simulation,
-    place: Place,
+    machines: Vec<Machine>,
     base: BasePort,
-    collector: Option<Program>,
     stop: Arc<AtomicBool>,
     ranks: Option<JoinHandle<()>>,
 }
 
-/// The rank that was late this many seconds ago.
-fn late(ago: u64) -> Option<Rank> {
-    if WAS_LATE.contains(&ago) {
-        return Some(Rank(1));
-    }
-    (ago <= IS_LATE).then_some(Rank(2))
+/// A host with its own folders and its own loopback address.
+struct Machine {
+    name: HostName,
+    place: Place,
+    address: String,
+    collector: Option<Program>,
 }
 
-fn make_wait(samples: &mut [CollectiveSample], rank: Rank, late: Option<Rank>) {
-    for sample in samples.iter_mut().filter(|_| late.is_some_and(|late| late != rank)) {
-        sample.duration.0 += LATE.0;
-    }
-}
-
-/// How many of the job's seconds up to this one the rank was late.
-fn late_for(rank: Rank, second: u64) -> u64 {
-    let now = JOB_AGE;
-    match rank {
-        Rank(1) => second.clamp(now - WAS_LATE.end, now - WAS_LATE.start) - (now - WAS_LATE.end),
-        Rank(2) => second.saturating_sub(now - IS_LATE),
-        _ => 0,
+/// Makes the digest equal to what the simulated hook reports.
+fn without_device(frame: &mut Frame) {
+    let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+    for digest in &mut digest.ranks {
+        digest.pid = Pid(std::process::id());
+        digest.device = None;
     }
 }
 
-/// Makes the digest equal to what the simulated hook reports. GEMMs wait for communication for a fifth of the
-/// time, except on a late rank, which waits for nobody.
-fn digest_at(digest: &mut RankDigest, second: u64, ago: u64) {
-    digest.pid = Pid(std::process::id());
-    digest.exposed_for = Some(Nanoseconds((second - late_for(digest.rank, second)) * SECOND / 5));
-    digest.device = None;
-    make_wait(&mut digest.samples, digest.rank, late(ago));
+impl Machine {
+    fn begin_collector(&mut self, base: BasePort) {
+        let mut command = self.place.command(built::artifact("xpu-collector"));
+        command.args(["--no-key", "--bind", &self.address, "--base-port", &base.0.to_string()]);
+        command.args(["--host-name", &self.name.0]);
+        self.collector = Some(Program::start(command.env("HOME", self.place.path(""))));
+    }
 }
 
 impl Job {
-    fn start() -> Self {
-        let place = Place::bare();
-        let base = BasePort::new(port::free_base()).expect("a port");
+    /// Four ranks on one host, for a day.
+    fn of_a_day() -> Self {
         let mut simulation = Simulation::new(7, 1, 4);
+        let was_late = JOB_AGE - WAS_LATE.end..JOB_AGE - WAS_LATE.start;
+        simulation.late = vec![(Rank(1), was_late), (Rank(2), JOB_AGE - IS_LATE..u64::MAX)];
+        Self::start(simulation, JOB_AGE)
+    }
+
+    fn start(mut simulation: Simulation, age: u64) -> Self {
+        let base = BasePort::new(port::free_base()).expect("a port");
         let now = Moment(Moment::now().0 / SECOND * SECOND);
-        simulation.started = Moment(now.0 - JOB_AGE * SECOND);
-        past::leave(&place.path("run"), base, now, |ago| {
-            let second = JOB_AGE - ago;
-            let mut frame = simulation.digests(second).remove(0);
-            let Body::Digest(digest) = &mut frame.body else { unreachable!() };
-            digest.ranks.iter_mut().for_each(|digest| digest_at(digest, second, ago));
-            frame
-        });
-        let mut job = Self {
-            simulation,
-            place,
-            base,
-            collector: None,
-            stop: Arc::new(AtomicBool::new(false)),
-            ranks: None,
+        simulation.started = Moment(now.0 - age * SECOND);
+        let machine = |host| {
+            let place = Place::bare();
+            past::leave(&place.path("run"), base, now, age, |ago| {
+                let mut frame = simulation.digest_of(host, age - ago);
+                without_device(&mut frame);
+                frame
+            });
+            let name = simulation.host(host);
+            let mut machine =
+                Machine { name, place, address: format!("127.0.0.{}", host + 1), collector: None };
+            machine.begin_collector(base);
+            machine
         };
-        job.begin_collector();
-        job.ranks = Some(thread::spawn({
-            let (simulation, stop) = (job.simulation.clone(), Arc::clone(&job.stop));
-            let path = RuntimeDir::at(job.place.path("run")).socket(base).expect("a short path");
-            move || speak(&simulation, &path.display().to_string(), &stop)
+        let machines: Vec<_> = (0..simulation.hosts).map(machine).collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let ranks = Some(thread::spawn({
+            let (simulation, stop) = (simulation.clone(), Arc::clone(&stop));
+            let socket = |machine: &Machine| {
+                let path = RuntimeDir::at(machine.place.path("run")).socket(base).expect("a short path");
+                path.display().to_string()
+            };
+            let paths: Vec<_> = machines.iter().map(socket).collect();
+            move || speak(&simulation, &paths, &stop)
         }));
-        job
+        Self { simulation, machines, base, stop, ranks }
     }
 
     fn begin_collector(&mut self) {
-        let mut command = self.place.command(built::artifact("xpu-collector"));
-        command.args(["--no-key", "--base-port", &self.base.0.to_string(), "--host-name", "gpu-001"]);
-        self.collector = Some(Program::start(command.env("HOME", self.place.path(""))));
+        self.machines.iter_mut().for_each(|machine| machine.begin_collector(self.base));
     }
 
     fn kill_collector(&mut self) {
-        if let Some(collector) = self.collector.take() {
+        for collector in self.machines.iter_mut().filter_map(|machine| machine.collector.take()) {
             collector.signal("KILL");
             collector.end();
         }
     }
 
     fn xpu_top(&self, line: &str) -> Command {
-        let mut command = self.place.command(built::artifact("xpu-top"));
-        command.env("HOME", self.place.path("")).args(line.split_whitespace());
+        let place = &self.machines[0].place;
+        let mut command = place.command(built::artifact("xpu-top"));
+        command.env("HOME", place.path("")).args(line.split_whitespace());
         command
     }
 
     fn ask(&self, line: &str) -> Outcome {
-        let hosts = format!("127.0.0.1:{}", self.base.0);
-        run(self.xpu_top(line).args(["--hosts", &hosts]))
+        let hosts: Vec<_> =
+            self.machines.iter().map(|machine| format!("{}:{}", machine.address, self.base.0)).collect();
+        run(self.xpu_top(line).args(["--hosts", &hosts.join(",")]))
     }
 
     /// The output of `status` in a new process.
@@ -172,32 +170,33 @@ impl Drop for Job {
     }
 }
 
-/// Simulates four hooks that send once a second.
-fn speak(simulation: &Simulation, path: &str, stop: &AtomicBool) {
+/// Simulates the hooks of all ranks, which send once a second to their host's socket.
+fn speak(simulation: &Simulation, paths: &[String], stop: &AtomicBool) {
     let context = Context::new();
-    let sockets: Vec<Socket> = (0..4)
-        .map(|_| {
-            let socket = socket::worker(&context).expect("a ZeroMQ socket");
-            socket.connect(&format!("ipc://{path}")).expect("an address");
-            socket
-        })
-        .collect();
+    let connected = |path: &String| {
+        let socket = socket::worker(&context).expect("a ZeroMQ socket");
+        socket.connect(&format!("ipc://{path}")).expect("an address");
+        socket
+    };
+    let sockets: Vec<Vec<Socket>> =
+        paths.iter().map(|path| (0..simulation.ranks_per_host).map(|_| connected(path)).collect()).collect();
     let mut number = 0;
     while !stop.load(Relaxed) {
         let now = Moment::now();
         let second = now.since(simulation.started).as_secs();
-        let mut frame = simulation.digests(second).remove(0);
-        let Body::Digest(digests) = &mut frame.body else { unreachable!() };
-        for (socket, digest) in sockets.iter().zip(&mut digests.ranks) {
-            digest_at(digest, second, 0);
-            let say = |body, number| {
-                let frame = Frame { host: "gpu-001".into(), number, now, lost: 0, body };
-                let _ = socket.send(codec::encode(&frame), DONTWAIT);
-            };
-            // A collector that has just started learns who the senders are.
-            say(Body::Hello(info(simulation, digest.rank)), number);
-            say(Body::Summary(summary(simulation, digest, second)), number + 1);
-            while socket.recv_bytes(DONTWAIT).is_ok() {}
+        for ((mut frame, sockets), host) in simulation.digests(second).into_iter().zip(&sockets).zip(0..) {
+            without_device(&mut frame);
+            let Body::Digest(digests) = &mut frame.body else { unreachable!() };
+            for (socket, digest) in sockets.iter().zip(&mut digests.ranks) {
+                let say = |body, number| {
+                    let frame = Frame { host: simulation.host(host), number, now, lost: 0, body };
+                    let _ = socket.send(codec::encode(&frame), DONTWAIT);
+                };
+                // A collector that has just started learns who the senders are.
+                say(Body::Hello(info(simulation, digest.rank)), number);
+                say(Body::Summary(summary(simulation, digest, second)), number + 1);
+                while socket.recv_bytes(DONTWAIT).is_ok() {}
+            }
         }
         number += 2;
         thread::sleep(Duration::from_secs(1).saturating_sub(Moment::now().since(now)));
@@ -208,7 +207,7 @@ fn info(simulation: &Simulation, rank: Rank) -> RankInfo {
     RankInfo {
         job: simulation.job.clone(),
         rank,
-        world_size: 4,
+        world_size: simulation.world_size(),
         local_rank: None,
         pid: Pid(std::process::id()),
         started: simulation.started,
@@ -271,7 +270,7 @@ fn is_gone(document: &Value) {
 
 #[test]
 fn all_viewers_have_the_same_begin_and_the_same_past_findings() {
-    let mut job = Job::start();
+    let mut job = Job::of_a_day();
     until("the ranks to be heard", || (job.status()["coverage"]["ranks_seen"] == 4).then_some(()));
     for killed in [false, true] {
         if killed {
@@ -306,7 +305,7 @@ fn all_viewers_have_the_same_begin_and_the_same_past_findings() {
         let since: f64 = age.rsplit(' ').next().and_then(|text| text.parse().ok()).expect("a number");
         assert!((since / IS_LATE as f64 - 1.0).abs() < 0.1, "{age}");
 
-        let file = job.place.path(&format!("replay-{killed}.xpurec"));
+        let file = job.machines[0].place.path(&format!("replay-{killed}.xpurec"));
         let outcome = job.ask(&format!("record --for 4s -o {}", file.display()));
         assert!(outcome.status.success(), "{outcome:?}");
         let replayed = run(job.xpu_top("status --json --replay").arg(&file));
@@ -321,6 +320,24 @@ fn all_viewers_have_the_same_begin_and_the_same_past_findings() {
             is_gone(&json!({ "came_and_went": with("ended") }));
         }
     }
+}
+
+/// A viewer of this number of hosts gets 200 digests of each rank, of which the older ones are merged.
+#[test]
+fn status_of_twenty_hosts_knows_when_a_fault_of_minutes_ago_began() {
+    let (age, is_late) = (600, 200);
+    let mut simulation = Simulation::new(7, 20, 1);
+    simulation.late = vec![(Rank(2), age - is_late..u64::MAX)];
+    let job = Job::start(simulation, age);
+    let (status, really) = until("all ranks to be heard", || {
+        let really = Moment::now().since(job.simulation.started).as_secs_f64() - (age - is_late) as f64;
+        let status = job.status();
+        (status["coverage"]["ranks_seen"] == 20).then_some((status, really))
+    });
+    let found = findings(&status);
+    let [(name, ranks, since)] = &found[..] else { panic!("one rank is late: {status:#}") };
+    assert!(name.contains("slow_rank") && ranks == &json!([2]), "{found:?}");
+    assert!((since / really - 1.0).abs() < 0.1, "since {since} s, really {really}: {found:?}");
 }
 
 /// Two ranks that train under the real hook. Each step sleeps for `rest` seconds.

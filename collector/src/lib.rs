@@ -60,7 +60,7 @@ pub use listen::{Config, OpenError, choose_address};
 pub use lock::{Lock, LockError};
 pub use memory::prepare as prepare_memory;
 pub use metrics::Pages;
-pub use offline::Offline;
+pub use offline::{Offline, OfflineHistory};
 pub use relay::{Relay, RelayConfig};
 pub use serve::Collector;
 pub use stacks::{read as read_stacks, sample as sample_main_thread, sample_python};

@@ -1,12 +1,13 @@
 //! Serves one host's ranks without sockets, clock and GPUs, for simulated jobs. Frames of workers go in,
-//! frames for viewers come out. They pass through the roster, digests and history of a real collector.
+//! frames for viewers come out. They pass through the roster, digests and history of a real collector; or,
+//! where the digests are simulated, only through its history.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use xpu_wire::{
     codec,
-    frame::{Body, DeviceReading, Frame, GpuProcess, HostSnapshot, RankCpu},
-    id::{DeviceUuid, HostName, Pid, Rank},
+    frame::{Body, DeviceReading, Frame, GpuProcess, History, HostSnapshot, RankCpu},
+    id::{DeviceUuid, HostName, JobName, Pid, Rank},
     unit::Moment,
 };
 
@@ -17,6 +18,37 @@ use crate::{
     roster::{Effect, Roster},
     serve::TIMES_EVERY,
 };
+
+/// The length of the history that viewers request.
+const DAY: Duration = Duration::from_hours(24);
+
+/// The history of one host whose frames are simulated.
+#[derive(Debug)]
+pub struct OfflineHistory(Past);
+
+impl OfflineHistory {
+    pub fn new(now: Moment) -> Self {
+        // No file can exist at this path, so the history is only in memory.
+        Self(Past::open(Path::new("/dev/null/history"), now))
+    }
+
+    /// Keeps a published frame.
+    pub fn keep(&mut self, frame: &Frame) {
+        self.0.keep(frame, &codec::encode(frame), frame.now);
+        self.0.tend(frame.now);
+    }
+
+    /// The history of a job for a viewer that connects now, with this many digests of each rank.
+    pub fn for_new_viewer(
+        &mut self,
+        job: &JobName,
+        started: Moment,
+        digests: u32,
+        now: Moment,
+    ) -> Vec<History> {
+        self.0.thinned(&[(job.clone(), started)], DAY, digests, now)
+    }
+}
 
 #[derive(Debug)]
 pub struct Offline {
@@ -31,8 +63,7 @@ pub struct Offline {
 
 impl Offline {
     pub fn new(host: HostName, now: Moment) -> Self {
-        // No file can exist at this path, so the history is only in memory.
-        let past = Past::open(Path::new("/dev/null/history"), now);
+        let OfflineHistory(past) = OfflineHistory::new(now);
         Self { host, started: now, roster: Roster::default(), past, numbers: BTreeMap::new(), digests: 0 }
     }
 
@@ -84,7 +115,7 @@ impl Offline {
     /// the state.
     pub fn for_new_viewer(&mut self, digests: u32, now: Moment) -> Vec<Frame> {
         let jobs = self.roster.jobs();
-        let parts = self.past.thinned(&jobs, Duration::from_hours(24), digests, now);
+        let parts = self.past.thinned(&jobs, DAY, digests, now);
         let mut frames: Vec<Frame> =
             parts.into_iter().map(|part| self.frame(Body::History(part), now)).collect();
         let snapshot = HostSnapshot {

@@ -38,7 +38,9 @@ pub(crate) fn cost(table: &mut Table) {
     let mut simulation = Simulation::new(7, 1, RANKS);
     let now = Moment::now();
     simulation.started = Moment(now.0 - (DAY + 600) * 1_000_000_000);
-    past::leave(&place.path("run"), base, now, |ago| simulation.digests(DAY + 600 - ago).remove(0));
+    past::leave(&place.path("run"), base, now, DAY + 600, |ago| {
+        simulation.digests(DAY + 600 - ago).remove(0)
+    });
     let mut command = place.command(built::artifact("xpu-collector"));
     command.env("HOME", place.path("")).args(["--no-key", "--base-port", &base.0.to_string()]);
     let collector = Program::start(&mut command);

@@ -17,8 +17,8 @@ use xpu_wire::{
     codec,
     endpoint::BasePort,
     frame::{
-        Body, Frame, KinetoBytes, KinetoEnd, KinetoPart, KinetoRank, KinetoStanding, KinetoWish, RankDetail,
-        Request, Summary, topic,
+        Body, Frame, History, KinetoBytes, KinetoEnd, KinetoPart, KinetoRank, KinetoStanding, KinetoWish,
+        RankDetail, Request, Summary, topic,
     },
     id::{JobName, Pid, Rank},
     sampling,
@@ -40,7 +40,7 @@ const TOGETHER: usize = 500;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How many seconds the job has run when it is first seen.
-const BEFORE: u64 = 1_800;
+pub const BEFORE: u64 = 1_800;
 
 /// A cluster that sends until it is dropped.
 #[derive(Debug)]
@@ -79,17 +79,27 @@ impl Crowd {
 
     /// The hosts of this job, none of which sends yet.
     pub fn of(simulation: Simulation) -> Self {
-        Self::tracing(simulation, TRACE_PARTS)
+        Self::start_of(simulation, TRACE_PARTS, Vec::new())
     }
 
     /// As [`Self::of`], with this many parts in the trace of every rank.
     pub fn tracing(simulation: Simulation, trace_parts: u32) -> Self {
+        Self::start_of(simulation, trace_parts, Vec::new())
+    }
+
+    /// As [`Self::of`]. Each host answers a request for its history with these parts, which end at [`BEFORE`],
+    /// and what it has published since. For a short time, because the hosts keep all of it.
+    pub fn remembering(simulation: Simulation, past: Vec<Vec<History>>) -> Self {
+        Self::start_of(simulation, TRACE_PARTS, past)
+    }
+
+    fn start_of(simulation: Simulation, trace_parts: u32, past: Vec<Vec<History>>) -> Self {
         let hosts = simulation.hosts;
         let (orders, ordered) = mpsc::channel();
         let (tally, stop) = (Arc::new(Tally::default()), Arc::new(AtomicBool::new(false)));
         let thread = thread::spawn({
             let (tally, stop) = (Arc::clone(&tally), Arc::clone(&stop));
-            let mut hosts = Hosts::new(simulation, trace_parts, tally);
+            let mut hosts = Hosts::new(simulation, trace_parts, past, tally);
             move || {
                 while !stop.load(Relaxed) {
                     for order in ordered.try_iter() {
@@ -166,11 +176,13 @@ struct Hosts {
     due: VecDeque<(u32, Frame)>,
     /// What every host answers in this second, computed at the first request.
     known: (u64, Vec<Frame>),
+    /// The history of each host, or none.
+    past: Vec<Vec<History>>,
     profiler: Profiler,
 }
 
 impl Hosts {
-    fn new(simulation: Simulation, trace_parts: u32, tally: Arc<Tally>) -> Self {
+    fn new(simulation: Simulation, trace_parts: u32, past: Vec<Vec<History>>, tally: Arc<Tally>) -> Self {
         let sending = (0..simulation.hosts).map(|_| None).collect::<Vec<_>>();
         let contexts = (0..sending.len().div_ceil(TOGETHER)).map(|_| Context::new()).collect();
         Self {
@@ -183,6 +195,7 @@ impl Hosts {
             second: 0,
             due: VecDeque::new(),
             known: (0, Vec::new()),
+            past,
         }
     }
 
@@ -223,6 +236,9 @@ impl Hosts {
     }
 
     fn publish(&mut self, host: u32, digest: Frame) {
+        if let Some(last) = self.past.get_mut(host as usize).and_then(|parts| parts.last_mut()) {
+            last.frames.push(&codec::encode(&digest));
+        }
         let Some(sender) = &mut self.sending[host as usize] else { return };
         sender.learn();
         let details: Vec<_> = match &digest.body {
@@ -256,6 +272,18 @@ impl Hosts {
                 for body in ranks.into_iter().filter_map(|rank| self.profiler.answer(*rank, wish)) {
                     let name = self.simulation.host(host as u32);
                     let frame = Frame { host: name, number: 0, now: Moment::now(), lost: 0, body };
+                    let answer = codec::encode(&frame);
+                    let sent = sender.control.send_multipart(back.iter().chain([&answer]), DONTWAIT);
+                    self.tally.refused.fetch_add(u64::from(sent.is_err()), Relaxed);
+                }
+                continue;
+            }
+            if matches!(request, Request::ThinnedHistory { .. }) {
+                for part in self.past.get(host).into_iter().flatten() {
+                    let body = Body::History(part.clone());
+                    let now = self.simulation.at(BEFORE + self.second);
+                    let frame =
+                        Frame { host: self.simulation.host(host as u32), number: 0, now, lost: 0, body };
                     let answer = codec::encode(&frame);
                     let sent = sender.control.send_multipart(back.iter().chain([&answer]), DONTWAIT);
                     self.tally.refused.fetch_add(u64::from(sent.is_err()), Relaxed);

@@ -1,4 +1,4 @@
-//! Makes the history that a collector leaves in its runtime directory after a day, from given frames.
+//! Makes the history that a collector leaves in its runtime directory, from given frames.
 
 use std::{fs::File, path::Path, time::Duration};
 
@@ -17,12 +17,14 @@ const COARSE: usize = 8;
 /// both in seconds.
 const TIERS: [(&str, u64, u64); 3] = [("", 1, 600), ("-tens", 10, 7_200), ("-minutes", 60, 86_400)];
 
-/// Writes the history as it is at `now`. `of` gives the digest of that many seconds ago.
+/// Writes the history of a job of this age, in seconds, as it is at `now`. `of` gives the digest of that many
+/// seconds ago.
 ///
 /// # Panics
 /// If the disk is full.
-pub fn leave(runtime: &Path, base: BasePort, now: Moment, of: impl Fn(u64) -> Frame) {
+pub fn leave(runtime: &Path, base: BasePort, now: Moment, age: u64, of: impl Fn(u64) -> Frame) {
     for (name, apart, back) in TIERS {
+        let back = back.min(age.saturating_sub(apart));
         let file = RuntimeDir::at(runtime).history(base);
         let stem = file.file_stem().expect("a name").to_string_lossy().into_owned();
         let file = File::create(file.with_file_name(format!("{stem}{name}.xpurec"))).expect("a file");

@@ -72,9 +72,10 @@ impl<'a> Collectors<'a> {
         self.flow.stalled.unwrap_or(self.setting.from)
     }
 
-    /// The frames that a new viewer folds: the merged history of all hosts, then their state.
-    pub(crate) fn for_new_viewer(&mut self, at: f64) -> Vec<Frame> {
-        let (digests, now) = (recall::digests(self.hosts.len()), Instant::now());
+    /// The frames that a new viewer folds: the merged history of all hosts, then their state. It asks for as much
+    /// as one of `asked` hosts.
+    pub(crate) fn for_new_viewer(&mut self, at: f64, asked: Option<usize>) -> Vec<Frame> {
+        let (digests, now) = (recall::digests(asked.unwrap_or(self.hosts.len())), Instant::now());
         let mut recall = Recall::begin(now);
         for frame in self.hosts.iter_mut().flat_map(|host| host.for_new_viewer(digests, moment(at))) {
             recall.take(Vec::new(), frame, now);

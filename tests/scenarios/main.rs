@@ -1,9 +1,10 @@
 //! Plays simulated jobs with and without faults, of 1, 2, 3, 8, 64 and 1,024 ranks, and checks the findings:
 //! `make scenarios`.
 //!
-//! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--failures]`. `--failures` prints each scenario
-//! whose findings are wrong, missing or badly reported. The rules were made with the tuning seeds; the
-//! reported results use other seeds.
+//! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--long SECONDS] [--hosts N] [--failures]`. The late
+//! viewer connects at least SECONDS after the fault began, and asks for as much history as one of N hosts.
+//! `--failures` prints each scenario whose findings are wrong, missing or badly reported. The rules were made with
+//! the tuning seeds; the reported results use other seeds.
 
 mod catalogue;
 mod chance;
@@ -23,7 +24,7 @@ use std::{process::ExitCode, thread};
 
 use catalogue::{NAMES, scenario};
 use table::Row;
-use verdict::play;
+use verdict::{Watch, play};
 use xpu_wire::unit::Moment;
 
 const START: u64 = 1_800_000_000_000_000_000;
@@ -50,16 +51,20 @@ fn main() -> ExitCode {
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     let known = |at: usize| {
         let flag = ["--tuning", "--failures"].contains(&&*arguments[at]);
-        let values = ["--seeds", "--class", "--ranks"];
+        let values = ["--seeds", "--class", "--ranks", "--long", "--hosts"];
         flag || values.contains(&&*arguments[at]) || at > 1 && values.contains(&&*arguments[at - 1])
     };
     if !(1..arguments.len()).all(known) {
-        eprintln!("usage: scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--failures]");
+        eprintln!(
+            "usage: scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--long SECONDS] [--hosts N] [--failures]"
+        );
         return ExitCode::from(2);
     }
     let seeds: u64 = value("--seeds").and_then(|text| text.parse().ok()).unwrap_or(20);
     let class = value("--class").unwrap_or_default();
     let only: Option<u32> = value("--ranks").and_then(|text| text.parse().ok());
+    let long = value("--long").and_then(|text| text.parse().ok()).unwrap_or_default();
+    let watch = Watch { long, hosts: value("--hosts").and_then(|text| text.parse().ok()) };
     let base = if has("--tuning") { TUNING } else { HELD_OUT };
     Row::head();
     let mut good = true;
@@ -88,7 +93,8 @@ fn main() -> ExitCode {
                 .map(|worker| {
                     let part = runs.iter().skip(worker).step_by(workers);
                     scope.spawn(move || {
-                        part.map(|(seed, scenario)| (*seed, scenario, play(scenario))).collect::<Vec<_>>()
+                        part.map(|(seed, scenario)| (*seed, scenario, play(scenario, watch)))
+                            .collect::<Vec<_>>()
                     })
                 })
                 .collect();

@@ -44,13 +44,18 @@ impl Row {
         format!("{:.0}%", 100.0 * share(found.iter().filter(|found| **found).count(), found.len()))
     }
 
-    /// Of those, the share in which it reports the same begin.
+    /// Of those, the share in which it reports the same cause and begin, and by what share of the time since then
+    /// the begins differ: the median and the highest of twenty.
     fn since(&self) -> String {
         let same: Vec<bool> = self.verdicts.iter().filter_map(Verdict::has_same_since).collect();
-        if same.is_empty() {
+        let mut differ: Vec<f64> = self.verdicts.iter().filter_map(Verdict::since_differs_by).collect();
+        if differ.is_empty() {
             return "-".to_owned();
         }
-        format!("{:.0}%", 100.0 * share(same.iter().filter(|same| **same).count(), same.len()))
+        differ.sort_by(f64::total_cmp);
+        let at = |share: f64| 100.0 * differ[((differ.len() as f64 * share) as usize).min(differ.len() - 1)];
+        let right = 100.0 * share(same.iter().filter(|same| **same).count(), same.len());
+        format!("{right:.0}%, {:.0} / {:.0}%", at(0.5), at(0.95))
     }
 
     /// The median of reported over injected costs, and the share of ratios that are off by at most 15 %.
@@ -83,13 +88,13 @@ impl Row {
 
     pub(crate) fn head() {
         println!(
-            "{:<40} {:>5} {:>9} {:>9} {:>7} {:>7} {:>15} {:>15} {:>23}",
+            "{:<40} {:>5} {:>9} {:>9} {:>7} {:>14} {:>15} {:>15} {:>23}",
             "class",
             "runs",
             "precision",
             "recall",
             "late",
-            "since",
+            "since m. / p95",
             "s median / p95",
             "steps m. / p95",
             "cost, within 15 %"
@@ -120,7 +125,7 @@ impl Row {
             format!("{} / {}", word(at(0.5)), word(at(0.95)))
         };
         println!(
-            "{:<40} {runs:>5} {:>8.1}% {:>8.1}% {:>7} {:>7} {:>15} {:>15} {:>23}{verdict}",
+            "{:<40} {runs:>5} {:>8.1}% {:>8.1}% {:>7} {:>14} {:>15} {:>15} {:>23}{verdict}",
             self.name,
             100.0 * self.precision(),
             100.0 * self.recall(),

@@ -46,8 +46,9 @@ pub(crate) struct Verdict {
     pub cost: Option<(f64, f64)>,
     /// Whether a viewer that connects at the end finds the same.
     pub late: Option<bool>,
-    /// The seconds since the finding began, to the viewer from the start and to the one that connects at the end.
-    pub since: Option<(f64, f64)>,
+    /// The seconds since the finding began, to the viewer from the start and to the one that connects at the end,
+    /// if that one reports the same cause.
+    pub since: Option<(f64, Option<f64>)>,
     /// What was found at the end, and what a viewer that connects at the end finds.
     pub last: Vec<String>,
     pub last_for_late: Vec<String>,
@@ -63,13 +64,29 @@ impl Verdict {
 }
 
 impl Verdict {
-    /// Whether both viewers report the same begin.
+    /// Whether both viewers report the same cause and begin.
     pub(crate) fn has_same_since(&self) -> Option<bool> {
-        self.since.map(|(always, late)| (always - late).abs() <= SINCE + SINCE_SHARE * always)
+        let (always, late) = self.since?;
+        Some(late.is_some_and(|late| (always - late).abs() <= SINCE + SINCE_SHARE * always))
+    }
+
+    /// By what share of the time since then the reported begins differ.
+    pub(crate) fn since_differs_by(&self) -> Option<f64> {
+        let (always, late) = self.since?;
+        Some((always - late?).abs() / always)
     }
 }
 
-pub(crate) fn play(scenario: &Scenario) -> Verdict {
+/// How a scenario is watched.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watch {
+    /// At least this long after the fault began, in seconds.
+    pub long: f64,
+    /// The late viewer asks for as much history as one of this many hosts.
+    pub hosts: Option<usize>,
+}
+
+pub(crate) fn play(scenario: &Scenario, watch: Watch) -> Verdict {
     let setting = &scenario.setting;
     let mut collectors = Collectors::new(setting);
     let mut jobs = Jobs::default();
@@ -107,8 +124,9 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
             }
         }
         let ends = setting.to.is_finite();
-        let settled = !ends && verdict.named.is_some_and(|(named, _)| since > named + settles);
-        if now > setting.until || settled {
+        let settled =
+            !ends && verdict.named.is_some_and(|(named, _)| since > watch.long.max(named + settles));
+        if now > setting.until.max(setting.from + watch.long) || settled {
             break;
         }
     }
@@ -119,16 +137,17 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
         });
     if scenario.is_found(&found) {
         let mut late = Jobs::default();
-        collectors.for_new_viewer(at).iter().for_each(|frame| late.fold(frame));
+        collectors.for_new_viewer(at, watch.hosts).iter().for_each(|frame| late.fold(frame));
         let shown =
             late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES))).unwrap_or_default();
         verdict.late = Some(scenario.is_found(&shown));
         verdict.last_for_late = texts(&shown);
-        let since = |found: &[Finding]| {
-            let expected = |finding: &&Finding| scenario.expected.iter().any(|one| one.is(finding));
-            found.iter().find(expected).map(|finding| finding.since_s)
-        };
-        verdict.since = since(&found).zip(since(&shown));
+        let is_expected = |finding: &&Finding| scenario.expected.iter().any(|one| one.is(finding));
+        verdict.since = found.iter().find(is_expected).map(|one| {
+            let cause = |finding: &Finding| (finding.kind, finding.class, finding.ranks.clone());
+            let same = shown.iter().find(|other| cause(other) == cause(one));
+            (one.since_s, same.map(|other| other.since_s))
+        });
         verdict.cost = scenario.costs().and_then(|expected| {
             let shown = reported_cost(&found, expected)?;
             Some((shown, injected_cost(setting, at)))

@@ -13,8 +13,7 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A job whose rank 1 was late for some time, and whose rank 2 is late: the other ranks wait 3 ms for it in each
-/// collective.
+/// A job whose rank 1 was late for some time, and whose rank 2 is late.
 struct TwoFaults {
     simulation: Simulation,
     was_late: std::ops::Range<u64>,
@@ -23,40 +22,10 @@ struct TwoFaults {
 }
 
 impl TwoFaults {
-    fn late(&self, second: u64) -> Option<Rank> {
-        if self.was_late.contains(&second) {
-            return Some(Rank(1));
-        }
-        (second >= self.is_late).then_some(Rank(2))
-    }
-
-    /// How many of the seconds so far the rank was late.
-    fn late_for(&self, rank: Rank, second: u64) -> u64 {
-        match rank {
-            Rank(1) => second.clamp(self.was_late.start, self.was_late.end) - self.was_late.start,
-            Rank(2) => second.saturating_sub(self.is_late),
-            _ => 0,
-        }
-    }
-
-    /// The frames of all hosts.
-    fn frames(&self, second: u64) -> Vec<Frame> {
-        let mut frames = self.simulation.digests(second);
-        for frame in &mut frames {
-            let Body::Digest(digest) = &mut frame.body else { unreachable!() };
-            for digest in &mut digest.ranks {
-                // GEMMs wait for communication for a fifth of the time, but not on a late rank.
-                let waited = second - self.late_for(digest.rank, second);
-                digest.exposed_for = Some((Duration::from_secs(waited) / 5).into());
-                let late = self.late(second);
-                for sample in
-                    digest.samples.iter_mut().filter(|_| late.is_some_and(|late| late != digest.rank))
-                {
-                    sample.duration.0 += 3_000_000;
-                }
-            }
-        }
-        frames
+    fn new(hosts: u32, was_late: std::ops::Range<u64>, is_late: u64, end: u64) -> Self {
+        let late = vec![(Rank(1), was_late.clone()), (Rank(2), is_late..u64::MAX)];
+        let simulation = Simulation { late, ..Simulation::new(1, hosts, 1) };
+        Self { simulation, was_late, is_late, end }
     }
 
     fn at(&self, second: u64) -> Moment {
@@ -98,7 +67,7 @@ fn play(job: &TwoFaults, asked: usize) -> (Viewer, Viewer) {
     let mut pasts: Vec<_> = (0..*hosts).map(|_| Past::open(nowhere, *started)).collect();
     let mut always = Viewer::default();
     for second in 100..=job.end {
-        for (past, frame) in pasts.iter_mut().zip(job.frames(second)) {
+        for (past, frame) in pasts.iter_mut().zip(job.simulation.digests(second)) {
             past.keep(&frame, &codec::encode(&frame), frame.now);
             past.tend(frame.now);
             always.take(&frame);
@@ -108,7 +77,7 @@ fn play(job: &TwoFaults, asked: usize) -> (Viewer, Viewer) {
     let now = Instant::now();
     let mut recall = Recall::begin(now);
     let jobs = [(name.clone(), job.at(100))];
-    for (past, frame) in pasts.iter_mut().zip(job.frames(job.end)) {
+    for (past, frame) in pasts.iter_mut().zip(job.simulation.digests(job.end)) {
         for part in past.thinned(&jobs, length.into(), digests, job.at(job.end)) {
             recall.take(Vec::new(), Frame { body: Body::History(part), ..frame.clone() }, now);
         }
@@ -151,20 +120,17 @@ fn both_find_the_same(job: &TwoFaults, asked: usize, share: f64) {
 /// Both faults began more than an hour ago.
 #[test]
 fn of_20_hosts_with_faults_of_hours_ago() {
-    let simulation = Simulation::new(1, 20, 1);
-    both_find_the_same(&TwoFaults { simulation, was_late: 300..1300, is_late: 1900, end: 6400 }, 20, 0.1);
+    both_find_the_same(&TwoFaults::new(20, 300..1300, 1900, 6400), 20, 0.1);
 }
 
 /// Both faults began minutes ago.
 #[test]
 fn of_136_hosts_with_faults_of_minutes_ago() {
-    let simulation = Simulation::new(1, 136, 1);
-    both_find_the_same(&TwoFaults { simulation, was_late: 200..300, is_late: 460, end: 700 }, 136, 0.1);
+    both_find_the_same(&TwoFaults::new(136, 200..300, 460, 700), 136, 0.1);
 }
 
 /// As few digests of each rank as of 1,250 hosts: the fault began within one of about a hundred seconds.
 #[test]
 fn with_the_fewest_digests() {
-    let simulation = Simulation::new(1, 20, 1);
-    both_find_the_same(&TwoFaults { simulation, was_late: 0..0, is_late: 500, end: 900 }, 1250, 0.25);
+    both_find_the_same(&TwoFaults::new(20, 0..0, 500, 900), 1250, 0.25);
 }

@@ -7,6 +7,8 @@ mod detail;
 mod device;
 mod load;
 
+use std::ops::Range;
+
 use crate::{
     collective::Operation,
     endpoint::BasePort,
@@ -28,6 +30,8 @@ pub struct Simulation {
     pub ranks_per_host: u32,
     /// (rank, factor on its GEMM times).
     pub slow: Vec<(Rank, f64)>,
+    /// In these seconds of the job, the other ranks wait [`LATE`] for the rank in each collective.
+    pub late: Vec<(Rank, Range<u64>)>,
     pub started: Moment,
 }
 
@@ -38,11 +42,14 @@ const BUS_GB_S: f64 = 350.0;
 const PEAK_TFLOPS: f64 = 989.5;
 const STEP: Nanoseconds = Nanoseconds(102_400_000);
 const BUCKET: u64 = 64 << 20;
+/// How much later than the others a late rank enters a collective.
+const LATE: Nanoseconds = Nanoseconds(3_000_000);
 
 impl Simulation {
     pub fn new(seed: u64, hosts: u32, ranks_per_host: u32) -> Self {
         let started = Moment(1_800_000_000_000_000_000);
-        Self { job: "llama-70b".into(), seed, hosts, ranks_per_host, slow: Vec::new(), started }
+        let (job, slow, late) = ("llama-70b".into(), Vec::new(), Vec::new());
+        Self { job, seed, hosts, ranks_per_host, slow, late, started }
     }
 
     pub fn world_size(&self) -> u32 {
@@ -74,16 +81,14 @@ impl Simulation {
 
     /// The digests of every collector in second number `seconds`.
     pub fn digests(&self, seconds: u64) -> Vec<Frame> {
-        (0..self.hosts)
-            .map(|host| {
-                let ranks = self.ranks_of(host).map(|rank| self.digest(rank, seconds)).collect();
-                self.frame(
-                    host,
-                    seconds,
-                    Body::Digest(HostDigest { job: self.job.clone(), ranks, turned_away: 0 }),
-                )
-            })
-            .collect()
+        (0..self.hosts).map(|host| self.digest_of(host, seconds)).collect()
+    }
+
+    /// The digest of one collector in second number `seconds`.
+    pub fn digest_of(&self, host: u32, seconds: u64) -> Frame {
+        let ranks = self.ranks_of(host).map(|rank| self.digest(rank, seconds)).collect();
+        let digest = HostDigest { job: self.job.clone(), ranks, turned_away: 0 };
+        self.frame(host, seconds, Body::Digest(digest))
     }
 
     fn ranks_of(&self, host: u32) -> impl Iterator<Item = Rank> {
@@ -94,7 +99,8 @@ impl Simulation {
         Frame { host: self.host(host), number: seconds, now: self.at(seconds), lost: 0, body }
     }
 
-    fn at(&self, seconds: u64) -> Moment {
+    /// The time `seconds` after the start.
+    pub fn at(&self, seconds: u64) -> Moment {
         Moment(self.started.0 + seconds * 1_000_000_000)
     }
 
@@ -126,10 +132,14 @@ impl Simulation {
         // A sixteenth of the step's 71 % of compute is timed.
         let timed = steps as f64 * STEP.seconds() * 0.71 / 16.0;
         let collectives = steps * 4;
+        let waited = if self.is_waiting(rank, seconds) { LATE } else { Nanoseconds(0) };
         let samples = (collectives.saturating_sub(4 * steps_per_second)..collectives)
             .filter(|&sequence| sampling::Rate(2).times(sequence))
             .take(RankDigest::SAMPLES)
-            .map(|sequence| self.sample(rank, sequence, slowdown))
+            .map(|sequence| {
+                let sample = self.sample(rank, sequence, slowdown);
+                CollectiveSample { duration: Nanoseconds(sample.duration.0 + waited.0), ..sample }
+            })
             .collect();
         RankDigest {
             rank,
@@ -182,11 +192,29 @@ impl Simulation {
             memory_growth: None,
             blocked_for: Nanoseconds::default(),
             blocked_calls: 0,
-            exposed_for: Some(Nanoseconds(steps * self.exposed(rank).0)),
+            exposed_for: Some(self.exposed_for(rank, seconds, steps)),
             device: Some(self.device(rank, seconds)),
             enabled: true,
             blind: Vec::new(),
         }
+    }
+
+    /// Whether the rank waits for a late one.
+    fn is_waiting(&self, rank: Rank, second: u64) -> bool {
+        let now = self.late.iter().filter(|(_, seconds)| seconds.contains(&second));
+        now.map(|&(late, _)| late != rank).next().unwrap_or(false)
+    }
+
+    /// How long its GEMMs have waited for communication. If ranks are late at some time: for a fifth of the time
+    /// in which it was not late itself.
+    fn exposed_for(&self, rank: Rank, second: u64, steps: u64) -> Nanoseconds {
+        if self.late.is_empty() {
+            return Nanoseconds(steps * self.exposed(rank).0);
+        }
+        let own = self.late.iter().filter(|(late, _)| *late == rank);
+        let was_late: u64 =
+            own.map(|(_, seconds)| second.clamp(seconds.start, seconds.end) - seconds.start).sum();
+        Nanoseconds((second - was_late) * 1_000_000_000 / 5)
     }
 
     fn slowdown(&self, rank: Rank) -> f64 {
