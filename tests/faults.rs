@@ -279,13 +279,12 @@ fn of_sixteen_whose_gpu_another_process_uses_is_named_with_that_process() {
     who_shares_a_gpu_is_named(16, FROM);
 }
 
-/// CPU throttling stops and continues a process in the same way.
-#[test]
-fn paused_rank_of_two_is_named() {
-    let job = Job::start(2, "pass");
+/// CPU throttling stops and continues a process in the same way: here every 60 ms.
+fn paused_rank_is_named(world: usize) {
+    let job = Job::start(world, "pass");
     job.runs_for(FROM);
     let stop = Arc::new(AtomicBool::new(false));
-    let pid = job.ranks[1].pid();
+    let pid = job.ranks[world - 1].pid();
     let signals = thread::spawn({
         let stop = Arc::clone(&stop);
         move || {
@@ -302,6 +301,21 @@ fn paused_rank_of_two_is_named() {
     stop.store(true, Relaxed);
     signals.join().expect("it ends");
     assert_eq!(found["class"], "host", "{found:#}");
+}
+
+#[test]
+fn paused_rank_of_two_is_named() {
+    paused_rank_is_named(2);
+}
+
+#[test]
+fn paused_rank_of_three_is_named() {
+    paused_rank_is_named(3);
+}
+
+#[test]
+fn paused_rank_of_sixteen_is_named() {
+    paused_rank_is_named(16);
 }
 
 #[test]
