@@ -22,16 +22,13 @@ fn main() {
     let numbers: Vec<u32> = std::env::args().skip(1).map(|word| word.parse().expect(usage)).collect();
     let &[hosts, ranks, ref fault @ ..] = &numbers[..] else { panic!("{usage}") };
     let mut simulation = Simulation::new(7, hosts, ranks);
-    let crowd = match *fault {
-        [slow, ago] => {
-            simulation.late = vec![(Rank(slow), BEFORE.saturating_sub(ago.into())..u64::MAX)];
-            let past = past(&simulation, ago);
-            Crowd::remembering(simulation, past)
-        }
-        _ => {
-            simulation.slow = fault.iter().map(|&rank| (Rank(rank), 1.25)).collect();
-            Crowd::of(simulation)
-        }
+    let crowd = if let [slow, ago] = *fault {
+        simulation.late = vec![(Rank(slow), BEFORE.saturating_sub(ago.into())..u64::MAX)];
+        let past = past(&simulation, ago);
+        Crowd::remembering(simulation, past)
+    } else {
+        simulation.slow = fault.iter().map(|&rank| (Rank(rank), 1.25)).collect();
+        Crowd::of(simulation)
     };
     crowd.start(0..hosts);
     println!("{} {}", crowd.list(), BASE.0);
