@@ -120,9 +120,17 @@ impl After {
         let is_over =
             |before: &&RecordedCall| before.stream == call.stream && before.state == CallState::Done;
         let before = record.calls[..at].iter().rfind(is_over)?;
-        let place = |call| record.site(call).and_then(CallSite::place);
-        Some(Self { operation: before.operation, place: place(before), until: place(call) })
+        let [place, until] = places([before, call].map(|call| record.site(call)));
+        Some(Self { operation: before.operation, place, until })
     }
+}
+
+/// The places of two calls, unless one address in native code is all that is known of both. That is so for
+/// DDP, whose calls come from autograd's thread.
+fn places(sites: [Option<&CallSite>; 2]) -> [Option<String>; 2] {
+    let has_frame = sites.iter().flatten().any(|site| site.frame().is_some());
+    let places = sites.map(|site| site.and_then(CallSite::place));
+    if !has_frame && places[0] == places[1] { [None, None] } else { places }
 }
 
 /// The progress of a rank's GPU in a communicator. Only some of its collectives have an event before them.
@@ -159,5 +167,31 @@ impl GpuProgress {
 
     fn has_started(&self, number: u64) -> bool {
         number < self.done || self.begun.is_some_and(|begun| begun >= number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::frame::StackFrame;
+
+    use super::*;
+
+    #[test]
+    fn one_native_address_of_both_calls_is_no_place() {
+        let site = |native: &str, line: Option<u32>| CallSite {
+            frames: line
+                .map(|line| StackFrame { function: "log".into(), file: "train.py".into(), line })
+                .into_iter()
+                .collect(),
+            returns_to: 0,
+            native: native.to_owned(),
+        };
+        let of = |one: &CallSite, other: &CallSite| places([Some(one), Some(other)]);
+        let torch = site("libtorch_cuda.so+0x1", None);
+        assert_eq!(of(&torch, &torch), [None, None]);
+        let other = site("libtorch_cuda.so+0x2", None);
+        assert_eq!(of(&torch, &other), [torch.place(), other.place()]);
+        let python = site("libtorch_cuda.so+0x1", Some(3));
+        assert_eq!(of(&python, &python), [python.place(), python.place()], "a loop");
     }
 }
