@@ -2,7 +2,9 @@
 # Kernels on GPUs, from core dumps: `xpu-top stacks --gpus` on two ranks, one of which hangs behind an endless
 # kernel. Also makes the core dump of a kernel that writes to a wrong address, as in collector/src/stacks/gpu.
 #
-#     tests/gpu/gpu_core.sh PROGRAMS OUT
+#     tests/gpu/gpu_core.sh PROGRAMS OUT [key]
+#
+# With "key", the kernels are requested with U on the screen, which is then in OUT/screen.svg.
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 cd "$(dirname "$(realpath "$0")")" || exit
@@ -17,10 +19,15 @@ for _ in $(seq 300); do [ -s "$out/own.began" ] && break; sleep 0.2; done
 for _ in $(seq 30); do xpu-top status --now $where >"$out/status.txt" 2>&1; [ $? = 2 ] && break; sleep 1; done
 head -5 "$out/status.txt"
 (for _ in $(seq 60); do ls -l --time-style=+%s.%N "$XPU_TOP_RUNTIME_DIR"/gpu; sleep 0.5; done >"$out/files.txt" 2>&1) &
-# shellcheck disable=SC2086
-time xpu-top stacks --gpus --yes $where >"$out/stacks.txt" 2>"$out/stacks.err"
-echo "stacks --gpus ends with $?: $(cat "$out/stacks.err")"
-head -12 "$out/stacks.txt" | cut -c1-160
+if [ "${3:-}" = key ]; then
+    # shellcheck disable=SC2086
+    python3 press.py "$out/screen.svg" spin_kernel xpu-top $where
+else
+    # shellcheck disable=SC2086
+    time xpu-top stacks --gpus --yes $where >"$out/stacks.txt" 2>"$out/stacks.err"
+    echo "stacks --gpus ends with $?: $(cat "$out/stacks.err")"
+    head -12 "$out/stacks.txt" | cut -c1-160
+fi
 ls -la "$XPU_TOP_RUNTIME_DIR"/gpu
 pkill -KILL -f "$out/own"
 cat >"$out/address.py" <<'P'
