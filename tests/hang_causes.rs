@@ -72,6 +72,20 @@ if RANK == 1: load_weights()
 distributed_c10d.init_process_group()
 ";
 
+/// Rank 0 is in `ncclCommInitRank`, and rank 1 does something else before.
+fn joins_after(otherwise: &str) -> String {
+    format!(
+        "
+def load_weights(): hold()
+ok(gemm_ex(256, 256, 256))
+sync()
+if RANK == 1: {otherwise}
+communicator()
+"
+    )
+}
+
+/// Both jobs run at once, because each takes a minute.
 #[test]
 fn a_rank_that_never_comes_to_the_rendezvous() {
     let host = Host::new();
@@ -79,15 +93,30 @@ fn a_rank_that_never_comes_to_the_rendezvous() {
     fs::create_dir_all(&package).expect("a folder in a fresh folder");
     fs::write(package.join("distributed_c10d.py"), C10D).expect("a file there");
     let ranks = (0..2).map(|rank| host.rank(rank, MEETS)).collect();
-    let (found, status) = Hung { host, ranks }.hang();
-    let evidence = found["evidence"].as_str().unwrap_or_default();
+    let (meets, joins) = (Hung { host, ranks }, Hung::of(2, &joins_after("load_weights()")));
+    let doing = ["waited for other ranks in init_process_group", "been creating a communicator"];
+    for (job, doing) in [meets, joins].into_iter().zip(doing) {
+        let (found, status) = job.hang();
+        let evidence = found["evidence"].as_str().unwrap_or_default();
+        assert_eq!((&found["class"], &found["ranks"]), (&"init".into(), &json!([1])), "{status:#}");
+        let begin = format!("rank 1 did not join: 1 rank has {doing}");
+        assert!(evidence.starts_with(&begin), "{evidence}");
+        let since = found["since_s"].as_f64().expect("a time");
+        assert!((60.0..75.0).contains(&since), "{since}: {evidence}");
+        assert!(
+            status["stacks"]["folded"].as_str().unwrap_or_default().contains("load_weights"),
+            "{status:#}"
+        );
+    }
+}
+
+/// A rank that has ended cannot join, so nobody waits for a minute.
+#[test]
+fn a_rank_that_ends_before_it_joins_a_communicator() {
+    let (found, status) = Hung::of(2, &joins_after("sys.exit()")).hang();
     assert_eq!((&found["class"], &found["ranks"]), (&"init".into(), &json!([1])), "{status:#}");
-    assert!(
-        evidence.starts_with("rank 1 did not join: 1 rank has waited for other ranks in init_process_group")
-    );
     let since = found["since_s"].as_f64().expect("a time");
-    assert!((60.0..75.0).contains(&since), "{since}: {evidence}");
-    assert!(status["stacks"]["folded"].as_str().unwrap_or_default().contains("load_weights"), "{status:#}");
+    assert!(since <= SOON, "{since}: {found:#}");
 }
 
 /// Of three ranks, rank 1 is never started.

@@ -16,7 +16,7 @@ use std::{
 use memmap2::Mmap;
 use xpu_wire::{
     frame::{FailedKernel, StackFrame, ThreadStack},
-    gpu_cores::{FILE, PIPE},
+    gpu_cores::{self, FILE, LARGEST, PIPE},
     id::Pid,
 };
 
@@ -37,6 +37,8 @@ const KERNELS: usize = 16;
 /// The kernels on the GPUs of a rank, one thread for each; or why they are unknown.
 pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     let prepared = Prepared::of(pid)?;
+    let folder = prepared.file.parent().unwrap_or(Path::new("/"));
+    has_space(folder, gpu_cores::free(folder))?;
     prepared.trigger(|| thread::sleep(LOOK))?;
     let until = Instant::now() + PATIENCE;
     let mut last = "it did not appear".to_owned();
@@ -64,6 +66,19 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
         prepared.file.display(),
         PATIENCE.as_secs()
     ))
+}
+
+/// Refuses if the core dump may not fit: the request would end the rank, and its kernels would stay unknown.
+fn has_space(folder: &Path, free: Option<u64>) -> Result<(), String> {
+    match free {
+        Some(free) if free < LARGEST => Err(format!(
+            "its GPUs' core dump was not requested: it may need {} MB, and {} has {} MB free",
+            LARGEST / 1_000_000,
+            folder.display(),
+            free / 1_000_000
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The kernel that an exception stopped, from the core dump of a process that has ended. Removes the file.

@@ -1,8 +1,10 @@
 //! The files of GPU core dumps in the runtime directory. They have 20 to 200 MB each, often in memory (tmpfs).
 
 use std::{
+    ffi::CString,
     fs::{self, DirEntry},
-    os::unix::fs::MetadataExt as _,
+    mem,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -16,6 +18,16 @@ pub const FILE: &str = "gpu-core.";
 
 /// Largest size of a file.
 pub const LARGEST: u64 = 200_000_000;
+
+/// Free bytes of the file system with this folder, for this user.
+pub fn free(folder: &Path) -> Option<u64> {
+    let name = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    // SAFETY: all zeros is a valid value of this struct of integers.
+    let mut found: libc::statvfs = unsafe { mem::zeroed() };
+    // SAFETY: the name ends with NUL, and `found` outlives the call.
+    let rc = unsafe { libc::statvfs(name.as_ptr(), &raw mut found) };
+    (rc == 0).then(|| found.f_bavail * found.f_frsize)
+}
 
 /// Age at which a file is old. A collector reads a core dump within some seconds of the end of its process.
 pub const UNREAD: Duration = Duration::from_mins(1);
@@ -65,6 +77,8 @@ mod tests {
         assert_eq!(stays(), [true, false, true, true], "only files");
         remove_old(&folder, &[PIPE, FILE], later);
         assert_eq!(stays(), [false, false, true, true]);
+        assert!(free(&folder).is_some_and(|bytes| bytes > 0));
         fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(free(&folder), None);
     }
 }

@@ -91,3 +91,14 @@ fn a_pipe_that_nobody_reads_at_the_moment_is_tried_again() {
     reader.expect("it waited").read_to_string(&mut text).unwrap();
     assert_eq!(text, "1\n");
 }
+
+#[test]
+fn a_core_dump_that_may_not_fit_is_not_requested() {
+    let folder = Path::new("/run/gpu");
+    assert_eq!(has_space(folder, Some(LARGEST)), Ok(()));
+    assert_eq!(has_space(folder, None), Ok(()));
+    assert_eq!(
+        has_space(folder, Some(30_000_000)).unwrap_err(),
+        "its GPUs' core dump was not requested: it may need 200 MB, and /run/gpu has 30 MB free"
+    );
+}
