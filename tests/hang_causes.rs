@@ -116,7 +116,7 @@ fn a_rank_that_ends_before_it_joins_a_communicator() {
     let (found, status) = Hung::of(2, &joins_after("sys.exit()")).hang();
     assert_eq!((&found["class"], &found["ranks"]), (&"init".into(), &json!([1])), "{status:#}");
     let since = found["since_s"].as_f64().expect("a time");
-    assert!(since <= SOON, "{since}: {found:#}");
+    assert!(since < 30.0, "{since}: {found:#}");
 }
 
 /// Of three ranks, rank 1 is never started.
