@@ -225,24 +225,24 @@ impl Evidence {
                 fitted([format!("{line}{}", neighbours.beside()), line])
             }
             Self::OnGpus(of, gpus) => {
-                let line = of.headline(ranks, host);
-                match (&**of, culprits_kernel(ranks, gpus)) {
-                    (Self::NotStarted(of), Some(kernel)) => {
-                        let runs = if ranks.len() == 1 { "GPU runs" } else { "GPUs run" };
-                        let at = format!("collective {} not started", of.collective.number);
-                        fitted([
-                            format!("{who}: {runs} {kernel}, {at}, {}", age(of.hung_s)),
-                            format!("{who}: {runs} {kernel}, {at}"),
-                            format!("{who}: {runs} {kernel}"),
-                            line,
-                        ])
-                    }
-                    _ => line,
-                }
+                on_gpus(of, culprits_kernel(ranks, gpus), &who, of.headline(ranks, host))
             }
             Self::Sampled(of, _) | Self::At(of, _) => of.headline(ranks, host),
         }
     }
+}
+
+/// With the kernel that a core dump shows, if there is one; `line` is the headline without it.
+fn on_gpus(of: &Evidence, kernel: Option<&str>, who: &str, line: String) -> String {
+    let (Evidence::NotStarted(of), Some(kernel)) = (of, kernel) else { return line };
+    let runs = if of.ranks.len() == 1 { "GPU runs" } else { "GPUs run" };
+    let at = format!("collective {} not started", of.collective.number);
+    fitted([
+        format!("{who}: {runs} {kernel}, {at}, {}", age(of.hung_s)),
+        format!("{who}: {runs} {kernel}, {at}"),
+        format!("{who}: {runs} {kernel}"),
+        line,
+    ])
 }
 
 fn slow_link(of: &SlowLink) -> String {
