@@ -37,7 +37,7 @@ const KERNELS: usize = 16;
 /// The kernels on the GPUs of a rank, one thread for each; or why they are unknown.
 pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     let prepared = Prepared::of(pid)?;
-    let folder = prepared.file.parent().unwrap_or(Path::new("/"));
+    let folder = prepared.file.parent().unwrap_or_else(|| Path::new("/"));
     has_space(folder, gpu_cores::free(folder))?;
     prepared.trigger(|| thread::sleep(LOOK))?;
     let until = Instant::now() + PATIENCE;
