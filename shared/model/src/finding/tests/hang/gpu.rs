@@ -148,7 +148,7 @@ fn the_kernel_of_a_core_dump_is_named() {
         |rank| if rank == 1 { "at::cuda::spin_kernel" } else { "ncclDevKernel_AllReduce_Sum_bf16_RING_LL" };
     let mut cluster = waiting(Layout::Data, 2, |rank| [Some(if rank == 1 { Queued } else { Begun }), None]);
     let dumps = dumped(cluster.job(), kernels);
-    cluster.fold(dumps.into_iter());
+    cluster.fold(dumps);
     let found = cluster.run(20).findings();
     let [finding] = &found[..] else { panic!("{found:#?}") };
     let number = STALL * 36;
