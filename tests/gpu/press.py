@@ -40,16 +40,24 @@ def press(key, seconds):
     time.sleep(seconds)
 
 
+def saved(text, key="S"):
+    """A saved screen that has this text; None if none has it within 60 s."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        press(key, 0.5)
+        found = next((svg for svg in sorted(folder.glob("*.svg")) if text in svg.read_text()), None)
+        if found:
+            return found
+    return None
+
+
 threading.Thread(target=drain, daemon=True).start()
-time.sleep(4)
-press("6", 3)
+saved("Stacks", "6S")
 pressed = time.monotonic()
+# The second press confirms, and counts only a second after the first.
 press("U", 1.5)
 press("U", 0.5)
-shown = None
-while shown is None and time.monotonic() < pressed + 60:
-    press("S", 0.5)
-    shown = next((svg for svg in sorted(folder.glob("*.svg")) if word in svg.read_text()), None)
+shown = saved(word)
 taken = time.monotonic() - pressed
 pathlib.Path(out).write_text((shown or max(folder.glob("*.svg"))).read_text())
 press("q", 0.5)

@@ -111,7 +111,7 @@ struct Line {
     words: [AtomicU64; 7],
     /// The group, and whether NCCL took the call; the calling thread changes it.
     launch: AtomicU32,
-    /// How far its stream is; the calling thread and the hook's thread change it.
+    /// The progress of its stream; the calling thread and the hook's thread change it.
     stream: AtomicU32,
 }
 
