@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use serde_json::Value;
-use xpu_tests::{built, host::Host, program::until};
+use serde_json::{Value, json};
+use xpu_tests::{built, host::Host, hung::Hung, program::until};
 
 const TRAINS: &str = "
 comm = communicator()
@@ -210,6 +210,33 @@ fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {
     fs::write(host.place.path("over"), "").expect("the place takes a file");
     let outcome = rank.end();
     assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+}
+
+/// One process drives two GPUs. In its step 12, the second one gets a GEMM that does not end.
+#[test]
+fn the_gpu_of_one_process_that_hangs_is_named() {
+    let host = Host::with_visible_gpus();
+    let set = [("CUDA_VISIBLE_DEVICES", "5,3")];
+    let (begin, endless) = (
+        "        for _ in range(8):\n",
+        "ok(process.cublasGemmEx(
+            handle, 0, 0, 2000000, 2000000, 2000000, one, memory, dtype, 2000000, memory, dtype, 2000000,
+            one, memory, dtype, 2000000, COMPUTE_32F, -1))",
+    );
+    assert!(TWO_GPUS.contains(begin));
+    let counts = "        made_steps[device] += 1\n";
+    let hangs = format!("{counts}        if (device, made_steps[device]) == (1, 12): {endless}\n{begin}");
+    let script = format!("made_steps = [0, 0]\n{}", TWO_GPUS.replace(begin, &hangs));
+    let rank = host.rank_of_where((0, 1), &set, &script);
+    let (found, status) = Hung { host, ranks: vec![rank] }.hang();
+    assert_eq!((&found["class"], &found["ranks"]), (&"not_started".into(), &json!(["0.1"])), "{status:#}");
+    let gpus = found["gpus"].as_array().expect("the state of both GPUs");
+    let states: Vec<_> = gpus.iter().map(|gpu| (&gpu["ranks"], &gpu["state"])).collect();
+    assert_eq!(
+        states,
+        [(&json!(["0.1"]), &"behind".into()), (&json!(["0.0"]), &"begun".into())],
+        "{found:#}"
+    );
 }
 
 /// One GPU has a performance monitor. The other is an older one, and has only counters.

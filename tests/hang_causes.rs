@@ -113,7 +113,13 @@ fn a_rank_that_never_comes_to_the_rendezvous() {
 /// A rank that has ended cannot join, so nobody waits for a minute.
 #[test]
 fn a_rank_that_ends_before_it_joins_a_communicator() {
-    let (found, status) = Hung::of(2, &joins_after("sys.exit()")).hang();
+    let waits =
+        "for _ in iter(lambda: os.path.exists(os.environ['RENDEZVOUS'] + '/seen'), True): time.sleep(0.01)";
+    let ends = format!("def ends():\n    {waits}\n    sys.exit()\n{}", joins_after("ends()"));
+    let job = Hung::of(2, &ends);
+    until("both ranks to be seen", || (job.host.status()["ranks"].as_array()?.len() == 2).then_some(()));
+    fs::write(job.host.place.path("seen"), "").expect("the place takes a file");
+    let (found, status) = job.hang();
     assert_eq!((&found["class"], &found["ranks"]), (&"init".into(), &json!([1])), "{status:#}");
     let since = found["since_s"].as_f64().expect("a time");
     assert!(since < 30.0, "{since}: {found:#}");

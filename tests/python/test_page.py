@@ -207,7 +207,7 @@ def test_a_job_that_hangs(browser):
 def many_ranks(hosts, per_host, slow):
     """The address of a relay's page. The relay is real; its hosts are simulated, with one slow rank."""
     crowd = subprocess.Popen(
-        [BUILT / "crowd_of_hosts", str(hosts), str(per_host), str(slow)],
+        [BUILT / "examples/crowd_of_hosts", str(hosts), str(per_host), str(slow)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,5 +1,7 @@
 //! The clocks of the hook.
 
+pub(crate) mod counter;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use xpu_wire::unit::Moment;
@@ -10,6 +12,13 @@ static AHEAD: AtomicU64 = AtomicU64::new(0);
 /// Monotonic nanoseconds.
 pub(crate) fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
+}
+
+/// As [`monotonic`], with an error below a few microseconds, at half the cost if the processor's counter is
+/// usable. It may be less than an earlier result.
+#[inline]
+pub(crate) fn approximate() -> u64 {
+    counter::approximate().unwrap_or_else(monotonic)
 }
 
 /// The time of day with an error of a few milliseconds, at a quarter of the cost of the exact time.

@@ -148,6 +148,7 @@ impl Publisher {
             let rings = self.observer.bell().rings();
             self.observer.ledger().heartbeat(Moment::now());
             clock::compare();
+            clock::counter::compare();
             exit_note::look(self.observer);
             optimizer::attach_if_late();
             call_site::prepare();

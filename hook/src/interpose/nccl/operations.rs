@@ -24,7 +24,7 @@ use crate::{
         record::Record,
     },
     process::{
-        clock::{monotonic, time_of_day},
+        clock::{approximate, monotonic, time_of_day},
         switch,
     },
 };
@@ -90,7 +90,7 @@ fn begin(
         observed: switch::is_on(),
         graph_capture: observer.graph_capture_of(stream),
     };
-    let at = monotonic();
+    let at = approximate();
     let now = time_of_day(at);
     let ledger = observer.ledger();
     let line = slot.line(ledger).filter(|_| message.graph_capture.is_none());

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use xpu_wire::frame::BlockingCall;
 
 use super::Lane;
-use crate::process::clock::monotonic;
+use crate::process::clock::{
+    counter::{runs_evenly, ticks},
+    monotonic,
+};
 
 /// A launch takes about 5 us. One that takes longer than this, in nanoseconds, was blocked.
 const HELD: u64 = 20_000;
@@ -92,31 +95,4 @@ impl Lane {
             held.longest.raise(took);
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn ticks() -> u64 {
-    // SAFETY: every x86-64 processor has this instruction. A process that may not use it cannot read the time
-    // either.
-    unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-/// Whether the counter runs at one rate in all states of the processor ("invariant TSC").
-#[cfg(target_arch = "x86_64")]
-fn runs_evenly() -> bool {
-    const ADVANCED_POWER_MANAGEMENT: u32 = 0x8000_0007;
-    let cpuid = std::arch::x86_64::__cpuid;
-    cpuid(0x8000_0000).eax >= ADVANCED_POWER_MANAGEMENT
-        && cpuid(ADVANCED_POWER_MANAGEMENT).edx & (1 << 8) != 0
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn ticks() -> u64 {
-    0
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn runs_evenly() -> bool {
-    false
 }

@@ -48,8 +48,15 @@ impl Job {
         self.records.revision
     }
 
+    /// The last record of a rank's process: the GPUs of one process share it.
     pub fn record(&self, rank: Rank) -> Option<&RankRecord> {
-        self.records.of.get(&rank).filter(|record| self.is_of_present(record))
+        let of = &self.records.of;
+        let of_process = || {
+            rank.gpu()?;
+            of.values().find(|record| record.rank.process() == rank.process())
+        };
+        let pid = self.rank(rank)?.pid();
+        of.get(&rank).or_else(of_process).filter(|record| record.pid == pid)
     }
 
     fn is_of_present(&self, record: &RankRecord) -> bool {
@@ -63,8 +70,8 @@ impl Job {
 
     /// Whether a rank's last call is in its record. A rank without a record will have none.
     pub(crate) fn has_fresh_record(&self, rank: Rank) -> bool {
-        let (Some(view), Some(record)) = (self.rank(rank), self.records.of.get(&rank)) else { return false };
-        record.pid == view.pid() && (record.read_at >= view.moved() || !record.why.is_empty())
+        let (Some(view), Some(record)) = (self.rank(rank), self.record(rank)) else { return false };
+        record.read_at >= view.moved() || !record.why.is_empty()
     }
 
     /// The first divergence between the ranks' calls, by the received records.
