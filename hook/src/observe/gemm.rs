@@ -13,7 +13,7 @@ use crate::{
         record::Record,
         shapes::Turn,
     },
-    process::clock::monotonic,
+    process::clock::approximate,
     publish::rate::{self, Class},
 };
 
@@ -43,7 +43,7 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, graph_capture: None, at: 0, noted: None };
     if timed || lane.observer().may_capture_graph() {
         if timed {
-            gemm.at = monotonic();
+            gemm.at = approximate();
         }
         gemm.stream = stream();
         if let Some(stream) = gemm.stream {

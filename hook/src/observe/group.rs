@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use crate::{
     interpose::nccl::{IN_PROGRESS, Joining, is_early},
     observe::lane::Lane,
-    process::{clock::monotonic, switch},
+    process::{clock::approximate, switch},
 };
 use interval::Interval;
 use share::Share;
@@ -155,7 +155,7 @@ impl Group {
                 interval.drop(lane);
             }
         }
-        let now = monotonic();
+        let now = approximate();
         for message in self.messages.drain(..) {
             if launched { message.launched(lane, None, result, now) } else { message.refused(lane) }
         }

@@ -19,7 +19,7 @@ use crate::{
         launches,
         record::Record,
     },
-    process::clock::monotonic,
+    process::clock::approximate,
     publish::rate::{self, Class},
 };
 pub(crate) use known_names::known_name;
@@ -98,7 +98,7 @@ impl Launch {
             launch.stream = stream();
             launch.graph_capture = observer.graph_capture_of(launch.stream);
             if timed && launch.graph_capture.is_none() {
-                launch.at = monotonic();
+                launch.at = approximate();
                 launch.timing = lane.start_timing(launch.stream);
                 lane.counters.untimed.add(u64::from(matches!(launch.timing, Timing::Not)));
             }

@@ -11,7 +11,7 @@ use xpu_wire::{collective::Operation, gemm::GemmShape, sampling::priority};
 
 use crate::{
     observe::{lane::Lane, record::Record, shapes},
-    process::clock::monotonic,
+    process::clock::approximate,
 };
 
 /// A launch's kind of work.
@@ -227,7 +227,7 @@ pub(crate) fn launched(lane: &Lane, launch: impl FnOnce() -> Launch) {
 #[cold]
 fn report(lane: &Lane, wanted: u8, launch: Launch) {
     if wanted & ALL != 0 {
-        let at = monotonic();
+        let at = approximate();
         if !lane.push_if_roomy(Record::Launched { launch: Launch { at, ..launch } }) {
             LOST.store(true, Relaxed);
         }
@@ -236,7 +236,7 @@ fn report(lane: &Lane, wanted: u8, launch: Launch) {
         && let Some(begun) = FIRST.takes(lane.address(), &launch)
     {
         lane.step_ended(begun);
-        lane.push(Record::Begun { steps: begun, at: monotonic() });
+        lane.push(Record::Begun { steps: begun, at: approximate() });
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
         record::Record,
     },
     process::{
-        clock::{coarse_now, monotonic},
+        clock::{approximate, coarse_now},
         switch,
     },
     publish::rate::{self, Class},
@@ -98,7 +98,7 @@ impl Launch {
                     self.executable.launched(device);
                 }
                 if timer.is_some() || switch::is_on() {
-                    let at = if self.chosen { monotonic() } else { 0 };
+                    let at = if self.chosen { approximate() } else { 0 };
                     lane.push(Record::Graph { graph: self.executable.number(), at, timer });
                 }
                 if let Some((optimizer, steps)) = contents.and_then(Contents::optimizer) {

@@ -21,7 +21,7 @@ use crate::{
         launches::{self, Launch},
         record::{HostCall, Record},
     },
-    process::clock::monotonic,
+    process::clock::{approximate, monotonic},
 };
 
 /// An asynchronous copy or fill in progress; timed only during a capture.
@@ -41,7 +41,7 @@ impl Move {
         let graph_capture = lane.observer().graph_capture_of(stream);
         let mut new = Self { stream, graph_capture, timing: Timing::Not, at: 0 };
         if graph_capture.is_none() && capture::is_on() {
-            new.at = monotonic();
+            new.at = approximate();
             new.timing = lane.start_timing(stream);
             lane.counters.untimed.add(u64::from(matches!(new.timing, Timing::Not)));
         }

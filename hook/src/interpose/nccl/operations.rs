@@ -24,7 +24,7 @@ use crate::{
         record::Record,
     },
     process::{
-        clock::{approximate, monotonic, time_of_day},
+        clock::{approximate, time_of_day},
         switch,
     },
 };
@@ -231,7 +231,7 @@ pub(crate) fn launched_unseen(
     let slot = observer.communicators.slot(index);
     let datatype = DataType::from_nccl(elements.datatype);
     let bytes = operation.message_bytes(elements.count as u64, datatype.bytes(), slot.size());
-    let (ledger, at) = (observer.ledger(), monotonic());
+    let (ledger, at) = (observer.ledger(), approximate());
     let now = time_of_day(at);
     let collective = operation.is_collective();
     let line = slot.line(ledger);

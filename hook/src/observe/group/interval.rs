@@ -10,7 +10,7 @@ use crate::{
         lane::{Lane, Timing},
         record::{MessageKey, Record},
     },
-    process::{clock::monotonic, switch},
+    process::{clock::approximate, switch},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl Interval {
         }
         self.chosen = if timeable { self.choose(slot) } else { None };
         if self.chosen.is_some() {
-            self.at = monotonic();
+            self.at = approximate();
             self.timing = lane.start_timing_on(self.first.stream, slot.device_of(self.first.stream));
             if matches!(self.timing, Timing::Not) {
                 lane.counters.untimed.add(1);
