@@ -46,7 +46,7 @@ static COMPARISON: Comparison = Comparison {
 
 #[derive(Debug)]
 struct Comparison {
-    /// Odd during a write.
+    /// An uneven number during a write.
     version: AtomicU32,
     ticks: AtomicU64,
     at: AtomicU64,
@@ -108,14 +108,14 @@ fn rate(known: Reading, now: Reading, last: u64) -> u64 {
 
 impl Comparison {
     fn store(&self, reading: Reading, rate: u64) {
-        // It is odd already if the process was forked during a write.
-        let odd = self.version.load(Relaxed) | 1;
-        self.version.store(odd, Relaxed);
+        // It is uneven already if the process was forked during a write.
+        let writing = self.version.load(Relaxed) | 1;
+        self.version.store(writing, Relaxed);
         fence(Release);
         self.ticks.store(reading.ticks, Relaxed);
         self.at.store(reading.at, Relaxed);
         self.rate.store(rate, Relaxed);
-        self.version.store(odd.wrapping_add(1), Release);
+        self.version.store(writing.wrapping_add(1), Release);
     }
 }
 
