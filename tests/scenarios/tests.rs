@@ -29,7 +29,8 @@ const SINCE: f64 = 0.1;
 #[test]
 fn late_viewers_report_the_same_cause_and_begin() {
     let watch = Watch { long: 180.0, hosts: Some(20) };
-    for name in ["throttled clocks", "slow data loader", "copies", "slow compute"] {
+    let half = "slow compute, half of the ranks";
+    for name in ["throttled clocks", "slow data loader", "copies", "slow compute", half] {
         for seed in [4, 5] {
             let Some(scenario) = scenario(name, 8, TUNING + seed) else { continue };
             let verdict = play(&scenario, watch);

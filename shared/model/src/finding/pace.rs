@@ -13,7 +13,7 @@ use super::{
     cpu_wait, device,
     evidence::{
         cost::LATE_HOST,
-        pace::{LacksCpu, LateLaunches, Regression},
+        pace::{LacksCpu, LateLaunches, Regression, SlowerPart},
     },
 };
 use crate::job::{Job, PaceSample, RankView, median};
@@ -44,6 +44,14 @@ const LEAST_S: f32 = 3.5;
 /// The share by which steps must take longer, in addition to [`SPREADS`], and the smallest spread that is
 /// assumed: the same as for GEMM rates.
 const LONGER: f64 = 0.1;
+
+/// The GEMMs of a rank became slower below this share of their former rate, and did not above the other one: as for
+/// slow ranks.
+const SLOW: f64 = 0.9;
+const STEADY: f64 = 0.95;
+
+/// Number of ranks whose GEMMs must not have become slower, besides a quarter of all, so that the others are named.
+const FEWEST_STEADY: usize = 3;
 const LEAST_SPREAD: f64 = 0.01;
 
 /// A step is long if it exceeds the usual step by this share of [`LONGER`], and by this share of the change.
@@ -72,11 +80,11 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     let asked = asked(job);
     // After a permanent change, earlier steps are no reference for later ones.
     if let Some(growth) = Growth::find(&asked, Measure::Median) {
-        return growth.matters().then(|| regression(job, &growth));
+        return growth.matters().then(|| regression(job, &asked, &growth));
     }
     // If every digest has pauses, the median step does not change, but the mean does.
     let mean = || Growth::find(&asked, Measure::Mean).filter(Growth::matters);
-    pauses::found(job, &asked).or_else(|| Some(regression(job, &mean()?)))
+    pauses::found(job, &asked).or_else(|| Some(regression(job, &asked, &mean()?)))
 }
 
 /// Pauses of other ranks in a job in which these ranks are slow, with the time that steps lose beyond their
@@ -141,7 +149,7 @@ impl Growth {
             after: of(|c| c.after),
             since_s: of(|c| c.since_s),
             work: of(|c| c.work),
-            rate: of(|c| c.rate),
+            rate: of(|c| c.rate.unwrap_or(0.0)),
             error: of(|c| c.error),
         })
     }
@@ -234,9 +242,9 @@ fn ends_no_step(view: &RankView) -> bool {
 struct Change {
     before: f64,
     after: f64,
-    /// Relative change of FLOPs per step, and of the GEMM rate.
+    /// Relative change of FLOPs per step, and of the GEMM rate if it is known.
     work: f64,
-    rate: f64,
+    rate: Option<f64>,
     since_s: f64,
     /// Error of the mean after the change, as a share.
     error: f64,
@@ -279,13 +287,13 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
         let is_long = |sample: &&PaceSample| f64::from(of(sample)) > long;
         let after_it: Vec<PaceSample> = after.iter().filter(is_long).copied().collect();
         let ratio = |figure: fn(&[PaceSample]) -> Option<f64>| {
-            figure(before).zip(figure(&after_it)).map_or(0.0, |(usual, now)| now / usual - 1.0)
+            figure(before).zip(figure(&after_it)).map(|(usual, now)| now / usual - 1.0)
         };
         (clear && lasts).then(|| Change {
             before: usual,
             // With means, a few long steps affect every second or third digest.
             after: if measure == Measure::Mean { mean_step(&after_it).max(usual) } else { now },
-            work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
+            work: (1.0 + ratio(throughput).unwrap_or(0.0)) * (1.0 + longer) - 1.0,
             rate: ratio(rate),
             since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
             error: WIDTH * spread / (after.len() as f64).sqrt() / now,
@@ -306,11 +314,37 @@ fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
     grown.collect()
 }
 
-fn regression(job: &Job, growth: &Growth) -> Finding {
-    let &Growth { measure, before, after, since_s, work, rate, .. } = growth;
+/// The ranks whose GEMMs became slower with the steps, if those of enough others did not, and by how much. One or two
+/// ranks whose GEMMs did not become slower may themselves be the cause: an NCCL kernel that waits for them takes SMs
+/// from the GEMMs of the others.
+fn slower_part(asked: &[(Rank, &RankView)], growth: &Growth) -> Option<(Vec<Rank>, f64)> {
+    let known = asked.iter().filter_map(|&(rank, view)| Some((rank, change(view, growth.measure)?.rate?)));
+    let (slower, others): (Vec<(Rank, f64)>, Vec<_>) = known.partition(|(_, rate)| 1.0 + rate < SLOW);
+    let steady = others.iter().filter(|(_, rate)| 1.0 + rate > STEADY).count();
+    let is_clear = (slower.len() + steady) * 10 >= asked.len() * 9;
+    if slower.len() < 2 || steady < FEWEST_STEADY.max(asked.len() / 4) || !is_clear {
+        return None;
+    }
+    let rate = median(slower.iter().map(|(_, rate)| *rate).collect())?;
+    Some((slower.into_iter().map(|(rank, _)| rank).collect(), rate))
+}
+
+fn regression(job: &Job, asked: &[(Rank, &RankView)], growth: &Growth) -> Finding {
+    let &Growth { measure, before, after, since_s, work, .. } = growth;
     let longer = growth.longer();
-    let slower = rate < -0.5 * longer / (1.0 + longer);
-    let clocks = if slower { Clocks::of_all(job).or_no_cause_at(1.0 + rate) } else { Clocks::Unknown };
+    let explains = |rate: f64| rate < -0.5 * longer / (1.0 + longer);
+    let part = slower_part(asked, growth).filter(|(_, rate)| explains(*rate));
+    let rate = part.as_ref().map_or(growth.rate, |(_, rate)| *rate);
+    let slower = explains(rate);
+    let clocks = match slower && part.is_none() {
+        true => Clocks::of_all(job).or_no_cause_at(1.0 + rate),
+        false => Clocks::Unknown,
+    };
+    let part = part.map(|(ranks, _)| {
+        let pct = 100.0 * ranks.len() as f64 / asked.len() as f64;
+        let are_all_examined = asked.len() == job.ranks().filter(|(_, view)| view.is_alive()).count();
+        SlowerPart { ranks: if are_all_examined { ranks } else { Vec::new() }, pct }
+    });
     let lacks_cpu = cpu_wait::ranks(job, since_s).filter(|_| !slower);
     // A rank that lacks CPU time launches late because of that.
     let late = late::ranks(job, before).filter(|_| !slower && lacks_cpu.is_none());
@@ -318,11 +352,14 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
         .as_ref()
         .map(|lacks| &lacks.ranks)
         .or_else(|| late.as_ref().map(|late| &late.ranks))
+        .or_else(|| part.as_ref().map(|part| &part.ranks).filter(|ranks| !ranks.is_empty()))
         .cloned();
     let advice = if lacks_cpu.is_some() {
         LacksCpu::ADVICE
     } else if late.is_some() {
         LATE_HOST
+    } else if part.is_some() {
+        "something slows these GPUs: look at power caps, cooling and clocks of their hosts, and at what else runs on them (nvidia-smi)"
     } else if slower && job.ranks().len() == 1 && matches!(clocks, Clocks::Held(_)) {
         clocks.advice()
     } else if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
@@ -335,9 +372,9 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
     Finding {
         kind: if ranks.is_some() { Kind::SlowRank } else { Kind::Regression },
         class: match (&ranks, slower) {
-            (Some(_), _) => Class::Host,
-            (None, true) if matches!(clocks, Clocks::Held(_)) => Class::Clocks,
-            (None, true) => Class::Compute,
+            (_, true) if matches!(clocks, Clocks::Held(_)) => Class::Clocks,
+            (_, true) => Class::Compute,
+            (Some(_), false) => Class::Host,
             (None, false) => Class::Step,
         },
         ranks: ranks.unwrap_or_default(),
@@ -351,6 +388,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
             work_pct: 100.0 * work,
             rate_pct: -100.0 * rate,
             is_compute: slower,
+            slower: part,
             clocks: if let Clocks::Held(held) = clocks { Some(held) } else { None },
             late: late.map(Late::late_launches),
             lacks_cpu,

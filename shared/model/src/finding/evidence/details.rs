@@ -238,6 +238,9 @@ fn regression(of: &Regression, to: &mut Clauses<'_>) {
     if !of.is_compute {
         to.add("GEMMs are as fast as before");
     }
+    if of.slower.is_some() {
+        to.add("those of the others are as fast as before");
+    }
     if let Some(held) = &of.clocks {
         to.add(held.to_string());
     }

@@ -292,7 +292,10 @@ fn pauses(of: &Pauses, host: Option<&str>) -> String {
 fn regression(of: &Regression) -> String {
     let Regression { before_ms, after_ms, .. } = of;
     let longer = 100.0 * (after_ms / before_ms - 1.0);
-    let why = if of.is_compute {
+    let why = if let Some(part) = &of.slower {
+        let who = part.ranks.first().map_or_else(|| part.to_string(), |&first| who(&part.ranks, first, None));
+        format!(", GEMMs of {who} {:.0} % slow", of.rate_pct)
+    } else if of.is_compute {
         format!(", all GEMMs {:.0} % slow", of.rate_pct)
     } else if let Some(late) = &of.late {
         let first = late.ranks.first().copied().unwrap_or_default();

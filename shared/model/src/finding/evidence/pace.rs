@@ -22,10 +22,31 @@ pub struct Regression {
     pub rate_pct: f64,
     /// Whether slower GEMMs are the cause.
     pub is_compute: bool,
+    /// If the GEMMs of some ranks became slower and those of the others did not. `rate_pct` is then theirs.
+    pub slower: Option<SlowerPart>,
     /// If they are, the reasons for which the clocks of most GPUs are held down.
     pub clocks: Option<HeldClock>,
     pub late: Option<LateLaunches>,
     pub lacks_cpu: Option<LacksCpu>,
+}
+
+/// The part of the ranks whose GEMMs became slower.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlowerPart {
+    /// Empty in a job with too many ranks to examine each.
+    pub ranks: Vec<Rank>,
+    /// Their share of the examined ranks, in percent.
+    pub pct: f64,
+}
+
+impl fmt::Display for SlowerPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ranks.is_empty() {
+            write!(f, "about {:.0} % of the ranks", self.pct)
+        } else {
+            f.write_str(&phrase::ranks(&self.ranks))
+        }
+    }
 }
 
 /// Ranks that do not get the CPU time they need. The figures are shares of the time, of the rank that waits
@@ -132,7 +153,11 @@ impl fmt::Display for Regression {
         f.write_str(" FLOPs; GEMMs run at ")?;
         let (less, more) = (*rate_pct, rate_pct.abs());
         if self.is_compute {
-            write!(f, "{rate_pct:.0} % fewer TFLOPS on all ranks")?;
+            write!(f, "{rate_pct:.0} % fewer TFLOPS on ")?;
+            match &self.slower {
+                Some(part) => write!(f, "{part}, and as before on the others")?,
+                None => f.write_str("all ranks")?,
+            }
             if let Some(HeldClock { mhz, usual_mhz, reasons, temperature_c }) = &self.clocks {
                 write!(f, ", SM clocks at {mhz:.0} MHz of {usual_mhz:.0}, held down: {reasons}")?;
                 temperature_c.map_or(Ok(()), |degrees| write!(f, ", {degrees} °C"))?;
@@ -154,6 +179,7 @@ impl WithFigures for Regression {
         to.put("longer_pct", self.longer_pct());
         to.put("more_work_pct", self.work_pct);
         to.put("slower_gemms_pct", self.rate_pct);
+        to.put("slower_ranks_pct", self.slower.as_ref().map(|part| part.pct));
         if let Some(held) = &self.clocks {
             Clocks::Held(held.clone()).figures(to);
         }
