@@ -181,19 +181,20 @@ fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {
     let known = |row: &Value| {
         row["gemm_tflops"].is_number() && row["bus_gb_s"].is_number() && row["device"].is_object()
     };
-    let (status, rows) = until("both GPUs to be known", || {
+    let near = |rows: &[Value], field: &str, expected: [f64; 2]| {
+        let mut both = rows.iter().zip(expected);
+        both.all(|(row, expected)| (row[field].as_f64().unwrap() / expected - 1.0).abs() < 0.03)
+    };
+    // On a busy machine, the first figures are of few operations, which took longer.
+    let (status, rows) = until("the figures of both GPUs", || {
         let status = host.status();
         let rows = status["ranks"].as_array()?.clone();
-        (rows.len() == 2 && rows.iter().all(known)).then_some((status, rows))
+        let are_known = rows.len() == 2 && rows.iter().all(known);
+        let are_right = || near(&rows, "gemm_tflops", [500.0, 62.5]) && near(&rows, "bus_gb_s", [150.0; 2]);
+        (are_known && are_right()).then_some((status, rows))
     });
     assert_eq!([&rows[0]["rank"], &rows[1]["rank"]], ["0.0", "0.1"]);
     assert_eq!((&status["world_size"], &status["coverage"]["ranks_seen"]), (&1.into(), &1.into()));
-    let of = |field: &str| [0, 1].map(|row| rows[row][field].as_f64().unwrap());
-    let near = |[first, second]: [f64; 2], expected: [f64; 2]| {
-        (first / expected[0] - 1.0).abs() < 0.03 && (second / expected[1] - 1.0).abs() < 0.03
-    };
-    assert!(near(of("gemm_tflops"), [500.0, 62.5]), "{rows:#?}");
-    assert!(near(of("bus_gb_s"), [150.0; 2]), "{rows:#?}");
     let numbered = |row: usize| rows[row]["device"]["uuid"].as_str().unwrap().chars().last();
     assert_eq!([numbered(0), numbered(1)], [Some('5'), Some('3')]);
     let detailed: Value = serde_json::from_str(&host.ask("status --json --rank 0.1").stdout).unwrap();

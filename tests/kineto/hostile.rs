@@ -52,10 +52,11 @@ fn a_hundred_thousand_hostile_datagrams_harm_nobody() {
     println!("{:.1} us of a core for each", cpu * 1e6 / taken.iter().sum::<u64>() as f64);
     traced("after");
     assert_eq!(host.collector(), Some(collector), "it is the same process");
-    let (kib, held) = state();
+    let (kib, _) = state();
     println!("{} datagrams: {} KiB more than {quiet_kib}", taken.iter().sum::<u64>(), kib - quiet_kib);
     assert!(kib - quiet_kib < MOST_KIB, "{quiet_kib} KiB became {kib}");
-    assert!(held <= quiet_descriptors, "{quiet_descriptors} descriptors became {held}");
+    // The collector reads files of its ranks every second, so one may be open.
+    until("no more descriptors than before", || (state().1 <= quiet_descriptors).then_some(()));
     let log = host.log();
     assert!(
         log.contains("not a Kineto message: process ") && log.len() < 1 << 14,
