@@ -205,10 +205,11 @@ enum Measure {
     Mean,
 }
 
-/// Living ranks, evenly spread.
+/// Living ranks, evenly spread: one of each odd number of ranks, so that they are at different places on hosts with
+/// eight ranks.
 pub(super) fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
     let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
-    let every = living.len().div_ceil(ASKED).max(1);
+    let every = living.len().div_ceil(ASKED) | 1;
     living.into_iter().step_by(every).collect()
 }
 
@@ -336,10 +337,9 @@ fn regression(job: &Job, asked: &[(Rank, &RankView)], growth: &Growth) -> Findin
     let part = slower_part(asked, growth).filter(|(_, rate)| explains(*rate));
     let rate = part.as_ref().map_or(growth.rate, |(_, rate)| *rate);
     let slower = explains(rate);
-    let clocks = match slower && part.is_none() {
-        true => Clocks::of_all(job).or_no_cause_at(1.0 + rate),
-        false => Clocks::Unknown,
-    };
+    let are_all_slower = slower && part.is_none();
+    let clocks =
+        if are_all_slower { Clocks::of_all(job).or_no_cause_at(1.0 + rate) } else { Clocks::Unknown };
     let part = part.map(|(ranks, _)| {
         let pct = 100.0 * ranks.len() as f64 / asked.len() as f64;
         let are_all_examined = asked.len() == job.ranks().filter(|(_, view)| view.is_alive()).count();
