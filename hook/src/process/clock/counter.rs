@@ -22,7 +22,7 @@ const COMPARED_EVERY: u64 = 100_000_000;
 /// thread may have been stopped, and the machine suspended.
 const VALID: u64 = 2_000_000_000;
 
-/// Largest number of ticks between the two readings of the counter at a comparison: more than a microsecond means that
+/// Largest number of ticks between the two readings of the counter at a comparison, about a microsecond: more mean that
 /// the thread was interrupted.
 const TIGHT: u64 = 2_000;
 

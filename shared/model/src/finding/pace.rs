@@ -2,19 +2,15 @@
 
 mod late;
 mod pauses;
+mod regression;
 
-use late::Late;
 pub(super) use pauses::lost_in_pauses;
+use regression::regression;
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
-    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
+    Class, Cost, Finding, Kind,
     cohort::{SPREADS, WIDTH, spread},
-    cpu_wait, device,
-    evidence::{
-        cost::LATE_HOST,
-        pace::{LacksCpu, LateLaunches, Regression, SlowerPart},
-    },
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
@@ -44,14 +40,6 @@ const LEAST_S: f32 = 3.5;
 /// The share by which steps must take longer, in addition to [`SPREADS`], and the smallest spread that is
 /// assumed: the same as for GEMM rates.
 const LONGER: f64 = 0.1;
-
-/// The GEMMs of a rank became slower below this share of their former rate, and did not above the other one: as for
-/// slow ranks.
-const SLOW: f64 = 0.9;
-const STEADY: f64 = 0.95;
-
-/// Number of ranks whose GEMMs must not have become slower, besides a quarter of all, so that the others are named.
-const FEWEST_STEADY: usize = 3;
 const LEAST_SPREAD: f64 = 0.01;
 
 /// A step is long if it exceeds the usual step by this share of [`LONGER`], and by this share of the change.
@@ -192,12 +180,6 @@ impl Growth {
     }
 }
 
-impl Late {
-    fn late_launches(self) -> LateLaunches {
-        LateLaunches { ranks: self.ranks, queued: self.queued, others_queued: self.others_queued }
-    }
-}
-
 /// Which step time of a digest is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
@@ -313,91 +295,6 @@ fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
         if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
     });
     grown.collect()
-}
-
-/// The ranks whose GEMMs became slower with the steps, if those of enough others did not, and by how much. One or two
-/// ranks whose GEMMs did not become slower may themselves be the cause: an NCCL kernel that waits for them takes SMs
-/// from the GEMMs of the others.
-fn slower_part(asked: &[(Rank, &RankView)], growth: &Growth) -> Option<(Vec<Rank>, f64)> {
-    let known = asked.iter().filter_map(|&(rank, view)| Some((rank, change(view, growth.measure)?.rate?)));
-    let (slower, others): (Vec<(Rank, f64)>, Vec<_>) = known.partition(|(_, rate)| 1.0 + rate < SLOW);
-    let steady = others.iter().filter(|(_, rate)| 1.0 + rate > STEADY).count();
-    let is_clear = (slower.len() + steady) * 10 >= asked.len() * 9;
-    if slower.len() < 2 || steady < FEWEST_STEADY.max(asked.len() / 4) || !is_clear {
-        return None;
-    }
-    let rate = median(slower.iter().map(|(_, rate)| *rate).collect())?;
-    Some((slower.into_iter().map(|(rank, _)| rank).collect(), rate))
-}
-
-fn regression(job: &Job, asked: &[(Rank, &RankView)], growth: &Growth) -> Finding {
-    let &Growth { measure, before, after, since_s, work, .. } = growth;
-    let longer = growth.longer();
-    let explains = |rate: f64| rate < -0.5 * longer / (1.0 + longer);
-    let part = slower_part(asked, growth).filter(|(_, rate)| explains(*rate));
-    let rate = part.as_ref().map_or(growth.rate, |(_, rate)| *rate);
-    let slower = explains(rate);
-    let are_all_slower = slower && part.is_none();
-    let clocks =
-        if are_all_slower { Clocks::of_all(job).or_no_cause_at(1.0 + rate) } else { Clocks::Unknown };
-    let part = part.map(|(ranks, _)| {
-        let pct = 100.0 * ranks.len() as f64 / asked.len() as f64;
-        let are_all_examined = asked.len() == job.ranks().filter(|(_, view)| view.is_alive()).count();
-        SlowerPart { ranks: if are_all_examined { ranks } else { Vec::new() }, pct }
-    });
-    let lacks_cpu = cpu_wait::ranks(job, since_s).filter(|_| !slower);
-    // A rank that lacks CPU time launches late because of that.
-    let late = late::ranks(job, before).filter(|_| !slower && lacks_cpu.is_none());
-    let ranks = lacks_cpu
-        .as_ref()
-        .map(|lacks| &lacks.ranks)
-        .or_else(|| late.as_ref().map(|late| &late.ranks))
-        .or_else(|| part.as_ref().map(|part| &part.ranks).filter(|ranks| !ranks.is_empty()))
-        .cloned();
-    let advice = if lacks_cpu.is_some() {
-        LacksCpu::ADVICE
-    } else if late.is_some() {
-        LATE_HOST
-    } else if part.is_some() {
-        "something slows these GPUs: look at power caps, cooling and clocks of their hosts, and at what else runs on them (nvidia-smi)"
-    } else if slower && job.ranks().len() == 1 && matches!(clocks, Clocks::Held(_)) {
-        clocks.advice()
-    } else if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
-        "something slows all GPUs alike, but their clocks are not held down: look at what else runs on them (nvidia-smi), and at changes of the program: shapes, precision, libraries"
-    } else if slower {
-        "something slows all GPUs alike: look at power caps, cooling and clocks of the hosts, and at what else runs on them"
-    } else {
-        "look at what changed then: data, evaluation, logging, the network, the file system; no single rank is late"
-    };
-    Finding {
-        kind: if ranks.is_some() { Kind::SlowRank } else { Kind::Regression },
-        class: match (&ranks, slower) {
-            (_, true) if matches!(clocks, Clocks::Held(_)) => Class::Clocks,
-            (_, true) => Class::Compute,
-            (Some(_), false) => Class::Host,
-            (None, false) => Class::Step,
-        },
-        ranks: ranks.unwrap_or_default(),
-        confidence: Confidence::Likely,
-        since_s,
-        evidence: Evidence::Regression(Regression {
-            before_ms: before * 1e3,
-            after_ms: after * 1e3,
-            is_mean: measure == Measure::Mean,
-            since_s,
-            work_pct: 100.0 * work,
-            rate_pct: -100.0 * rate,
-            is_compute: slower,
-            slower: part,
-            clocks: if let Clocks::Held(held) = clocks { Some(held) } else { None },
-            late: late.map(Late::late_launches),
-            lacks_cpu,
-        }),
-        advice: advice.to_owned(),
-        collective: None,
-        severity: Severity::Slow,
-        cost: Some(growth.cost(job.ranks().len())),
-    }
 }
 
 #[cfg(test)]

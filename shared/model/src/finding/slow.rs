@@ -26,7 +26,10 @@ const COHORT: usize = MANY;
 
 /// Share of its cohort's rate below which a GPU is slow, even if the others are almost equal: three times the
 /// difference between equal GPUs ([`cause::APART`]).
-const SLOW: f64 = 0.9;
+pub(super) const SLOW: f64 = 0.9;
+
+/// Share of its own past rate above which a rank has not changed: halfway to being slow.
+pub(super) const STEADY: f64 = 1.0 - (1.0 - SLOW) / 2.0;
 
 /// Smallest arrival skew of a rank with a slow GPU that is reported: the share that is reported without a
 /// cause.

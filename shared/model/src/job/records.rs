@@ -50,13 +50,10 @@ impl Job {
 
     /// The last record of a rank's process: the GPUs of one process share it.
     pub fn record(&self, rank: Rank) -> Option<&RankRecord> {
-        let of = &self.records.of;
-        let of_process = || {
-            rank.gpu()?;
-            of.values().find(|record| record.rank.process() == rank.process())
-        };
         let pid = self.rank(rank)?.pid();
-        of.get(&rank).or_else(of_process).filter(|record| record.pid == pid)
+        let later = self.records.of.range(rank.process()..).map(|(_, record)| record);
+        let of_process = later.take_while(|record| record.rank.process() == rank.process());
+        of_process.filter(|record| record.pid == pid).max_by_key(|record| record.read_at)
     }
 
     fn is_of_present(&self, record: &RankRecord) -> bool {

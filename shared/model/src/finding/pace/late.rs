@@ -4,7 +4,10 @@
 
 use xpu_wire::id::Rank;
 
-use super::super::cohort::{FEW, usual_of_others};
+use super::super::{
+    cohort::{FEW, usual_of_others},
+    evidence::pace::LateLaunches,
+};
 use crate::job::{Ahead, Job, RankView, median};
 
 /// Number of digests in the look-back, the half minute within which a slow rank must be named; and the
@@ -42,6 +45,12 @@ pub(super) struct Late {
     pub(super) ranks: Vec<Rank>,
     pub(super) queued: f64,
     pub(super) others_queued: f64,
+}
+
+impl Late {
+    pub(super) fn late_launches(self) -> LateLaunches {
+        LateLaunches { ranks: self.ranks, queued: self.queued, others_queued: self.others_queued }
+    }
 }
 
 /// Results from a rank's slow digests.

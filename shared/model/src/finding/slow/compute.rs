@@ -2,7 +2,8 @@
 
 use super::{
     super::cohort::{SPREADS, spread},
-    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, cause, cost, excess,
+    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, STEADY, Suspect, cause, cost,
+    excess,
     late::LATE,
     median, usual_skew,
 };
@@ -10,9 +11,6 @@ use super::{
 /// The smallest spread that is assumed for rates of equal GPUs, even if they seem equal: a third of their
 /// largest difference ([`cause::APART`]).
 const LEAST_SPREAD: f64 = cause::APART / 3.0;
-
-/// Share of its own past rate above which a rank has not changed: halfway to being slow.
-const STEADY: f64 = 1.0 - (1.0 - SLOW) / 2.0;
 
 /// Share of the time from which a rank is not late by chance, and the others wait for it: the share from
 /// which several late ranks are named.
