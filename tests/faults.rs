@@ -88,26 +88,32 @@ while True:
     }
 }
 
-#[test]
-fn slow_loader_of_two_ranks_is_named() {
-    let job = Job::start(2, "time.sleep(0.06)");
+fn slow_loader_is_named(world: usize) {
+    let job = Job::start(world, "time.sleep(0.06)");
     let found = job.runs_for(2 * FROM).named(|found| {
         found["cost_ms_per_step"].as_f64().is_some_and(|cost| (50.0..75.0).contains(&cost))
             && found["main_thread"].is_object()
     });
     assert_eq!(found["class"], "host", "{found:#}");
-    let main = &found["main_thread"];
-    assert_eq!((&main["rank"], &main["function"]), (&1.into(), &"load".into()), "{found:#}");
-    assert!(
-        found["evidence"].as_str().is_some_and(|text| text.contains("; rank 1 is in load (")),
-        "{found:#}"
-    );
+    let (main, last) = (&found["main_thread"], world - 1);
+    assert_eq!((&main["rank"], &main["function"]), (&last.into(), &"load".into()), "{found:#}");
+    let says = format!("; rank {last} is in load (");
+    assert!(found["evidence"].as_str().is_some_and(|text| text.contains(&says)), "{found:#}");
 }
 
 #[test]
-fn gil_holder_of_two_ranks_is_named() {
+fn slow_loader_of_two_ranks_is_named() {
+    slow_loader_is_named(2);
+}
+
+#[test]
+fn slow_loader_of_three_ranks_is_named() {
+    slow_loader_is_named(3);
+}
+
+fn gil_holder_is_named(world: usize) {
     let job = Job::start(
-        2,
+        world,
         "
         import sys, threading
         def hold():
@@ -116,29 +122,54 @@ fn gil_holder_of_two_ranks_is_named() {
             sys.setswitchinterval(0.05)
             threading.Thread(target=hold, daemon=True).start()",
     );
-    let found = job.runs_for(FROM + 10).named(|found| found["main_thread"]["gil"].is_object());
-    assert_eq!(found["class"], "host", "{found:#}");
+    // At first, few steps are long, which are pauses.
+    let found = job
+        .runs_for(FROM + 10)
+        .named(|found| found["class"] == "host" && found["main_thread"]["gil"].is_object());
     let holder = found["main_thread"]["gil"]["function"].as_str().expect("a function");
     assert!(holder.ends_with("hold"), "{found:#}");
     assert!(found["advice"].as_str().is_some_and(|advice| advice.contains("holds the GIL")), "{found:#}");
 }
 
-/// Nearly every second has a pause.
 #[test]
-fn checkpoint_writer_of_two_ranks_is_named() {
-    let job = Job::start(2, "if number % 20 == 0: time.sleep(1.4)");
+fn gil_holder_of_two_ranks_is_named() {
+    gil_holder_is_named(2);
+}
+
+#[test]
+fn gil_holder_of_three_ranks_is_named() {
+    gil_holder_is_named(3);
+}
+
+/// Nearly every second has a pause.
+fn checkpoint_writer_is_named(world: usize) {
+    let job = Job::start(world, "if number % 20 == 0: time.sleep(1.4)");
     job.runs_for(4 * FROM);
     job.named(|found| found["cost_ms_per_step"].as_f64().is_some_and(|cost| (55.0..85.0).contains(&cost)));
     // Any later viewer gets the same finding.
     job.runs_for(5 * FROM);
     let status = job.host.status();
-    assert_eq!(status["findings"][0]["ranks"], serde_json::json!([1]), "{status:#}");
+    assert_eq!(status["findings"][0]["ranks"], serde_json::json!([world - 1]), "{status:#}");
+}
+
+#[test]
+fn checkpoint_writer_of_two_ranks_is_named() {
+    checkpoint_writer_is_named(2);
+}
+
+#[test]
+fn checkpoint_writer_of_three_ranks_is_named() {
+    checkpoint_writer_is_named(3);
+}
+
+#[test]
+fn checkpoint_writer_of_sixteen_ranks_is_named() {
+    checkpoint_writer_is_named(16);
 }
 
 /// A copy of 2 GiB takes 86 ms.
-#[test]
-fn heavy_copier_of_two_ranks_is_named() {
-    let job = Job::start(2, "ok(process.cudaMemcpy(memory, memory, c_size_t(2 << 30), 1))");
+fn heavy_copier_is_named(world: usize) {
+    let job = Job::start(world, "ok(process.cudaMemcpy(memory, memory, c_size_t(2 << 30), 1))");
     // While the machine is busy with the start of other tests, the rank may lack CPU time too.
     let found = job.runs_for(2 * FROM).named(|found| {
         let copies = |text: &str| text.contains("; copies that its host waits for take ");
@@ -149,9 +180,18 @@ fn heavy_copier_of_two_ranks_is_named() {
 }
 
 #[test]
-fn garbage_collector_of_two_ranks_is_named() {
+fn heavy_copier_of_two_ranks_is_named() {
+    heavy_copier_is_named(2);
+}
+
+#[test]
+fn heavy_copier_of_three_ranks_is_named() {
+    heavy_copier_is_named(3);
+}
+
+fn garbage_collector_is_named(world: usize) {
     let job = Job::start(
-        2,
+        world,
         "
         import gc
         if 'kept' not in globals(): globals()['kept'] = [[] for _ in range(1_000_000)]
@@ -162,11 +202,20 @@ fn garbage_collector_of_two_ranks_is_named() {
     assert_eq!(found["main_thread"]["function"], "load", "{found:#}");
 }
 
-/// As `.item()` in a loop does: a small kernel, and a wait for it, 20 times.
 #[test]
-fn one_of_two_that_waits_for_its_gpu_often_is_named() {
+fn garbage_collector_of_two_ranks_is_named() {
+    garbage_collector_is_named(2);
+}
+
+#[test]
+fn garbage_collector_of_three_ranks_is_named() {
+    garbage_collector_is_named(3);
+}
+
+/// As `.item()` in a loop does: a small kernel, and a wait for it, 20 times.
+fn one_that_waits_for_its_gpu_often_is_named(world: usize) {
     let job = Job::start(
-        2,
+        world,
         "
         for _ in range(20):
             ok(gemm_ex(64, 64, 64))
@@ -178,6 +227,16 @@ fn one_of_two_that_waits_for_its_gpu_often_is_named() {
             && found["figures"]["waits_per_step"].as_f64().is_some_and(|waits| waits >= 20.0)
     });
     assert_eq!(found["class"], "host", "{found:#}");
+}
+
+#[test]
+fn one_of_two_that_waits_for_its_gpu_often_is_named() {
+    one_that_waits_for_its_gpu_often_is_named(2);
+}
+
+#[test]
+fn one_of_three_that_waits_for_its_gpu_often_is_named() {
+    one_that_waits_for_its_gpu_often_is_named(3);
 }
 
 /// The rank is compared with its own past.

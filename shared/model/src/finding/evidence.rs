@@ -113,6 +113,15 @@ impl Evidence {
         }
     }
 
+    /// Whether most of its rank's delay has no known cause: a thread that holds the GIL may be that cause.
+    pub(super) fn is_mostly_unexplained(&self) -> bool {
+        match self {
+            Self::Straggler(straggler) => straggler.explained_pct.is_none_or(|pct| pct < 50.0),
+            Self::Sampled(of, _) | Self::Aged(of, _) => of.is_mostly_unexplained(),
+            _ => false,
+        }
+    }
+
     /// Where the main thread of its rank is, if that was sampled.
     pub fn main_thread(&self) -> Option<&MainThreadSeen> {
         match self {

@@ -66,11 +66,13 @@ impl Examiner {
             // How much each of several ranks contributes is unknown.
             slow = slow::ranks(&cohorts, is_stuck || link.is_some(), None);
         }
-        if let (Some(link), Some(growth)) = (&mut link, growth)
-            && slow.is_empty()
-            && growth.began_with(link.since_s)
-        {
-            (link.cost, link.since_s) = (Some(growth.cost(job.ranks().len())), growth.since_s);
+        if let Some(link) = &mut link {
+            if !slow.is_empty() {
+                // Exposed communication includes waiting for the slow ranks.
+                link.cost = None;
+            } else if let Some(growth) = growth.filter(|growth| growth.began_with(link.since_s)) {
+                (link.cost, link.since_s) = (Some(growth.cost(job.gpus())), growth.since_s);
+            }
         }
         if let Some(pauses) = pace::pauses_in_place(job, &slow).filter(|_| !is_stuck) {
             slow = vec![pauses];
@@ -128,13 +130,16 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
     }
     let seen = |rank: Rank| MainThreadSeen::of(rank, job.rank(rank)?.times()?.main.as_ref()?);
     let Some(seen) = concerned(job, &finding).find_map(seen) else { return finding };
+    let is_late = finding.evidence.launches_late();
     let advice = match &seen.gil {
-        _ if !finding.evidence.launches_late() => finding.advice,
-        Some(gil) => format!(
+        Some(gil) if is_late || finding.evidence.is_mostly_unexplained() => format!(
             "look at the thread in {}: it holds the GIL, so the main thread cannot launch (xpu-top capture --python)",
             gil.function
         ),
-        None => format!("look at {} (xpu-top capture --python shows what it calls)", seen.function),
+        None if is_late => {
+            format!("look at {} (xpu-top capture --python shows what it calls)", seen.function)
+        }
+        _ => finding.advice,
     };
     Finding { evidence: Evidence::Sampled(Box::new(finding.evidence), seen), advice, ..finding }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use xpu_wire::id::{CommunicatorId, HostName, Rank};
 
 use super::{
-    Class, Confidence, Evidence, Finding, Kind, Severity,
+    Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{SPREADS, spread},
     evidence::link::SlowLink,
 };
@@ -115,6 +115,17 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
     Some(finding(job, &slow, worst))
 }
 
+/// The cost of slow transfers between these ranks if step times do not show it. It is at most the part of the
+/// ranks' exposed communication by which the transfers take longer. Less if that part is waiting or other
+/// transfers, so the estimate is half of it. `None` if exposed communication is unknown.
+fn cost(job: &Job, ranks: &[Rank], slow: &Slow, since_s: f64) -> Option<Cost> {
+    let views: Vec<_> = ranks.iter().filter_map(|&rank| job.rank(rank)).collect();
+    let exposed = median(views.iter().filter_map(|view| view.exposed()).collect())?;
+    let half = exposed * (1.0 - slow.rate / slow.usual) / 2.0;
+    let pace = views.iter().find_map(|view| view.pace());
+    Some(Cost::of(half, half, pace, job.gpus(), since_s))
+}
+
 /// The members of each communicator, by their last digests.
 fn members(job: &Job) -> BTreeMap<CommunicatorId, Vec<(Rank, &HostName)>> {
     let mut routes: BTreeMap<CommunicatorId, Vec<(CommunicatorId, &Route)>> = BTreeMap::new();
@@ -166,6 +177,9 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
     } else {
         format!("look for other traffic, and at link errors on the hosts of {}", phrase::ranks(&ranks))
     };
+    // A window lasts for two seconds.
+    let since_s = 2.0 * slow.values().map(|slow| slow.run).fold(RECENT, usize::max) as f64;
+    let cost = cost(job, &ranks, worst, since_s);
     Finding {
         kind: Kind::SlowLink,
         class,
@@ -175,7 +189,7 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
         } else {
             Confidence::Guess
         },
-        since_s: 2.0 * RECENT as f64,
+        since_s,
         evidence: Evidence::SlowLink(SlowLink {
             operation: worst.traffic.operation,
             communicator: job.transfers().route(worst.id).map_or(worst.id, |route| route.communicator),
@@ -190,6 +204,6 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
         advice,
         collective: None,
         severity: Severity::Slow,
-        cost: None,
+        cost,
     }
 }

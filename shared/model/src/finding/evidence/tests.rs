@@ -95,6 +95,17 @@ fn a_large_part_of_a_delay_without_a_cause_is_reported() {
     }
 }
 
+/// A thread that holds the GIL is then in the advice.
+#[test]
+fn a_delay_is_mostly_unexplained_until_a_cause_accounts_for_half_of_it() {
+    for (explained_pct, expected) in [(None, true), (Some(40.0), true), (Some(60.0), false)] {
+        let Evidence::Straggler(known) = straggler(Cause::Unknown) else { unreachable!() };
+        let evidence = Evidence::Straggler(Straggler { explained_pct, ..known });
+        assert_eq!(evidence.is_mostly_unexplained(), expected, "{evidence}");
+        assert_eq!(Evidence::Aged(Box::new(evidence), 9.0).is_mostly_unexplained(), expected);
+    }
+}
+
 /// Evidence, and some figures with their text in the sentence.
 type Case = (Evidence, Vec<(&'static str, &'static str)>);
 
