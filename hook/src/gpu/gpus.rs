@@ -12,6 +12,9 @@ use xpu_wire::id::{DeviceIndex, Rank};
 
 use crate::gpu::runtime;
 
+/// Number of a thread's first GEMMs whose device is queried in any case.
+const FIRST: u64 = 64;
+
 /// The process has not used any device.
 const NONE: u32 = u32::MAX;
 
@@ -47,6 +50,13 @@ impl Gpus {
     #[inline]
     pub(crate) fn of_launch(&self) -> Option<c_int> {
         if self.are_several() { launching() } else { None }
+    }
+
+    /// Same as [`Self::of_launch`], for a thread's GEMM of this number. Also queried for the first ones: the process
+    /// may use further devices by the time they are counted.
+    #[inline]
+    pub(crate) fn of_gemm(&self, number: u64) -> Option<c_int> {
+        if self.are_several() || number < FIRST { launching() } else { None }
     }
 
     /// This device, if its work counts separately from that of the first device.

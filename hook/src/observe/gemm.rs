@@ -76,7 +76,7 @@ pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
         lane.observer().graphs.add(graph_capture, |contents| contents.add_gemm(gemm.shape, 1));
         return;
     }
-    lane.counters.gemms.add(1);
+    let number = lane.counters.gemms.add(1);
     if let Some(stream) = gemm.noted {
         lane.observer().streams.launched(stream, work(&gemm.shape).pack(), lane.launched_at());
     }
@@ -84,7 +84,7 @@ pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
         lane.observer().exposure.multiplies_on(stream);
         lane.stop_timing(gemm.timing, stream)
     });
-    let device = lane.observer().gpus.of_launch();
+    let device = lane.observer().gpus.of_gemm(number);
     lane.push(Record::Gemm { shape: gemm.shape, at: gemm.at, timer, device });
 }
 

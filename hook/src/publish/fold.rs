@@ -210,9 +210,9 @@ impl Fold {
         match *record {
             Record::Gemm { shape, .. } => {
                 self.steps.gemm(&shape);
-                let gpu = observer.gpus.beside_home(gpus::device_of(observer, lane, record));
-                self.gpus.count(gpu, |launches| launches.gemms += 1);
-                self.gemms.count(GemmKey { gpu, shape }, 1);
+                let device = gpus::device_of(observer, lane, record);
+                self.gpus.count(device, |launches| launches.gemms += 1);
+                self.gemms.count(GemmKey { gpu: observer.gpus.beside_home(device), shape }, 1);
             }
             Record::Collective { communicator, operation, datatype, bytes, at, .. } => {
                 let slot = observer.communicators.slot(communicator);
@@ -220,7 +220,7 @@ impl Fold {
                 let ended = self.steps.collective(observer, &launch, slot.size());
                 self.detected(ended);
                 let (gpu, communicator) = (observer.gpus.beside_home(slot.device()), slot.id());
-                self.gpus.count(gpu, |launches| launches.count_nccl(operation, 1));
+                self.gpus.count(slot.device(), |launches| launches.count_nccl(operation, 1));
                 self.collectives.count(CollectiveKey { gpu, communicator, operation, datatype, bytes }, 1);
             }
             Record::Launched { launch } => self.steps.launched(lane.address(), launch),

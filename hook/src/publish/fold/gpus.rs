@@ -24,8 +24,8 @@ const ENOUGH: u32 = 8;
 pub(super) struct GpuTally {
     /// Number of timed GEMMs on each device, up to [`ENOUGH`].
     timed: HashMap<c_int, u32>,
-    /// Launches by GPU. `None` is the first GPU, which includes work on an unknown device.
-    launches: BTreeMap<Option<DeviceIndex>, Launches>,
+    /// Launches by device; `None` if it is unknown.
+    launches: BTreeMap<Option<c_int>, Launches>,
     /// CUDA's names of the GPUs in use.
     names: BTreeMap<DeviceIndex, (String, Option<DeviceUuid>)>,
 }
@@ -41,8 +41,24 @@ impl GpuTally {
         }
     }
 
-    pub(super) fn count(&mut self, gpu: Option<DeviceIndex>, add: impl FnOnce(&mut Launches)) {
-        add(self.launches.entry(gpu).or_default());
+    pub(super) fn count(&mut self, device: Option<c_int>, add: impl FnOnce(&mut Launches)) {
+        add(self.launches.entry(device).or_default());
+    }
+
+    /// Launches on unknown devices, and on devices that the process hardly uses, are those of the first GPU
+    /// (`None`). Launches from before a device counted as used are its own.
+    fn on(&self, gpus: &Gpus, gpu: Option<DeviceIndex>) -> Launches {
+        let here = self.launches.iter().filter(|(device, _)| gpus.beside_home(**device) == gpu);
+        let here: Vec<_> = here.map(|(_, launches)| launches).collect();
+        let of = |count: fn(&Launches) -> u64| here.iter().map(|launches| count(launches)).sum();
+        Launches {
+            kernels: 0,
+            graphs: of(|launches| launches.graphs),
+            gemms: of(|launches| launches.gemms),
+            collectives: of(|launches| launches.collectives),
+            point_to_point: of(|launches| launches.point_to_point),
+            captured: of(|launches| launches.captured),
+        }
     }
 }
 
@@ -60,8 +76,8 @@ pub(super) fn device_of(observer: &Observer, lane: &Lane, record: &Record) -> Op
 
 impl Fold {
     /// The launches of one GPU, without its kernels.
-    pub(crate) fn launches_on(&self, gpu: Option<DeviceIndex>) -> Launches {
-        self.gpus.launches.get(&gpu).copied().unwrap_or_default()
+    pub(crate) fn launches_on(&self, gpus: &Gpus, gpu: Option<DeviceIndex>) -> Launches {
+        self.gpus.on(gpus, gpu)
     }
 
     /// Queries CUDA's names of the GPUs in use, once. Called on the same thread as [`Fold::gather`].
@@ -91,5 +107,18 @@ mod tests {
         assert!(!gpus.are_several());
         tally.timed(&gpus, Some(0));
         assert_eq!(gpus.several(), [DeviceIndex(0), DeviceIndex(1)]);
+    }
+
+    /// As with threads that multiply once before they create their communicators.
+    #[test]
+    fn gemms_from_before_a_device_is_used_are_its_own() {
+        let (gpus, mut tally) = (Gpus::new(), GpuTally::default());
+        let mut multiply = |device| tally.count(device, |launches| launches.gemms += 1);
+        [Some(0), Some(1), None].into_iter().for_each(&mut multiply);
+        gpus.uses(1);
+        gpus.uses(0);
+        [Some(0), Some(0)].into_iter().for_each(&mut multiply);
+        let gemms = [None, Some(DeviceIndex(0))].map(|gpu| tally.on(&gpus, gpu).gemms);
+        assert_eq!(gemms, [2, 3], "of the first GPU, which is 1, and of GPU 0");
     }
 }

@@ -68,9 +68,9 @@ impl Fold {
         observer.graphs.take_launches(|number, device, contents, launches| {
             self.graphs.count(number, contents, launches);
             let gpu = observer.gpus.beside_home(device);
-            self.gpus.count(gpu, |all| all.graphs += launches);
+            self.gpus.count(device, |all| all.graphs += launches);
             let Some(contents) = contents else { return };
-            self.gpus.count(gpu, |all| {
+            self.gpus.count(device, |all| {
                 all.gemms += contents.gemms * launches;
                 all.collectives += contents.collectives * launches;
                 all.point_to_point += contents.point_to_point * launches;

@@ -125,7 +125,7 @@ impl Publisher {
                     .collect(),
                 launches: Launches {
                     kernels: here.map_or(of_process, kernels),
-                    ..self.fold.launches_on(here)
+                    ..self.fold.launches_on(&self.observer.gpus, here)
                 },
                 memory_held,
                 memory_peak,
