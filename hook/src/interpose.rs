@@ -28,11 +28,22 @@ macro_rules! passed_by {
 }
 pub(crate) use passed_by;
 
+/// The ticket, or a reference to it: copying a large one that was just written takes many cycles.
+macro_rules! taken {
+    ($ticket:ident) => {
+        $ticket.assume_init()
+    };
+    ($ticket:ident, place) => {
+        $ticket.assume_init_ref()
+    };
+}
+pub(crate) use taken;
+
 /// ```text
 /// interpose! {
 ///     fn NAME(arguments) -> c_int in LIBRARY, or CODE_IF_MISSING[, even off];
 ///     before |lane| code before the call, returning a ticket;
-///     after |lane, ticket, result| code after it.
+///     after [in place ]|lane, ticket, result| code after it.
 /// }
 /// ```
 macro_rules! interpose {
@@ -41,7 +52,7 @@ macro_rules! interpose {
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int
             in $library:expr, or $missing:expr $(, even $off:ident)?;
         before |$lane:ident| $before:expr;
-        after |$lane_after:pat_param, $ticket:pat_param, $result:pat_param| $after:expr;
+        after $(in $place:ident)? |$lane_after:pat_param, $ticket:pat_param, $result:pat_param| $after:expr;
     )*) => {$(
         $(#[$doc])*
         ///
@@ -93,7 +104,7 @@ macro_rules! interpose {
                     }
                     if has_begun {
                         // SAFETY: `observe` has written it.
-                        let $ticket = unsafe { ticket.assume_init() };
+                        let $ticket = unsafe { $crate::interpose::taken!(ticket $(, $place)?) };
                         let $result = result;
                         $after;
                     }

@@ -88,7 +88,8 @@ impl Inside {
 #[derive(Debug)]
 pub(crate) struct Mark(Cell<MaybeUninit<Words>>);
 
-type Words = [usize; 16];
+/// Written in pairs, by half as many stores.
+type Words = [u128; 8];
 
 impl Mark {
     #[inline]
@@ -106,7 +107,8 @@ impl Mark {
     #[inline]
     pub(crate) fn set(&self) -> usize {
         let at = self.place();
-        self.0.set(MaybeUninit::new([at ^ MARKED; 16]));
+        let word = (at ^ MARKED) as u128;
+        self.0.set(MaybeUninit::new([word << 64 | word; 8]));
         at
     }
 
@@ -129,8 +131,9 @@ impl Mark {
     /// Overwrites one word, as another frame would.
     #[cfg(test)]
     pub(crate) fn overwrite(&self) {
-        let mut words = [self.place() ^ MARKED; 16];
-        words[11] = 0;
+        let word = (self.place() ^ MARKED) as u128;
+        let mut words = [word << 64 | word; 8];
+        words[5] = word;
         self.0.set(MaybeUninit::new(words));
     }
 }

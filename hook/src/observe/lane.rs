@@ -279,8 +279,14 @@ impl Lane {
     }
 
     /// Ends the timing. Returns the timer for the record.
+    #[inline]
     pub(crate) fn stop_timing(&self, timing: Timing, stream: cudaStream_t) -> Option<TimerId> {
         let Timing::Started { timer, cost } = timing else { return None };
+        self.stop(timer, cost, stream)
+    }
+
+    #[inline(never)]
+    fn stop(&self, timer: TimerId, cost: Option<u64>, stream: cudaStream_t) -> Option<TimerId> {
         let from = cost.map(|_| monotonic());
         let stopped = self.timers.stop(timer, stream);
         let number = self.counters.timed.add(1);

@@ -71,20 +71,13 @@ impl Operation {
     /// Bus bandwidth divided by algorithm bandwidth. Bus bandwidth can be compared with the hardware's rate
     /// for any number of ranks (nccl-tests, doc/PERFORMANCE.md).
     pub fn bus_factor(self, ranks: u32) -> f64 {
-        self.factor_of(Self::part_of_others(ranks))
-    }
-
-    /// The share of a message that goes to other ranks, from which all factors are computed.
-    pub fn part_of_others(ranks: u32) -> f64 {
         let n = f64::from(ranks.max(1));
-        (n - 1.0) / n
-    }
-
-    #[inline]
-    fn factor_of(self, part: f64) -> f64 {
+        let part_of_others = (n - 1.0) / n;
         match self {
-            Self::AllReduce => 2.0 * part,
-            Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => part,
+            Self::AllReduce => 2.0 * part_of_others,
+            Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => {
+                part_of_others
+            }
             Self::Broadcast
             | Self::Reduce
             | Self::Send
@@ -100,17 +93,35 @@ impl Operation {
     /// Bytes over the bus of one operation: [`Self::message_bytes`] times [`Self::bus_factor`].
     /// Zero for a communicator of one, which moves nothing.
     pub fn bus_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
-        self.bus_bytes_of(self.message_bytes(count, element_bytes, ranks), Self::part_of_others(ranks))
+        self.bus_bytes_of(self.message_bytes(count, element_bytes, ranks), PartOfOthers::of(ranks))
     }
 
-    /// [`Self::bus_bytes`], computed from [`Self::message_bytes`] and a stored [`Self::part_of_others`]: a
-    /// launch then needs no division.
+    /// [`Self::bus_bytes`], computed from [`Self::message_bytes`] and a stored [`PartOfOthers`]: a launch then
+    /// needs neither division nor floating point.
     #[inline]
-    pub fn bus_bytes_of(self, message_bytes: u64, part_of_others: f64) -> u64 {
-        if part_of_others <= 0.0 {
-            return 0;
-        }
-        (message_bytes as f64 * self.factor_of(part_of_others)) as u64
+    pub fn bus_bytes_of(self, message_bytes: u64, PartOfOthers(part): PartOfOthers) -> u64 {
+        let factor = match self {
+            Self::AllReduce => 2 * part,
+            Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => part,
+            _ if part == 0 => 0,
+            _ => return message_bytes,
+        };
+        let bytes = (u128::from(message_bytes) * u128::from(factor)) >> PartOfOthers::BITS;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// The share of a message that goes to other ranks, from which all factors are computed, in units of 2^-63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOfOthers(pub u64);
+
+impl PartOfOthers {
+    const BITS: u32 = 63;
+
+    /// Rounded up, so that whole numbers of bytes stay whole.
+    pub fn of(ranks: u32) -> Self {
+        let ranks = u128::from(ranks.max(1));
+        Self(((ranks - 1) << Self::BITS).div_ceil(ranks) as u64)
     }
 }
 
@@ -167,6 +178,22 @@ mod tests {
             );
         }
         assert_eq!(Operation::AllReduce.bus_factor(2), 1.0);
+    }
+
+    #[test]
+    fn whole_parts_stay_whole() {
+        for ranks in 1..=1200 {
+            for each in [1, 999, 1 << 30] {
+                let bytes = u64::from(ranks) * each;
+                let (part, to_others) = (PartOfOthers::of(ranks), each * u64::from(ranks - 1));
+                assert_eq!(Operation::AlltoAll.bus_bytes_of(bytes, part), to_others, "{bytes} of {ranks}");
+                assert_eq!(
+                    Operation::AllReduce.bus_bytes_of(bytes, part),
+                    2 * to_others,
+                    "{bytes} of {ranks}"
+                );
+            }
+        }
     }
 
     #[test]

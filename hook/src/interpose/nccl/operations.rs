@@ -320,7 +320,7 @@ macro_rules! operations {
                 };
                 begin(lane, Operation::$operation, Elements { count, datatype }, arguments, communicator, stream)
             };
-            after |lane, pending, result| if let Some(pending) = &pending { end(lane, pending, result) };
+            after in place |lane, pending, result| if let Some(pending) = pending { end(lane, pending, result) };
         )*}
     };
 }
@@ -356,17 +356,17 @@ interpose! {
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::PutSignal, Elements { count, datatype }, Arguments { peer: Some(peer), ..Arguments::default() }, communicator, stream);
-    after |lane, pending, result| if let Some(pending) = &pending { end(lane, pending, result) };
+    after in place |lane, pending, result| if let Some(pending) = pending { end(lane, pending, result) };
 
     fn ncclSignal(
         peer: c_int, signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::Signal, NOTHING, Arguments { peer: Some(peer), ..Arguments::default() }, communicator, stream);
-    after |lane, pending, result| if let Some(pending) = &pending { end(lane, pending, result) };
+    after in place |lane, pending, result| if let Some(pending) = pending { end(lane, pending, result) };
 
     fn ncclWaitSignal(
         count: c_int, signals: *mut c_void, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::WaitSignal, NOTHING, Arguments::default(), communicator, stream);
-    after |lane, pending, result| if let Some(pending) = &pending { end(lane, pending, result) };
+    after in place |lane, pending, result| if let Some(pending) = pending { end(lane, pending, result) };
 }

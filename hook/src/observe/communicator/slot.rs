@@ -7,7 +7,7 @@ use std::{
 
 use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::{
-    collective::Operation,
+    collective::PartOfOthers,
     id::CommunicatorId,
     ledger::{CommunicatorLine, Ledger, Writers},
     sampling::Rate,
@@ -39,7 +39,7 @@ pub(crate) struct Slot {
     name: SharedName,
     pub(super) rank: AtomicU32,
     size: AtomicU32,
-    /// [`Operation::part_of_others`] for its size, as bits.
+    /// [`PartOfOthers`] for its size.
     part_of_others: AtomicU64,
     pub(crate) progress: Progress,
     /// Whether CUDA graphs have operations of this communicator.
@@ -60,13 +60,13 @@ pub(crate) struct Slot {
 impl Slot {
     /// Sets the size, and returns the previous one.
     pub(super) fn set_size(&self, size: u32) -> u32 {
-        self.part_of_others.store(Operation::part_of_others(size).to_bits(), Relaxed);
+        self.part_of_others.store(PartOfOthers::of(size).0, Relaxed);
         self.size.swap(size, Relaxed)
     }
 
     #[inline]
-    pub(crate) fn part_of_others(&self) -> f64 {
-        f64::from_bits(self.part_of_others.load(Relaxed))
+    pub(crate) fn part_of_others(&self) -> PartOfOthers {
+        PartOfOthers(self.part_of_others.load(Relaxed))
     }
 
     pub(super) fn begin(&self, origin: &Origin) {

@@ -26,10 +26,12 @@ impl ThreadLine {
         self.thread_and_call.store(0, Relaxed);
     }
 
+    #[inline]
     pub fn thread(&self) -> u32 {
         self.thread_and_call.load(Relaxed) as u32
     }
 
+    #[inline]
     pub fn enter(&self, call: Call, now: Moment) {
         // A reader that sees this moment also sees that the call before has ended.
         self.since.store(now.0, Release);
@@ -49,6 +51,7 @@ impl ThreadLine {
         let _ = self.thread_and_call.compare_exchange(inside, thread, Relaxed, Relaxed);
     }
 
+    #[inline]
     pub fn leave(&self) {
         self.thread_and_call.store(u64::from(self.thread()), Relaxed);
     }
