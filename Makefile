@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 WHEEL_TREE := pybind/python/xpu_top
 NEXTEST := cargo-nextest@0.9.143
 DENY := cargo-deny@0.20.2
+INSTALL_DENY = CARGO_PROFILE_DEV_DEBUG=false $(CARGO) install $(DENY) --locked --debug
 PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
@@ -19,7 +20,7 @@ LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt 
 # CI can have.
 SKIPPED := $(TARGET_DIR)/skipped.txt
 
-.PHONY: help build demo test test-programs browser torch lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages image screenshots clean
+.PHONY: help build demo test test-programs browser torch lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packaged-hook-parts packages image screenshots clean
 
 help:
 	@echo "make demo         a simulated job of 8 ranks on 2 hosts, and the screen"
@@ -48,13 +49,18 @@ demo:
 	$(CARGO) build --profile demo -p xpu-top -p xpu-collector -p xpu-hook -p xpu-python -p 'simgpu-*'
 	$(TARGET_DIR)/demo/xpu-top demo
 
-# Its own target folder, because cargo locks the folder in which it builds.
-WHEEL = nice -n 19 $(MAKE) --no-print-directory wheel GLIBC=2.28 CARGO_TARGET_DIR=$(TARGET_DIR)/wheel
+# The hook and the wheel for an old C library share a target folder, which is not that of the other builds,
+# because cargo locks the folder in which it builds. `make test` fully optimizes only the hook in them.
+PACKAGED = $(MAKE) --no-print-directory GLIBC=2.28 CARGO_TARGET_DIR=$(TARGET_DIR)/wheel
+WHEEL = nice -n 19 $(PACKAGED) wheel
 
 # Builds the tests together with the programs: separate builds would build shared crates twice, with other
-# features. Most tests wait most of the time, so two cores run five tests at a time, and build the wheel beside
-# them at low priority.
+# features. Without ThinLTO between the parts of a crate, this takes a third less time; no test measures speed.
+# Most tests wait most of the time, so two cores run five tests at a time, and build the wheel beside them at
+# low priority.
 test: TARGETS := --all-targets
+test: export CARGO_PROFILE_RELEASE_LTO := off
+test: export PACKAGED_OPT_LEVEL := 1
 test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 2 + 1)
 test: build packaged-hook $(BIN)/maturin $(BIN)/pytest browser
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
@@ -100,7 +106,7 @@ $(TORCH)/installed: tests/python/requirements-torch.txt
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked --debug; then $(MAKE) --no-print-directory deny; \
+	@if $(CARGO) deny --version >/dev/null 2>&1 || $(INSTALL_DENY); then $(MAKE) --no-print-directory deny; \
 	else echo "SKIPPED: cargo-deny could not be installed: licences, sources and known vulnerabilities were not checked"; fi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -108,11 +114,12 @@ lint: $(BIN)/ruff
 	$(BIN)/python tests/pages.py
 	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 
-# cargo-deny is built without optimization, which takes a third of the time; it runs for three seconds. The
+# cargo-deny is built without optimization and debug information, which takes a third of the time; it runs for
+# three seconds. The
 # check for known vulnerabilities (RustSec) needs the network. Without network, make prints this and checks
 # the rest.
 deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked --debug
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(INSTALL_DENY)
 	$(CARGO) deny check --hide-inclusion-graph bans licenses sources
 	@if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; \
 	else echo "the advisory database cannot be reached: known vulnerabilities were not checked"; fi
@@ -136,13 +143,13 @@ fuzz:
 	shared/fuzz/run.sh receive $(or $(SECONDS),60)
 
 # Builds the hook as in the packages: with zig, for an old C library. The hazards run against both builds.
-# Also builds libzmq, the one C++ library that zig has to compile.
 TARGET := x86_64-unknown-linux-gnu
 # Without line tables, because the files are stripped anyway.
-ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" CARGO_PROFILE_RELEASE_DEBUG=false $(CARGO) zigbuild --release
+ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" XPU_TOP_BUILD="$(BUILD)" CARGO_PROFILE_RELEASE_DEBUG=false \
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=$(or $(PACKAGED_OPT_LEVEL),3) $(CARGO) zigbuild --release --target $(TARGET).$(GLIBC)
 
 packaged-hook: $(BIN)/cargo-zigbuild
-	$(ZIGBUILD) -p xpu-hook -p xpu-net --target $(TARGET).2.28
+	$(PACKAGED) packaged-hook-parts
 
 ifdef GLIBC
 BUILT := $(TARGET_DIR)/$(TARGET)/release
@@ -151,7 +158,10 @@ BUILD := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) of $(sh
 MATURIN_FLAGS := --zig --target $(TARGET) --compatibility manylinux_$(subst .,_,$(GLIBC))
 
 wheel-parts: $(BIN)/maturin $(BIN)/cargo-zigbuild
-	XPU_TOP_BUILD="$(BUILD)" $(ZIGBUILD) --workspace --exclude xpu-tests --target $(TARGET).$(GLIBC)
+	$(ZIGBUILD) --workspace --exclude xpu-tests
+
+packaged-hook-parts:
+	$(ZIGBUILD) -p xpu-hook
 else
 BUILT := $(TARGET_DIR)/release
 MATURIN_FLAGS := --auditwheel skip

@@ -52,7 +52,7 @@ pub fn hook_of(build: Build) -> Option<PathBuf> {
         return Some(hook());
     }
     let target = directory().parent().expect("a profile is in a target directory").to_owned();
-    let path = target.join("x86_64-unknown-linux-gnu/release/libxpu_hook.so");
+    let path = target.join("wheel/x86_64-unknown-linux-gnu/release/libxpu_hook.so");
     if path.exists() {
         return Some(fresh(path, PACKAGING));
     }
