@@ -102,6 +102,9 @@ pub enum Command {
     /// Start a program and watch it: `xpu-top run -- torchrun train.py`
     Run(RunArgs),
     /// Print the status of a job, and exit
+    ///
+    /// Exit codes: 0: nothing was found, 1: a finding, 2: the job hangs or a rank died, 3: no data, or nothing was
+    /// found but a host or a rank is missing
     Status(StatusArgs),
     /// List the problems of a running job or a recording, and when each began and ended
     Findings(FindingsArgs),
@@ -211,7 +214,7 @@ pub struct StatusArgs {
     /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
-    /// Wait up to this long until all hosts have answered and a job is there
+    /// Wait up to this long until all hosts have answered and a job is there [default: 5]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
 }

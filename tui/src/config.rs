@@ -137,7 +137,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "theme",
-        means: "The colours: dark, cividis, light, high-contrast, mono.",
+        means: "The colours: dark, cividis, light, high-contrast, mono; default: asks the terminal for its background.",
         usual: "\"dark\"",
         read: |value, config| {
             let all = Theme::ALL.map(|theme| (theme.name(), theme));
