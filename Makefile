@@ -115,9 +115,8 @@ lint: $(BIN)/ruff
 	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 
 # cargo-deny is built without optimization and debug information, which takes a third of the time; it runs for
-# three seconds. The
-# check for known vulnerabilities (RustSec) needs the network. Without network, make prints this and checks
-# the rest.
+# three seconds. The check for known vulnerabilities (RustSec) needs the network. Without network, make prints
+# this and checks the rest.
 deny:
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(INSTALL_DENY)
 	$(CARGO) deny check --hide-inclusion-graph bans licenses sources

@@ -52,8 +52,8 @@ impl Gpus {
         if self.are_several() { launching() } else { None }
     }
 
-    /// Same as [`Self::of_launch`], for a thread's GEMM of this number. Also queried for the first ones: the process
-    /// may use further devices by the time they are counted.
+    /// Same as [`Self::of_launch`], for a thread's GEMM of this number. Also queried for the first ones: the
+    /// process may use further devices by the time they are counted.
     #[inline]
     pub(crate) fn of_gemm(&self, number: u64) -> Option<c_int> {
         if self.are_several() || number < FIRST { launching() } else { None }
