@@ -189,6 +189,11 @@ fn heavy_copier_of_three_ranks_is_named() {
     heavy_copier_is_named(3);
 }
 
+#[test]
+fn heavy_copier_of_sixteen_ranks_is_named() {
+    heavy_copier_is_named(16);
+}
+
 fn garbage_collector_is_named(world: usize) {
     let job = Job::start(
         world,

@@ -57,7 +57,10 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
         fell.clear();
     }
     slow.extend(fell);
-    slow.retain(|suspect| cause::may_account(suspect.member, suspect.rate / suspect.usual, growth));
+    slow.retain(|suspect| {
+        let (member, rate) = (suspect.member, suspect.rate / suspect.usual);
+        cause::may_account(member, rate, growth) && cost::may_be_of_gpu(member, rate, cohorts)
+    });
     let awaited = more_follow(cohorts, &slow);
     if awaited {
         slow.clear();

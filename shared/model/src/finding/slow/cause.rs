@@ -67,14 +67,10 @@ pub(super) fn explained(
             return Some((Cause::LacksCpu(lacks), Some(part)));
         }
     }
-    for work in HostWork::ALL {
-        let share = |member: &Member<'_>| work.share(member.view.host_shares());
-        if let Some((own, usual)) = beside(member, others, share)
-            && explains(own - usual)
-        {
-            let cause = Cause::HostWork { work, pct: 100.0 * own, usual_pct: 100.0 * usual };
-            return Some((cause, Some(own - usual)));
-        }
+    if let Some((work, own, usual)) = host_work(member, others).find(|(_, own, usual)| explains(own - usual))
+    {
+        let cause = Cause::HostWork { work, pct: 100.0 * own, usual_pct: 100.0 * usual };
+        return Some((cause, Some(own - usual)));
     }
     // Counts are more certain than rates, which may rest on few GEMMs.
     let waits = beside(member, others, |member| member.view.blocked_calls());
@@ -105,6 +101,17 @@ pub(super) fn explained(
     let clocks = Clocks::of(member.view, device::usual_clock(all)).or_no_cause_at(tflops / usual_tflops);
     let part = of_rate(tflops, usual_tflops);
     Some((Cause::SlowGemms { tflops, usual_tflops, is_past, clocks }, Some(part)))
+}
+
+/// What its host does instead of launching: the share of the time, and the others' median.
+pub(super) fn host_work(
+    member: &Member<'_>,
+    others: &[&Member<'_>],
+) -> impl Iterator<Item = (HostWork, f64, f64)> {
+    HostWork::ALL.into_iter().filter_map(move |work| {
+        let share = |member: &Member<'_>| work.share(member.view.host_shares());
+        beside(member, others, share).map(|(own, usual)| (work, own, usual))
+    })
 }
 
 /// The difference from the others to report if no measured cause accounts for the cost.

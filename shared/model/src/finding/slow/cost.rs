@@ -42,7 +42,7 @@ const ALONE: f64 = 0.6;
 /// passes on the delay of another rank.
 pub(super) const PASSED_ON: f64 = 0.5;
 
-/// Share of the cost of pauses that a rank must cause to account for them: most of it.
+/// Share of a cost from which a rank or its GPU accounts for it: most of it.
 const MOST: f64 = 0.5;
 
 /// Share of its delay for which a rank must enter collectives last. Another rank hides it if it is last for less:
@@ -262,6 +262,17 @@ pub(super) fn is_awaited(rank: Rank, cohorts: &[Vec<Member<'_>>]) -> bool {
     waited.is_some_and(|lost| lost.share - lost.error >= REPORTED)
 }
 
+/// Whether a GPU at this share of its expected rate may account for most of what its rank costs, and for more than
+/// its host does. Everything on a slower GPU takes longer, not only GEMMs, but by no larger factor.
+pub(super) fn may_be_of_gpu(member: &Member<'_>, rate: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
+    let all: Vec<_> = cohorts.iter().flatten().collect();
+    let others = others(&all, member.rank);
+    let least = lost(member, &others).map_or(0.0, |lost| lost.share - lost.error);
+    let by_host = cause::host_work(member, &others).map(|(_, own, usual)| own - usual).fold(0.0, f64::max);
+    let by_gpu = 1.0 - rate;
+    by_gpu > MOST * least && by_gpu > by_host
+}
+
 fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
     all.iter().copied().filter(|member| member.rank != of).collect()
 }
@@ -382,7 +393,8 @@ pub(super) fn of(
         }
     }
     let Some((member, lost)) = most else { return (None, since_s) };
-    let step = delay.map_or(member.pace, |delay| delay.step);
+    // The digests of the delay may hold no whole step yet.
+    let step = delay.and_then(|delay| delay.step).or(member.pace);
     // Digests from before the slowdown do not make it cheaper.
     let lost = delay.map_or(Some(lost), |delay| lost_since(delay.onset?, member, &rest));
     let cost = lost.map(|lost| Cost::of(lost.share, lost.error, step, all.len(), since_s));
