@@ -179,7 +179,8 @@ fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {
     let set = [("CUDA_VISIBLE_DEVICES", "5,3"), ("XPU_TOP_SAMPLE", "gemm=1,collective=1")];
     let rank = host.rank_of_where((0, 1), &set, TWO_GPUS);
     let known = |row: &Value| {
-        row["gemm_tflops"].is_number() && row["bus_gb_s"].is_number() && row["device"].is_object()
+        let figures = ["gemm_tflops", "bus_gb_s", "exposed_pct"];
+        figures.iter().all(|figure| row[figure].is_number()) && row["device"].is_object()
     };
     let near = |rows: &[Value], field: &str, expected: [f64; 2]| {
         let mut both = rows.iter().zip(expected);
@@ -193,6 +194,9 @@ fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {
         let are_right = || near(&rows, "gemm_tflops", [500.0, 62.5]) && near(&rows, "bus_gb_s", [150.0; 2]);
         (are_known && are_right()).then_some((status, rows))
     });
+    // The faster GPU waits for the other one in each collective.
+    let exposed = [0, 1].map(|gpu: usize| rows[gpu]["exposed_pct"].as_f64().unwrap());
+    assert!(exposed[0] > 40.0 && exposed[1] < 20.0, "{exposed:?}");
     assert_eq!([&rows[0]["rank"], &rows[1]["rank"]], ["0.0", "0.1"]);
     assert_eq!((&status["world_size"], &status["coverage"]["ranks_seen"]), (&1.into(), &1.into()));
     let numbered = |row: usize| rows[row]["device"]["uuid"].as_str().unwrap().chars().last();

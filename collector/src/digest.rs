@@ -166,6 +166,8 @@ pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
         gemm_timed_for: Nanoseconds::default(),
         gemm_flops: 0.0,
         gemm_at_peak: None,
+        graphs_for: Nanoseconds::default(),
+        graphs_flops: 0.0,
         communicators: Vec::new(),
         inside: Vec::new(),
         samples: Vec::new(),

@@ -32,8 +32,37 @@ pub(crate) struct Totals {
     gemms: HashMap<GemmShape, Count>,
     collectives: HashMap<CollectiveKey, Count>,
     graphs: HashMap<u32, GraphTotals>,
+    in_graphs: InGraphs,
     kernels: HashMap<String, Count>,
     turned_away: u64,
+}
+
+/// CUDA graphs with more than GEMMs in them, as in [`xpu_wire::frame::RankDigest::graphs_for`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InGraphs {
+    pub(crate) time: Nanoseconds,
+    pub(crate) flops: f64,
+}
+
+impl InGraphs {
+    /// Adds the launches since `before`. Each takes the mean time of those that were timed since then, or of all if
+    /// there are none. Launches from before the first timing are added with it.
+    fn add(&mut self, before: Option<&GraphTotals>, graph: &GraphTotals) {
+        let before = before.filter(|before| before.timed > 0 && before.timed <= graph.timed);
+        let (count, timed, time) =
+            before.map_or((0, 0, 0), |before| (before.count, before.timed, before.timed_for.0));
+        if graph.only_gemms || graph.timed == 0 {
+            return;
+        }
+        let launches = graph.count.saturating_sub(count) as f64;
+        let mean = if graph.timed > timed {
+            graph.timed_for.0.saturating_sub(time) as f64 / (graph.timed - timed) as f64
+        } else {
+            graph.timed_for.0 as f64 / graph.timed as f64
+        };
+        self.time.0 += (launches * mean) as u64;
+        self.flops += launches * graph.flops;
+    }
 }
 
 impl Totals {
@@ -49,6 +78,7 @@ impl Totals {
         }
         for graph in &summary.graphs {
             let rested = GraphTotals { durations: Histogram::new(), ..*graph };
+            self.in_graphs.add(self.graphs.get(&graph.graph), graph);
             self.turned_away += u64::from(!insert(&mut self.graphs, graph.graph, rested));
         }
         for kernel in &summary.kernels {
@@ -57,11 +87,21 @@ impl Totals {
         }
     }
 
-    /// FLOPs of the timed GEMMs, and the time they took.
+    /// FLOPs of the timed GEMMs, and the time they took. Those of a timed launch of a CUDA graph count if the graph
+    /// contains nothing else.
     pub(crate) fn timed(&self) -> (f64, Nanoseconds) {
-        let flops = self.gemms.iter().map(|(shape, count)| shape.flops() * count.timed as f64).sum();
-        let time = self.gemms.values().fold(0_u64, |sum, count| sum.saturating_add(count.timed_for.0));
-        (flops, Nanoseconds(time))
+        let gemms = self.gemms.iter();
+        let gemms = gemms.map(|(shape, count)| (shape.flops() * count.timed as f64, count.timed_for));
+        let graphs = self.graphs.values().filter(|graph| graph.only_gemms);
+        let graphs = graphs.map(|graph| (graph.flops * graph.timed as f64, graph.timed_for));
+        let add = |(flops, time): (f64, Nanoseconds), (more, took): (f64, Nanoseconds)| {
+            (flops + more, Nanoseconds(time.0.saturating_add(took.0)))
+        };
+        gemms.chain(graphs).fold((0.0, Nanoseconds(0)), add)
+    }
+
+    pub(crate) fn in_graphs(&self) -> InGraphs {
+        self.in_graphs
     }
 
     /// FLOPs of all GEMMs.
@@ -165,6 +205,7 @@ mod tests {
             flops: 1.0,
             collectives: 0,
             bus_bytes: 0,
+            only_gemms: false,
             count: 4,
             timed: 1,
             timed_for: Nanoseconds(9),
@@ -179,6 +220,38 @@ mod tests {
         totals.take(&gemms([gemm(1, 20)]));
         assert_eq!(totals.flops(), 20.0 * 200.0 + 10.0 * 400.0);
         assert_eq!(totals.timed(), (10.0 * 200.0 + 5.0 * 400.0, Nanoseconds(30)));
+    }
+
+    fn launched(number: u32, count: u64, timed: u64, timed_for: u64) -> GraphTotals {
+        GraphTotals { count, timed, timed_for: Nanoseconds(timed_for), ..graph(number) }
+    }
+
+    #[test]
+    fn a_graph_without_other_work_times_its_gemms() {
+        let mut totals = Totals::default();
+        let graph = GraphTotals { only_gemms: true, flops: 1000.0, ..launched(1, 40, 3, 90) };
+        totals.take(&Summary { graphs: vec![graph], ..gemms([gemm(1, 10)]) });
+        assert_eq!(totals.timed(), (5.0 * 200.0 + 3.0 * 1000.0, Nanoseconds(10 + 90)));
+        assert_eq!(totals.in_graphs().time, Nanoseconds(0));
+    }
+
+    #[test]
+    fn launches_of_other_graphs_take_the_mean_of_the_timed_ones() {
+        let mut totals = Totals::default();
+        for (graph, expected) in [
+            (launched(1, 10, 0, 0), (0, 0.0)),
+            // Ten launches from before the first timing, and two more.
+            (launched(1, 12, 2, 20), (120, 12.0)),
+            // They became slower.
+            (launched(1, 20, 4, 80), (120 + 8 * 30, 20.0)),
+            (launched(1, 22, 4, 80), (360 + 2 * 20, 22.0)),
+            (launched(2, 5, 1, 7), (400 + 35, 27.0)),
+        ] {
+            totals.take(&Summary { graphs: vec![graph], ..Summary::default() });
+            let InGraphs { time, flops } = totals.in_graphs();
+            assert_eq!((time, flops), (Nanoseconds(expected.0), expected.1));
+        }
+        assert_eq!(totals.timed(), (0.0, Nanoseconds(0)));
     }
 
     #[test]

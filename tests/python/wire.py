@@ -96,6 +96,8 @@ RANK_DIGEST = {
     "gemm_timed_for": "int",
     "gemm_flops": "f64",
     "gemm_at_peak": ("option", "int"),
+    "graphs_for": "int",
+    "graphs_flops": "f64",
     "communicators": ("list", COMMUNICATOR_STATE),
     "inside": ("list", {"thread": "int", "call": ("enum", CALL), "waited": "int"}),
     "samples": ("list", COLLECTIVE_SAMPLE),

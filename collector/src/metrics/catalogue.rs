@@ -144,7 +144,7 @@ metrics! {
     BUS_BANDWIDTH = Gauge BytesPerSecond "xpu_top_bus_bandwidth" "Bus bandwidth of the transfer, without waiting, at the median of the latest timed collectives";
     BLOCKED = Counter Seconds "xpu_top_blocked" "Time threads were blocked in calls that wait for the GPU, and in launches into a full queue";
     EXPOSED = Counter Seconds "xpu_top_exposed" "Exposed communication: time that GEMM streams waited for it, estimated from a sample";
-    GPU_TIME = Gauge Ratio "xpu_top_gpu_time" "Share of the last half minute: GEMMs, exposed communication, other kernels, and an idle GPU by the driver";
+    GPU_TIME = Gauge Ratio "xpu_top_gpu_time" "Share of the last half minute: GEMMs, CUDA graphs, exposed communication, other kernels, and an idle GPU by the driver";
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
     NCCL_COUNTED = Gauge Ratio "xpu_top_nccl_counted" "Share of the NCCL calls seen that are counted";
     NCCL_CALLS = Counter Number "xpu_top_nccl_calls" "NCCL operations by how they are seen, and calls that are not counted";

@@ -90,6 +90,7 @@ fn expose_figures(exposition: &mut Exposition, labels: &[Label], job: &Job, view
         for (part, pct) in [
             ("gemms", time.gemms_pct),
             ("communication", time.communication_pct),
+            ("graphs", time.graphs_pct),
             ("other_kernels", time.other_kernels_pct),
             ("idle", time.idle_pct),
         ] {

@@ -89,11 +89,11 @@ fn beside(gpu: GpuSummary, of: &Summary) -> Summary {
     part
 }
 
-/// Replaces the figures of the process by those of this GPU. Removes those that are unknown for a single GPU:
-/// how long communication and waiting threads delayed it.
+/// Replaces the figures of the process by those of this GPU. Removes how long threads waited, which is unknown for
+/// a single GPU.
 fn keep_own(gpu: GpuSummary, summary: &mut Summary) {
-    let GpuSummary { name, uuid, gemms, collectives, communicators, launches, .. } = gpu;
-    let (held, peak) = (gpu.memory_held, gpu.memory_peak);
+    let GpuSummary { index: _, name, uuid, gemms, collectives, graphs, exposed_for, .. } = gpu;
+    let GpuSummary { communicators, launches, memory_held: held, memory_peak: peak, .. } = gpu;
     let own = |at: u8| communicators.iter().position(|&known| known == at);
     let samples = summary.samples.iter().filter_map(|sample| {
         let communicator = u8::try_from(own(sample.communicator)?).ok()?;
@@ -102,9 +102,10 @@ fn keep_own(gpu: GpuSummary, summary: &mut Summary) {
     summary.samples = samples.collect();
     let states = communicators.iter().filter_map(|&at| summary.communicators.get(usize::from(at)).cloned());
     summary.communicators = states.collect();
-    (summary.gemms, summary.collectives, summary.launches) = (gemms, collectives, launches);
+    (summary.gemms, summary.collectives, summary.graphs) = (gemms, collectives, graphs);
+    summary.launches = launches;
     summary.memory = MemoryTotals { held, peak, nccl: None, ..std::mem::take(&mut summary.memory) };
-    (summary.blocked, summary.exposed_for) = (Vec::new(), None);
+    (summary.blocked, summary.exposed_for) = (Vec::new(), exposed_for);
     (summary.device, summary.device_uuid) = (name, uuid);
 }
 

@@ -24,6 +24,7 @@ impl Worker {
         let [step_p50, step_p99] = self.step_times.percentiles([50, 99]);
         let steps = self.latest.steps.as_ref();
         let (gemm_timed_flops, gemm_timed_for) = self.totals.timed();
+        let in_graphs = self.totals.in_graphs();
         let communicators = foremost(&self.communicators);
         self.communicators.retain(|known| !known.closed);
         let HookHealth { enabled, dropped_records, untimed, budget_ppm, gemm_rate, collective_rate, .. } =
@@ -48,6 +49,8 @@ impl Worker {
             gemm_timed_for,
             gemm_flops: self.totals.flops(),
             gemm_at_peak: self.totals.at_peak(&peaks.or_of(&self.latest.device)),
+            graphs_for: in_graphs.time,
+            graphs_flops: in_graphs.flops,
             samples: pending.samples_of(&communicators),
             communicators,
             inside: self

@@ -7,6 +7,7 @@
 mod contents;
 mod executable;
 mod launch;
+mod nodes;
 
 use std::{
     collections::HashMap,
@@ -24,6 +25,7 @@ use cudarc::runtime::sys::{cudaGraph_t, cudaGraphExec_t};
 pub(crate) use contents::Contents;
 use executable::Executables;
 pub(crate) use launch::Launch;
+use nodes::Nodes;
 
 /// Maximum number of graph captures in progress, and of graphs alive.
 const GRAPH_CAPTURES: usize = 64;
@@ -55,8 +57,9 @@ struct Known {
 struct GraphCapture {
     id: GraphCaptureId,
     contents: Contents,
-    /// The graph that the graph capture adds to; 0 if it makes a new one.
+    /// The graph that the graph capture adds to, and its nodes from before; 0 if it makes a new one.
     into: usize,
+    before: Option<Nodes>,
 }
 
 impl Graphs {
@@ -112,20 +115,30 @@ impl Graphs {
 
     /// Notes the begin of a graph capture that adds to an existing graph.
     pub(crate) fn graph_capture_into(&self, graph_capture: GraphCaptureId, graph: cudaGraph_t) {
+        let nodes = Nodes::of(graph);
         self.with(|known| {
-            known.graph_capture(graph_capture)?.into = graph.addr();
+            let graph_capture = known.graph_capture(graph_capture)?;
+            (graph_capture.into, graph_capture.before) = (graph.addr(), nodes);
             Some(())
         });
     }
 
     /// Gives a graph the contents of its graph capture, even if there are none.
     pub(crate) fn finish(&self, graph_capture: GraphCaptureId, graph: cudaGraph_t) {
+        let nodes = Nodes::of(graph);
         self.with(|known| {
-            let ended = known.take(graph_capture);
-            let (mut contents, into) = ended.map(|ended| (ended.contents, ended.into)).unwrap_or_default();
-            if let Some(before) = known.graphs.get(&graph.addr()).filter(|_| into == graph.addr()) {
-                contents.merge(before);
+            let (mut contents, mut captured) = (Contents::default(), nodes);
+            if let Some(ended) = known.take(graph_capture) {
+                contents = ended.contents;
+                if ended.into == graph.addr() {
+                    captured = nodes.zip(ended.before).map(|(nodes, before)| nodes.without(before));
+                    if let Some(before) = known.graphs.get(&graph.addr()) {
+                        contents.merge(before);
+                        contents.captured = before.captured;
+                    }
+                }
             }
+            contents.add_captured(captured);
             known.insert(graph.addr(), Arc::new(contents))
         });
     }
@@ -147,12 +160,15 @@ impl Graphs {
 
     /// Adds the contents of `child`, which was made part of `graph`.
     pub(crate) fn nested(&self, graph: cudaGraph_t, child: cudaGraph_t) {
+        let nodes = Nodes::of(child);
         self.with(|known| {
             let mut contents = Contents::default();
-            for part in [graph, child] {
-                if let Some(part) = known.graphs.get(&part.addr()) {
-                    contents.merge(part);
-                }
+            if let Some(before) = known.graphs.get(&graph.addr()) {
+                contents.merge(before);
+                contents.captured = before.captured;
+            }
+            if let Some(child) = known.whole(child, nodes) {
+                contents.merge(&child);
             }
             known.insert(graph.addr(), Arc::new(contents))
         });
@@ -185,7 +201,8 @@ impl Graphs {
     }
 
     fn make(&self, executable: cudaGraphExec_t, graph: cudaGraph_t, number: u32) -> bool {
-        let contents = self.lock().and_then(|known| known.graphs.get(&graph.addr()).map(Arc::clone));
+        let nodes = Nodes::of(graph);
+        let contents = self.lock().and_then(|known| known.whole(graph, nodes));
         if contents.is_none() {
             self.unseen.fetch_add(1, Relaxed);
         }
@@ -219,8 +236,32 @@ impl Known {
             self.graph_captures.remove(0);
         }
         self.graph_captures.try_reserve(1).ok()?;
-        self.graph_captures.push(GraphCapture { id, contents: Contents::default(), into: 0 });
+        self.graph_captures.push(GraphCapture { id, contents: Contents::default(), into: 0, before: None });
         self.graph_captures.last_mut()
+    }
+
+    /// The contents of a graph with these nodes: of its captures, and the nodes that were added one by one. `None` if
+    /// neither is known.
+    fn whole(&self, graph: cudaGraph_t, nodes: Option<Nodes>) -> Option<Arc<Contents>> {
+        let known = self.graphs.get(&graph.addr());
+        let captured = known.map(|known| known.captured).unwrap_or_default();
+        let added = nodes.map(|nodes| nodes.without(captured));
+        match (known, added) {
+            (None, None) => None,
+            (Some(known), Some(added)) if added == Nodes::default() => Some(Arc::clone(known)),
+            (Some(known), None) if known.has_unknown_nodes => Some(Arc::clone(known)),
+            (known, added) => {
+                let mut contents = Contents::default();
+                if let Some(known) = known {
+                    contents.merge(known);
+                }
+                match added {
+                    Some(added) => contents.add_nodes(added),
+                    None => contents.has_unknown_nodes = true,
+                }
+                Some(Arc::new(contents))
+            }
+        }
     }
 
     fn take(&mut self, id: GraphCaptureId) -> Option<GraphCapture> {

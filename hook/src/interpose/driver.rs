@@ -10,7 +10,7 @@ pub mod wait;
 
 use std::ffi::{CStr, c_char, c_int};
 
-use cudarc::driver::sys::{CUfunction, CUkernel};
+use cudarc::driver::sys::{CUfunction, CUgraph, CUgraphNode, CUkernel};
 use xpu_wire::id::DeviceUuid;
 
 use crate::interpose::symbol::{Library, foreign};
@@ -33,6 +33,8 @@ foreign! {
 foreign! { fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int in CUDA }
 foreign! { fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) -> c_int in CUDA }
 foreign! { fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) -> c_int in CUDA }
+foreign! { fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize) -> c_int in CUDA }
+foreign! { fn cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_int) -> c_int in CUDA }
 
 /// Free memory of the thread's current GPU; `None` without a current context. Unlike the runtime's function it
 /// creates no context, and leaves no error for the program to read.
@@ -69,4 +71,20 @@ pub(crate) fn device_uuid(ordinal: c_int) -> Option<DeviceUuid> {
     // SAFETY: a `CUuuid` has this many bytes, which are writable and outlive the call.
     let rc = unsafe { cuDeviceGetUuid_v2(uuid.as_mut_ptr(), device) };
     (rc == Some(SUCCESS)).then_some(DeviceUuid(uuid))
+}
+
+/// Writes the nodes of a graph into `nodes`, as many as fit, and their number into `count`: with an empty `nodes`, the
+/// number of all of them.
+pub(crate) fn graph_nodes(graph: CUgraph, nodes: &mut [CUgraphNode], count: &mut usize) -> Option<()> {
+    *count = nodes.len();
+    let place = if nodes.is_empty() { std::ptr::null_mut() } else { nodes.as_mut_ptr() };
+    // SAFETY: the program uses this graph in this call, and `count` places are writable.
+    (unsafe { cuGraphGetNodes(graph, place, count) } == Some(SUCCESS)).then_some(())
+}
+
+/// The type of a node of such a graph.
+pub(crate) fn graph_node_type(node: CUgraphNode) -> Option<c_int> {
+    let mut kind = 0;
+    // SAFETY: as in `graph_nodes`; `kind` outlives the call.
+    (unsafe { cuGraphNodeGetType(node, &raw mut kind) } == Some(SUCCESS)).then_some(kind)
 }

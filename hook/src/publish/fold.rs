@@ -244,7 +244,8 @@ impl Fold {
         }
     }
 
-    fn time(&mut self, observer: &Observer, Waiting { lane, record, .. }: &Waiting, duration: Nanoseconds) {
+    fn time(&mut self, observer: &Observer, waiting: &Waiting, duration: Nanoseconds) {
+        let &Waiting { lane, timer, ref record, .. } = waiting;
         match *record {
             Record::Gemm { shape, .. } => {
                 let device = gpus::device_of(observer, lane, record);
@@ -262,7 +263,7 @@ impl Fold {
                 exposed,
                 ..
             } => {
-                self.exposed.communicated(observer, duration, exposed);
+                self.exposed.communicated(observer, lane.timers.device(timer), duration, exposed);
                 if let Some(message) = message {
                     self.keep_message(observer, communicator, operation, message, bus_bytes, duration);
                 }
@@ -293,7 +294,7 @@ impl Fold {
                 exposed,
                 ..
             } => {
-                self.exposed.communicated(observer, duration, exposed);
+                self.exposed.communicated(observer, lane.timers.device(timer), duration, exposed);
                 for (operation, message) in [Operation::Send, Operation::Recv].into_iter().zip(messages) {
                     if let Some(message) = message {
                         self.keep_message(observer, communicator, operation, message, bus_bytes, duration);
@@ -327,7 +328,7 @@ impl Fold {
             }
             Record::Graph { graph, .. } => self.graphs.time(graph, duration),
             Record::Kernel { pattern, .. } => self.kernels.time(pattern, duration),
-            Record::Wait { .. } => self.exposed.waited(observer, duration),
+            Record::Wait { .. } => self.exposed.waited(observer, lane.timers.device(timer), duration),
             Record::Gap { .. } => self.gaps.push(duration),
             Record::StepTime { .. } => self.steps.timed(duration),
             Record::Step { .. }

@@ -161,6 +161,8 @@ impl Simulation {
             gemm_timed_for: Nanoseconds((timed * slowdown * 1e9) as u64),
             gemm_flops: tflops * 1e12 * timed * slowdown * 16.0,
             gemm_at_peak: Some(Nanoseconds((tflops * timed * slowdown * 16.0 / PEAK_TFLOPS * 1e9) as u64)),
+            graphs_for: Nanoseconds(0),
+            graphs_flops: 0.0,
             communicators: vec![CommunicatorState {
                 id: CommunicatorId(0x9ca7_92c9_0000_0001 ^ self.seed),
                 parent: None,

@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut 
         let handle = nodes.and_then(|nodes| match capture.into {
             0 => Some(gpu.graphs.add(Arc::new(Graph::from(nodes)))),
             into => gpu.graphs.get(into).map(|known| {
-                known.add(&nodes);
+                known.add(nodes);
                 into
             }),
         });

@@ -1,37 +1,87 @@
-//! Graphs: the work that a capture recorded, replayed in that order on one stream.
+//! Graphs: the work that a capture recorded, and nodes that were added one by one, replayed in that order on one stream.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::{Arc, Mutex};
 
 use simgpu_engine::lock;
 use simgpu_engine::op::Node;
-use simgpu_engine::trace::{self, Library};
+use simgpu_engine::trace::{self, Library, Task};
 
 use crate::call::{call, put};
 use crate::error::Error;
 use crate::gpu::Gpu;
+use crate::launch::Dim3;
 
 /// A graph, or an executable made from one.
 #[derive(Debug, Default)]
-pub(crate) struct Graph(Mutex<Vec<Node>>);
+pub(crate) struct Graph(Mutex<Vec<Arc<Entry>>>);
+
+/// A node. Its address is its handle.
+#[derive(Debug)]
+enum Entry {
+    Work(Node),
+    Child(Vec<Arc<Entry>>),
+}
+
+impl Entry {
+    fn run(&self, gpu: &Gpu, stream: usize) -> Result<(), Error> {
+        match self {
+            Self::Work(node) => gpu.submit(stream, node.clone()),
+            Self::Child(nodes) => nodes.iter().try_for_each(|node| node.run(gpu, stream)),
+        }
+    }
+
+    /// `cudaGraphNodeType`
+    fn kind(&self) -> c_int {
+        match self {
+            Self::Work(node) => match node.task() {
+                Task::Kernel(_) => 0,
+                Task::Copy { .. } => 1,
+                Task::Set { .. } => 2,
+            },
+            Self::Child(_) => 4,
+        }
+    }
+}
+
+/// `cudaKernelNodeParams`
+#[repr(C)]
+pub(crate) struct KernelNodeParams {
+    function: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: c_uint,
+    arguments: *mut *mut c_void,
+    extra: *mut *mut c_void,
+}
 
 impl From<Vec<Node>> for Graph {
     fn from(nodes: Vec<Node>) -> Self {
-        Self(Mutex::new(nodes))
+        let graph = Self::default();
+        graph.add(nodes);
+        graph
     }
 }
 
 impl Graph {
-    pub(crate) fn add(&self, nodes: &[Node]) {
-        lock(&self.0).extend_from_slice(nodes);
+    pub(crate) fn add(&self, nodes: Vec<Node>) {
+        lock(&self.0).extend(nodes.into_iter().map(|node| Arc::new(Entry::Work(node))));
     }
 
-    fn nodes(&self) -> Vec<Node> {
+    /// Returns the handle.
+    fn add_one(&self, node: Entry) -> usize {
+        let node = Arc::new(node);
+        let handle = Arc::as_ptr(&node).addr();
+        lock(&self.0).push(node);
+        handle
+    }
+
+    fn nodes(&self) -> Vec<Arc<Entry>> {
         lock(&self.0).clone()
     }
 
     fn copy(&self) -> Arc<Self> {
-        Arc::new(Self::from(self.nodes()))
+        Arc::new(Self(Mutex::new(self.nodes())))
     }
 }
 
@@ -141,9 +191,67 @@ pub(crate) unsafe extern "C" fn cudaGraphAddChildGraphNode(
 ) -> c_int {
     call(|gpu| {
         let graph = gpu.graphs.get(graph).ok_or(Error::INVALID_VALUE)?;
-        graph.add(&gpu.graphs.get(child).ok_or(Error::INVALID_VALUE)?.nodes());
-        // SAFETY: CUDA requires a writable pointer. No call uses a node.
-        unsafe { put(node, child) }
+        let child = gpu.graphs.get(child).ok_or(Error::INVALID_VALUE)?.nodes();
+        // SAFETY: CUDA requires a writable pointer.
+        unsafe { put(node, graph.add_one(Entry::Child(child))) }
+    })
+}
+
+/// The dependencies are ignored, because a replay runs in the order of the calls.
+#[cfg_attr(not(private), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn cudaGraphAddKernelNode(
+    node: *mut usize,
+    graph: usize,
+    _dependencies: *const c_void,
+    _count: usize,
+    params: *const KernelNodeParams,
+) -> c_int {
+    call(|gpu| {
+        // SAFETY: CUDA requires valid parameters.
+        let params = unsafe { params.as_ref() }.ok_or(Error::INVALID_VALUE)?;
+        let graph = gpu.graphs.get(graph).ok_or(Error::INVALID_VALUE)?;
+        if params.function.is_null() {
+            return Err(Error::INVALID_FUNCTION);
+        }
+        let work = Node::Work(gpu.kernel(), gpu.kernels.task(params.function.addr()));
+        // SAFETY: CUDA requires a writable pointer.
+        unsafe { put(node, graph.add_one(Entry::Work(work))) }
+    })
+}
+
+/// With NULL for `nodes`, only their number is returned.
+#[cfg_attr(not(private), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn cudaGraphGetNodes(
+    graph: usize,
+    nodes: *mut usize,
+    count: *mut usize,
+) -> c_int {
+    call(|gpu| {
+        let all = gpu.graphs.get(graph).ok_or(Error::INVALID_VALUE)?.nodes();
+        // SAFETY: CUDA requires a writable pointer to the number of places in `nodes`, which are writable.
+        unsafe {
+            let places = count.as_mut().ok_or(Error::INVALID_VALUE)?;
+            if nodes.is_null() {
+                *places = all.len();
+            } else {
+                let all = all.iter().map(|node| Arc::as_ptr(node).addr());
+                all.chain(std::iter::repeat(0))
+                    .take(*places)
+                    .enumerate()
+                    .for_each(|(at, node)| *nodes.add(at) = node);
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg_attr(not(private), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn cudaGraphNodeGetType(node: usize, kind: *mut c_int) -> c_int {
+    call(|gpu| {
+        let mut nodes = gpu.graphs.all().into_iter().flat_map(|graph| graph.nodes());
+        let known = nodes.find(|known| Arc::as_ptr(known).addr() == node).ok_or(Error::INVALID_VALUE)?;
+        // SAFETY: CUDA requires a writable pointer.
+        unsafe { put(kind, known.kind()) }
     })
 }
 
@@ -154,7 +262,7 @@ pub(crate) extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_
 
 pub(crate) fn launch(gpu: &Gpu, executable: usize, stream: usize) -> Result<(), Error> {
     let executable = gpu.executables.get(executable).ok_or(Error::INVALID_VALUE)?;
-    executable.nodes().into_iter().try_for_each(|node| gpu.submit(stream, node))
+    executable.nodes().iter().try_for_each(|node| node.run(gpu, stream))
 }
 
 #[cfg_attr(not(private), unsafe(no_mangle))]

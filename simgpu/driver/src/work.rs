@@ -141,3 +141,13 @@ pub(crate) extern "C" fn cuGraphInstantiateWithFlags(
 ) -> c_int {
     runtime(c"cudaGraphInstantiateWithFlags", [place, graph, flags as usize])
 }
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuGraphGetNodes(graph: usize, nodes: usize, count: usize) -> c_int {
+    runtime(c"cudaGraphGetNodes", [graph, nodes, count])
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuGraphNodeGetType(node: usize, kind: usize) -> c_int {
+    runtime(c"cudaGraphNodeGetType", [node, kind])
+}

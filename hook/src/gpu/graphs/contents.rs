@@ -9,6 +9,7 @@ use xpu_wire::{
     collective::Operation, datatype::DataType, frame::Direction, gemm::GemmShape, id::CommunicatorId,
 };
 
+use super::nodes::Nodes;
 use crate::{
     observe::{group::Message, kernels::PATTERNS},
     python::optimizer::Optimizer,
@@ -48,6 +49,14 @@ pub(crate) struct Contents {
     /// Number and bytes of copies by direction, and of fills.
     pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
     pub(crate) sets: (u64, u64),
+    /// Further nodes that were not captured, but added one by one: copies, fills, host functions.
+    pub(crate) others: u64,
+    /// All kernel nodes, also those of libraries.
+    pub(super) kernel_nodes: u64,
+    /// The graph's own nodes that were captured.
+    pub(super) captured: Nodes,
+    /// Whether the driver did not report the nodes.
+    pub(super) has_unknown_nodes: bool,
     /// The optimizer that stepped during the graph capture, and its number of steps: every launch repeats
     /// them.
     optimizer: Option<(Optimizer, u32)>,
@@ -130,7 +139,7 @@ impl Contents {
         self.optimizer.as_ref().map(|(optimizer, steps)| (optimizer, *steps))
     }
 
-    /// Adds the contents of another.
+    /// Adds the contents of another, without its own captured nodes.
     pub(crate) fn merge(&mut self, other: &Self) {
         if let Some((optimizer, steps)) = other.optimizer() {
             self.add_steps(optimizer, steps);
@@ -144,11 +153,43 @@ impl Contents {
         self.point_to_point += other.point_to_point;
         self.bus_bytes += other.bus_bytes;
         self.kernels += other.kernels;
+        self.others += other.others;
+        self.kernel_nodes += other.kernel_nodes;
+        self.has_unknown_nodes |= other.has_unknown_nodes;
         self.named.iter_mut().zip(other.named).for_each(|(mine, more)| *mine += more);
         let copies = self.copies.iter_mut().chain([&mut self.sets]);
         for (mine, more) in copies.zip(other.copies.into_iter().chain([other.sets])) {
             *mine = (mine.0 + more.0, mine.1 + more.1);
         }
+    }
+
+    /// Adds nodes of a graph capture; `None` if they are unknown.
+    pub(super) fn add_captured(&mut self, nodes: Option<Nodes>) {
+        match nodes {
+            Some(nodes) => {
+                self.captured = self.captured.with(nodes);
+                self.kernel_nodes += nodes.kernels;
+            }
+            None => self.has_unknown_nodes = true,
+        }
+    }
+
+    /// Adds nodes that were added one by one.
+    pub(super) fn add_nodes(&mut self, nodes: Nodes) {
+        self.kernels += nodes.kernels;
+        self.others += nodes.others;
+        self.kernel_nodes += nodes.kernels;
+    }
+
+    /// Whether it contains GEMMs and nothing else. A GEMM of several kernels counts as something else, because
+    /// kernels of other libraries are not distinguished from its own.
+    pub(crate) fn has_only_gemms(&self) -> bool {
+        let Self { collectives, point_to_point, kernels, others, .. } = *self;
+        let copies = self.copies.iter().chain([&self.sets]).map(|&(count, _)| count).sum::<u64>();
+        self.gemms > 0
+            && self.kernel_nodes == self.gemms
+            && collectives + point_to_point + kernels + others + copies == 0
+            && !self.has_unknown_nodes
     }
 
     pub(crate) fn shapes(&self) -> &[(GemmShape, u64)] {
@@ -170,7 +211,8 @@ impl Contents {
         for (alike, count) in &self.operations {
             (alike.operation as u8, alike.bytes, count).hash(&mut hasher);
         }
-        (self.collectives, self.point_to_point, self.kernels, self.copies, self.sets).hash(&mut hasher);
+        (self.collectives, self.point_to_point, self.kernels, self.others).hash(&mut hasher);
+        (self.copies, self.sets).hash(&mut hasher);
         hasher.finish() as u32
     }
 

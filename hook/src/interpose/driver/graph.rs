@@ -1,4 +1,4 @@
-//! Tracks graphs, like the runtime's. The contents of graphs that are built node by node stay unknown.
+//! Tracks graphs, like the runtime's.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 

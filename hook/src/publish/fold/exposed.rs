@@ -1,8 +1,12 @@
 //! Exposed communication: for how long communication blocked GEMMs, estimated from a sample.
 
-use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ffi::c_int,
+    sync::atomic::Ordering::Relaxed,
+};
 
-use xpu_wire::{sampling::Rate, unit::Nanoseconds};
+use xpu_wire::{id::DeviceIndex, sampling::Rate, unit::Nanoseconds};
 
 use super::Fold;
 use crate::{
@@ -18,8 +22,8 @@ const ENOUGH: u64 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Exposed {
-    /// Nanoseconds of measured waits, and of the waits that they represent.
-    held: f64,
+    /// By device: nanoseconds of measured waits, and of the waits that they represent.
+    held: BTreeMap<Option<c_int>, Held>,
     /// The last timed waits, and their total time.
     recent: VecDeque<u64>,
     sum: u64,
@@ -32,17 +36,26 @@ pub(super) struct Exposed {
     represented: u64,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    all: f64,
+    /// The part in timed waits.
+    timed: f64,
+}
+
 impl Exposed {
     /// Adds a collective on the stream of the GEMMs. A sampled one represents as many as its sampling rate
     /// implies.
     pub(super) fn communicated(
         &mut self,
         observer: &Observer,
+        device: Option<c_int>,
         duration: Nanoseconds,
         chosen_by: Option<Rate>,
     ) {
         let Some(rate) = chosen_by else { return };
-        self.held += own(observer, duration) as f64 * rate.denominator() as f64;
+        let time = own(observer, duration) as f64 * rate.denominator() as f64;
+        self.held.entry(device).or_default().all += time;
     }
 
     pub(super) fn choose(&mut self) {
@@ -50,9 +63,10 @@ impl Exposed {
     }
 
     /// Adds a timed wait.
-    pub(super) fn waited(&mut self, observer: &Observer, duration: Nanoseconds) {
+    pub(super) fn waited(&mut self, observer: &Observer, device: Option<c_int>, duration: Nanoseconds) {
         let own = own(observer, duration);
-        self.held += own as f64;
+        let held = self.held.entry(device).or_default();
+        (held.all, held.timed) = (held.all + own as f64, held.timed + own as f64);
         if self.recent.len() >= RECENT {
             self.sum -= self.recent.pop_front().unwrap_or(0);
         }
@@ -67,7 +81,7 @@ impl Exposed {
     }
 
     /// Takes the number of waits so far, and adds the untimed ones: each counts with the mean of the recent
-    /// ones. Done only when a whole round was read; otherwise the round's first waits would represent all
+    /// ones, on all devices in proportion to their timed waits. Done only when a whole round was read; otherwise the round's first waits would represent all
     /// waits since the previous round.
     pub(super) fn settle(&mut self, waits: u64) {
         let is_whole = self.read >= self.chosen || self.read - self.read_then >= ENOUGH;
@@ -78,8 +92,12 @@ impl Exposed {
         // Some waits may have been selected since the waits were counted, so the number must not decrease.
         let others = waits.saturating_sub(self.chosen).max(self.represented);
         let mean = self.sum as f64 / self.recent.len() as f64;
-        self.held += (others - self.represented) as f64 * mean;
+        let untimed = (others - self.represented) as f64 * mean;
         self.represented = others;
+        let timed: f64 = self.held.values().map(|held| held.timed).sum();
+        if timed > 0.0 {
+            self.held.values_mut().for_each(|held| held.all += untimed * held.timed / timed);
+        }
     }
 }
 
@@ -92,13 +110,27 @@ impl Fold {
     /// Exposed communication since the process began. `None` if it is unknown: GEMMs or communication were
     /// not seen yet, some of them are in graphs, or nothing is timed.
     pub(crate) fn exposed_for(&self, observer: &Observer) -> Option<Nanoseconds> {
+        self.exposed_where(observer, |_| true)
+    }
+
+    /// Same as [`Fold::exposed_for`], on one GPU, as in [`crate::gpu::gpus::Gpus::beside_home`].
+    pub(crate) fn exposed_on(&self, observer: &Observer, gpu: Option<DeviceIndex>) -> Option<Nanoseconds> {
+        self.exposed_where(observer, |device| observer.gpus.beside_home(device) == gpu)
+    }
+
+    fn exposed_where(
+        &self,
+        observer: &Observer,
+        is_there: impl Fn(Option<c_int>) -> bool,
+    ) -> Option<Nanoseconds> {
         let classes = [Class::Wait, Class::Collective, Class::PointToPoint];
         let timed = classes.iter().all(|&class| rate::of(class) != Rate::NEVER);
         let replayed = observer.lanes().any(|lane| {
             let replayed = &lane.counters.replayed;
             replayed.collectives.get() + replayed.point_to_point.get() > 0
         });
-        let held = Nanoseconds(self.exposed.held as u64);
-        (timed && !replayed && observer.exposure.is_known()).then_some(held)
+        let held = self.exposed.held.iter().filter(|&(&device, _)| is_there(device));
+        let held: f64 = held.map(|(_, held)| held.all).sum();
+        (timed && !replayed && observer.exposure.is_known()).then_some(Nanoseconds(held as u64))
     }
 }

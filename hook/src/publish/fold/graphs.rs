@@ -1,11 +1,14 @@
 //! Launches of graphs: each launch counts the graph's contents.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ffi::c_int};
 
 use xpu_wire::{frame::GraphTotals, unit::Nanoseconds};
 
-use super::{CollectiveKey, Fold, GemmKey, TOTALS_AT_ONCE, totals::Totals};
-use crate::{gpu::graphs::Contents, observe::observer::Observer};
+use super::{CollectiveKey, Fold, GemmKey, OnGpu, TOTALS_AT_ONCE, totals::Totals};
+use crate::{
+    gpu::{gpus::Gpus, graphs::Contents},
+    observe::observer::Observer,
+};
 
 /// Totals by graph number, with the contents at the graph's last launch.
 #[derive(Debug, Default)]
@@ -20,25 +23,31 @@ struct Held {
     flops: f64,
     collectives: u32,
     bus_bytes: u64,
+    only_gemms: bool,
+    /// The device of its last launch, in a process that uses several.
+    device: Option<c_int>,
 }
 
-impl From<&Contents> for Held {
-    fn from(contents: &Contents) -> Self {
+impl Held {
+    fn of(contents: &Contents, device: Option<c_int>) -> Self {
         let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
             gemms: short(contents.gemms),
             flops: contents.flops,
             collectives: short(contents.collectives + contents.point_to_point),
             bus_bytes: contents.bus_bytes,
+            only_gemms: contents.has_only_gemms(),
+            device,
         }
     }
 }
 
 impl GraphTally {
-    fn count(&mut self, number: u32, contents: Option<&Contents>, launches: u64) {
+    fn count(&mut self, number: u32, contents: Option<&Contents>, device: Option<c_int>, launches: u64) {
         self.totals.count(number, launches);
-        if let Some(contents) = contents.filter(|_| self.totals.holds(&number)) {
-            self.held.insert(number, contents.into());
+        if self.totals.holds(&number) {
+            let held = contents.map_or(Held { device, ..Held::default() }, |held| Held::of(held, device));
+            self.held.insert(number, held);
         }
     }
 
@@ -66,7 +75,7 @@ impl GraphTally {
 impl Fold {
     pub(super) fn count_graphs(&mut self, observer: &Observer) {
         observer.graphs.take_launches(|number, device, contents, launches| {
-            self.graphs.count(number, contents, launches);
+            self.graphs.count(number, contents, device, launches);
             let gpu = observer.gpus.beside_home(device);
             self.gpus.count(device, |all| all.graphs += launches);
             let Some(contents) = contents else { return };
@@ -94,21 +103,24 @@ impl Fold {
         });
     }
 
-    pub(crate) fn take_graphs(&mut self) -> Vec<GraphTotals> {
+    pub(crate) fn take_graphs(&mut self, gpus: &Gpus) -> Vec<OnGpu<GraphTotals>> {
         let held = &self.graphs.held;
         self.graphs.totals.take(TOTALS_AT_ONCE, |&graph, total, durations| {
-            let Held { gemms, flops, collectives, bus_bytes } = held.get(&graph).copied().unwrap_or_default();
-            GraphTotals {
+            let held = held.get(&graph).copied().unwrap_or_default();
+            let Held { gemms, flops, collectives, bus_bytes, only_gemms, device } = held;
+            let totals = GraphTotals {
                 graph,
                 gemms,
                 flops,
                 collectives,
                 bus_bytes,
+                only_gemms,
                 count: total.count,
                 timed: total.timed,
                 timed_for: total.timed_for,
                 durations,
-            }
+            };
+            (gpus.beside_home(device), totals)
         })
     }
 }

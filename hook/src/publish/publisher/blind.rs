@@ -27,7 +27,7 @@ impl Publisher {
             (communicators.unshown(), "more communicators than the ledger can show"),
             (cublaslt::unreadable(), "cuBLASLt GEMMs whose sizes are not on the host"),
             (lost, "parts of CUDA graphs that could not be distinguished"),
-            (unseen, "CUDA graphs that were not captured: what is in them is not counted"),
+            (unseen, "CUDA graphs with unknown contents: what is in them is not counted"),
             (unnamed, "kernels whose names are unknown: that needs CUDA 12.3"),
             (crowded, "launches of kernels beyond those that are counted by name"),
             (unplaced, "more allocations than can be tracked: more memory is held than shown"),

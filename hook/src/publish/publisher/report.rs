@@ -49,7 +49,7 @@ impl Publisher {
             reading.communicators.iter().map(|line| self.communicator(line)).collect();
         self.governor.visit(self.observer, monotonic());
         let (gemms, collectives) = (self.fold.take_gemms(), self.fold.take_collectives());
-        let (graphs, kernels) = (self.fold.take_graphs(), self.fold.take_kernels());
+        let (graphs, kernels) = (self.fold.take_graphs(&self.observer.gpus), self.fold.take_kernels());
         let (mut steps, mut samples) = (None, Vec::new());
         // The last of several messages, after which no totals remain.
         if !self.fold.has_more() {
@@ -77,7 +77,7 @@ impl Publisher {
             samples: samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect(),
             communicators,
             launches,
-            graphs,
+            graphs: self.by_gpu(graphs, &mut gpus, |gpu| &mut gpu.graphs),
             kernels,
             memory: self.memory(),
             blocked: self.blocked(),
@@ -127,6 +127,7 @@ impl Publisher {
                     kernels: here.map_or(of_process, kernels),
                     ..self.fold.launches_on(&self.observer.gpus, here)
                 },
+                exposed_for: self.fold.exposed_on(self.observer, here),
                 memory_held,
                 memory_peak,
                 ..GpuSummary::default()

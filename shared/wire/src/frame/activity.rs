@@ -18,6 +18,8 @@ pub struct GraphTotals {
     pub flops: f64,
     pub collectives: u32,
     pub bus_bytes: u64,
+    /// Whether it contains nothing else than GEMMs, so that its time is theirs.
+    pub only_gemms: bool,
     /// Launches since the rank started.
     pub count: u64,
     pub timed: u64,

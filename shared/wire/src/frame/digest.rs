@@ -110,6 +110,10 @@ pub struct RankDigest {
     /// The time that these FLOPs would take at this GPU's peak for each data type; `None` for a GPU whose
     /// peak is unknown.
     pub gemm_at_peak: Option<Nanoseconds>,
+    /// CUDA graphs with more than GEMMs in them, since the rank started: their time, estimated from their timed
+    /// launches, and the FLOPs of the GEMMs in them.
+    pub graphs_for: Nanoseconds,
+    pub graphs_flops: f64,
     /// The most recently used communicators, at most [`RankDigest::COMMUNICATORS`].
     pub communicators: Vec<CommunicatorState>,
     /// Threads inside a call that can block, by the ledger page, the longest first; at most

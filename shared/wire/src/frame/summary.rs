@@ -89,6 +89,9 @@ pub struct GpuSummary {
     pub uuid: Option<DeviceUuid>,
     pub gemms: Vec<GemmTotals>,
     pub collectives: Vec<CollectiveTotals>,
+    pub graphs: Vec<GraphTotals>,
+    /// Same as [`Summary::exposed_for`], on this GPU.
+    pub exposed_for: Option<Nanoseconds>,
     /// Its communicators, as indices into those of the summary.
     pub communicators: Vec<u8>,
     /// `captured` is empty here: it is counted for the whole process.

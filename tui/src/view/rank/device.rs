@@ -159,6 +159,7 @@ fn health(device: &DeviceStatus, time: Option<GpuTime>, unread: &str) -> Vec<Hea
 
 /// The parts of the last half minute.
 fn parts(time: GpuTime) -> String {
-    let GpuTime { gemms_pct, communication_pct, other_kernels_pct, .. } = time;
-    format!(" (GEMMs {gemms_pct:.0}, NCCL {communication_pct:.0}, other {other_kernels_pct:.0})")
+    let GpuTime { gemms_pct, graphs_pct, communication_pct, other_kernels_pct, .. } = time;
+    let graphs = if graphs_pct < 0.5 { String::new() } else { format!("graphs {graphs_pct:.0}, ") };
+    format!(" (GEMMs {gemms_pct:.0}, {graphs}NCCL {communication_pct:.0}, other {other_kernels_pct:.0})")
 }

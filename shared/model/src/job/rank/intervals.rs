@@ -29,6 +29,8 @@ pub(super) struct Interval {
     pub(super) arithmetic: f64,
     pub(super) gemm_flops: f64,
     pub(super) gemm_time: Nanoseconds,
+    /// What this digest adds to [`RankDigest::graphs_for`], in seconds, and to [`RankDigest::graphs_flops`].
+    pub(super) in_graphs: (f32, f32),
     /// Whether the rank made progress, or timed a GEMM. While it hangs, no new rates are known.
     pub(super) active: bool,
 }
@@ -41,18 +43,23 @@ impl Interval {
         let began_anew = flops < flops_before || time < time_before;
         let (gemm_flops, gemm_time) =
             if began_anew { (0.0, 0) } else { (flops - flops_before, time - time_before) };
+        let graphs = |digest: &RankDigest| (digest.graphs_for.seconds(), digest.graphs_flops);
+        let ((in_graphs, flops_in_graphs), (in_graphs_before, flops_in_graphs_before)) =
+            (graphs(digest), graphs(before.unwrap_or(digest)));
+        let more = |now: f64, before: f64| (now - before).max(0.0) as f32;
         Self {
             progress: Progress::of(digest),
             collectives: digest.launches.collectives,
             arithmetic: digest.gemm_flops,
             gemm_flops,
             gemm_time: Nanoseconds(gemm_time),
+            in_graphs: (more(in_graphs, in_graphs_before), more(flops_in_graphs, flops_in_graphs_before)),
             active: false,
         }
     }
 
     pub(super) fn without_figures(self) -> Self {
-        Self { gemm_flops: 0.0, gemm_time: Nanoseconds(0), ..self }
+        Self { gemm_flops: 0.0, gemm_time: Nanoseconds(0), in_graphs: (0.0, 0.0), ..self }
     }
 
     fn activity(&self) -> Activity {

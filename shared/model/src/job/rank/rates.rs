@@ -12,6 +12,9 @@ use super::{super::PaceSample, RankView, intervals::WINDOW};
 /// Time without progress after which a rank has no current shares of its time.
 const STALLED: Duration = Duration::from_secs(10);
 
+/// Share of FLOPs that is none: launches of CUDA graphs are counted a moment before their time is known.
+const ROUNDED: f64 = 0.01;
+
 impl RankView {
     /// TFLOPS of each of the last digests with timed GEMMs, newest first, and its time.
     pub fn gemm_rates(&self) -> impl Iterator<Item = (Moment, Tflops)> {
@@ -147,6 +150,22 @@ impl RankView {
         let seconds = last.progress.heard.since(first.progress.heard).as_secs_f64();
         let busy = (last.arithmetic - first.arithmetic) / (self.gemm_rate()?.0 * 1e12);
         (seconds > 0.0 && busy.is_finite()).then(|| busy / seconds)
+    }
+
+    /// Shares of the last half minute: the GPU in CUDA graphs with more than GEMMs in them, and in all other GEMMs, if
+    /// the untimed ones ran like the timed ones.
+    pub fn graphs_and_gemms(&self) -> Option<(f64, f64)> {
+        let (first, last) = self.intervals.ends()?;
+        let seconds = last.progress.heard.since(first.progress.heard).as_secs_f64();
+        let (mut in_graphs, mut flops_in_graphs) = (0.0, 0.0);
+        for interval in self.intervals.window().skip(1) {
+            in_graphs += f64::from(interval.in_graphs.0);
+            flops_in_graphs += f64::from(interval.in_graphs.1);
+        }
+        let all = last.arithmetic - first.arithmetic;
+        let others = all - flops_in_graphs;
+        let gemms = if others > ROUNDED * all { others / (self.gemm_rate()?.0 * 1e12) } else { 0.0 };
+        (seconds > 0.0 && gemms.is_finite()).then(|| (in_graphs / seconds, gemms / seconds))
     }
 
     /// Tokens and samples a second over the last half minute, between steps. `None` if the program does not

@@ -80,6 +80,34 @@ fn achieved_flops_are_those_of_all_gemms_in_the_time_that_passed() {
     assert_eq!(changed(|rank, _| rank.gemm_flops = 0.0).ranks[0].achieved_tflops, None);
 }
 
+/// Half of the FLOPs are in graphs, which take a third of the time.
+#[test]
+fn the_time_of_graphs_is_apart_from_that_of_gemms() {
+    let status = changed(|rank, second| {
+        rank.gemm_flops = second as f64 * 2e14;
+        (rank.gemm_timed_flops, rank.gemm_timed_for) =
+            (second as f64 * 5e12, Nanoseconds(second * 10_000_000));
+        (rank.graphs_for, rank.graphs_flops) = (Nanoseconds(second * 330_000_000), second as f64 * 1e14);
+        rank.exposed_for = Some(Nanoseconds(second * 100_000_000));
+        let device = rank.device.as_mut().expect("a GPU");
+        device.utilisation = Some(80);
+    });
+    let time = status.ranks[0].gpu_time.expect("all parts are known");
+    let parts =
+        [time.gemms_pct, time.graphs_pct, time.communication_pct, time.other_kernels_pct, time.idle_pct];
+    let near =
+        parts.iter().zip([20.0, 33.0, 10.0, 17.0, 20.0]).all(|(own, expected)| (own - expected).abs() < 0.1);
+    assert!(near, "{parts:?}");
+    let without = changed(|rank, second| {
+        rank.gemm_flops = second as f64 * 1e14;
+        (rank.gemm_timed_flops, rank.gemm_timed_for) = (0.0, Nanoseconds(0));
+        (rank.graphs_for, rank.graphs_flops) = (Nanoseconds(second * 330_000_000), second as f64 * 1e14);
+        rank.exposed_for = Some(Nanoseconds(0));
+    });
+    let time = without.ranks[0].gpu_time.expect("there are no GEMMs outside of graphs");
+    assert!(time.gemms_pct == 0.0 && (time.graphs_pct - 33.0).abs() < 0.1, "{time:?}");
+}
+
 #[test]
 fn the_source_of_step_ends_is_reported() {
     use xpu_wire::frame::StepSource;
