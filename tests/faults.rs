@@ -141,6 +141,11 @@ fn gil_holder_of_three_ranks_is_named() {
     gil_holder_is_named(3);
 }
 
+#[test]
+fn gil_holder_of_sixteen_ranks_is_named() {
+    gil_holder_is_named(16);
+}
+
 /// Nearly every second has a pause.
 fn checkpoint_writer_is_named(world: usize) {
     let job = Job::start(world, "if number % 20 == 0: time.sleep(1.4)");
@@ -217,6 +222,11 @@ fn garbage_collector_of_three_ranks_is_named() {
     garbage_collector_is_named(3);
 }
 
+#[test]
+fn garbage_collector_of_sixteen_ranks_is_named() {
+    garbage_collector_is_named(16);
+}
+
 /// As `.item()` in a loop does: a small kernel, and a wait for it, 20 times.
 fn one_that_waits_for_its_gpu_often_is_named(world: usize) {
     let job = Job::start(
@@ -244,20 +254,37 @@ fn one_of_three_that_waits_for_its_gpu_often_is_named() {
     one_that_waits_for_its_gpu_often_is_named(3);
 }
 
-/// The rank is compared with its own past.
 #[test]
-fn longer_steps_of_a_single_rank_with_a_slow_loader_are_reported() {
+fn one_of_sixteen_that_waits_for_its_gpu_often_is_named() {
+    one_that_waits_for_its_gpu_often_is_named(16);
+}
+
+/// The rank is compared with its own past.
+fn longer_steps_of_a_single_rank_are_reported(fault: &str, ms: std::ops::Range<f64>) {
     // Enough steps for a baseline.
     let from = 1200;
-    let job = Job::start_with(1, from, "time.sleep(0.06)");
+    let job = Job::start_with(1, from, fault);
     job.runs_for(from + FROM);
     let found = until("the longer steps to be reported", || {
         let status = job.host.status();
         let [found] = &status["findings"].as_array()?[..] else { return None };
         let cost = found["cost_ms_per_step"].as_f64()?;
-        ((50.0..75.0).contains(&cost) && found["main_thread"]["function"] == "load").then(|| found.clone())
+        (ms.contains(&cost) && found["main_thread"]["function"] == "load").then(|| found.clone())
     });
     assert_eq!((&found["kind"], &found["class"]), (&"regression".into(), &"step".into()), "{found:#}");
+}
+
+#[test]
+fn longer_steps_of_a_single_rank_with_a_slow_loader_are_reported() {
+    longer_steps_of_a_single_rank_are_reported("time.sleep(0.06)", 50.0..75.0);
+}
+
+#[test]
+fn longer_steps_of_a_single_rank_that_copies_are_reported() {
+    longer_steps_of_a_single_rank_are_reported(
+        "ok(process.cudaMemcpy(memory, memory, c_size_t(2 << 30), 1))",
+        70.0..100.0,
+    );
 }
 
 #[test]

@@ -43,8 +43,9 @@ pub(super) struct RankProfile {
     pub rate: Option<f64>,
     /// The mean rate over all digests from which its cost is computed.
     pub rate_longer: Option<f64>,
-    /// Its earlier rate, over minutes; `None` while too little is known.
+    /// Its earlier rate, over minutes, and that of the older half of this time; `None` while too little is known.
     pub past: Option<f64>,
+    pub older: Option<f64>,
     /// The share of its steps that GEMMs take, by FLOPs.
     pub busy: Option<f64>,
     /// The GEMMs' share of the latest seconds.
@@ -105,7 +106,9 @@ impl RankProfile {
         let mostly_last =
             |window: &&Arrivals| f64::from(window.last) >= MOST * f64::from(window.joined.max(1));
         let earlier: Vec<f64> = view.gemm_history().rev().skip(RECENT).map(f64::from).collect();
-        let past = (earlier.len() >= PAST).then(|| median(earlier)).flatten();
+        let is_enough = earlier.len() >= PAST;
+        let older = median(earlier[earlier.len() / 2..].to_vec()).filter(|_| is_enough);
+        let past = median(earlier).filter(|_| is_enough);
         let latest = view.latest();
         let rate = median(rates.clone());
         let late: Vec<_> =
@@ -116,6 +119,7 @@ impl RankProfile {
             mix: Mix::of(view),
             part: view.part(),
             past,
+            older,
             busy: busy(view, rate),
             busy_lately: view.arithmetic(0, LATELY).zip(rate).map(|((work, _), rate)| work / (rate * 1e12)),
             rate,

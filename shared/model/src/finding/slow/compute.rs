@@ -79,8 +79,11 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
         let may_matter = is_clear && !cost::is_limited_by_host(member);
         (rate < SLOW * usual && low >= PERSISTENT && may_matter).then_some((member, rate, usual))
     };
-    let stayed =
-        |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);
+    // While a slowdown of all ranks ages, it becomes the usual rate of one rank before that of another.
+    let stayed = |member: &&Member<'_>| {
+        let usual = member.past.zip(member.older).map(|(past, older)| past.max(older));
+        member.rate.zip(usual).is_some_and(|(rate, usual)| rate > STEADY * usual)
+    };
     let mut fallen: Vec<_> = all().filter_map(fallen).collect();
     let steady = all().filter(stayed).count();
     // If most ranks became slower, a rank that did not may be the cause.
