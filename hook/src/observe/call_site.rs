@@ -4,6 +4,7 @@
 //! thread reads its own frames, which do not change while it is outside of Python. A call finds the number of
 //! its site by a hash of its innermost frames. When a site first occurs, its text is read through the kernel.
 
+mod key;
 mod layout;
 pub(crate) mod native;
 mod text;
@@ -17,6 +18,7 @@ use std::{
     },
 };
 
+use key::Key;
 use layout::Layout;
 use xpu_wire::ledger::{Allocating, LARGE, Record, SiteText};
 
@@ -146,15 +148,12 @@ impl Reader {
             NOT_TRIED if self.prove() => {}
             _ => return 0,
         }
-        let mut key = 0;
         // SAFETY: the places of the frames were verified. The frames do not change, because they are those of
         // the calling thread.
         let word = |at| unsafe { ptr::with_exposed_provenance::<usize>(at).read() };
-        self.walk(word, |frame| {
-            let product = u128::from(key ^ (frame.instruction ^ frame.code) as u64) * 0x9e37_79b9_7f4a_7c15;
-            key = product as u64 ^ (product >> 64) as u64;
-        });
-        key
+        let mut key = Key::default();
+        self.walk(word, |frame| key.add(frame.instruction ^ frame.code));
+        key.value()
     }
 
     /// Whether frames are at the expected places. They are read through the kernel, so a wrong address does
@@ -186,32 +185,52 @@ impl Reader {
 
     #[allow(clippy::inline_always, reason = "it is on the path of every NCCL call")]
     #[inline(always)]
-    fn walk(&self, word: impl Fn(usize) -> usize, mut each: impl FnMut(Frame)) {
+    fn walk(&self, word: impl Fn(usize) -> usize, each: impl FnMut(Frame)) {
         let layout = self.layout;
+        // While Python ends, it frees the states of threads that still run.
         // SAFETY: it only reads a word of Python's.
         if unsafe { (self.is_initialized)() } == 0 {
             return;
         }
         // SAFETY: it only reads a word of the thread's own.
-        let mut at = unsafe { (self.thread_state)() };
-        for &offset in layout.first {
-            if !is_place(at) {
+        let state = unsafe { (self.thread_state)() };
+        if !is_place(state) {
+            return;
+        }
+        let mut first = word(state + layout.first);
+        if let Some(second) = layout.second {
+            if !is_place(first) {
                 return;
             }
-            at = word(at + offset);
+            first = word(first + second);
         }
+        // Two loops, because all frames are alike.
+        if layout.index.is_none() {
+            self.walk_from::<false>(first, word, each);
+        } else {
+            self.walk_from::<true>(first, word, each);
+        }
+    }
+
+    #[allow(clippy::inline_always, reason = "it is on the path of every NCCL call")]
+    #[inline(always)]
+    fn walk_from<const COUNTED: bool>(
+        &self,
+        mut at: usize,
+        word: impl Fn(usize) -> usize,
+        mut each: impl FnMut(Frame),
+    ) {
+        let layout = self.layout;
         for _ in 0..FRAMES {
             if !is_place(at) {
                 return;
             }
-            each(match layout.index {
+            let instruction = word(at + layout.instruction);
+            each(if COUNTED {
+                Frame { at, code: word(at + layout.code), instruction: instruction & u32::MAX as usize }
+            } else {
                 // The instruction's address alone identifies the code.
-                None => Frame { at, code: 0, instruction: word(at + layout.instruction) },
-                Some(_) => Frame {
-                    at,
-                    code: word(at + layout.code),
-                    instruction: word(at + layout.instruction) & u32::MAX as usize,
-                },
+                Frame { at, code: 0, instruction }
             });
             at = word(at + layout.previous);
         }
@@ -252,8 +271,26 @@ impl Reader {
     }
 }
 
+/// The first address at which an object can be.
+const FIRST_PLACE: usize = 4096;
+
 /// Whether an object can be at this address.
 #[inline]
 fn is_place(at: usize) -> bool {
-    at >= 4096 && at.is_multiple_of(size_of::<usize>())
+    const WORD: usize = size_of::<usize>();
+    // One comparison for both conditions: an address within a word gets a high bit.
+    at.wrapping_sub(FIRST_PLACE).rotate_right(WORD.ilog2()) < FIRST_PLACE.wrapping_neg() / WORD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_at_a_multiple_of_a_word() {
+        for at in [4096, 4104, 0x7f3a_91c4_2d70, usize::MAX - 7] {
+            assert!(is_place(at) && (1..8).all(|more| !is_place(at + more)), "{at:#x}");
+        }
+        assert!((0..4096).all(|at| !is_place(at)));
+    }
 }

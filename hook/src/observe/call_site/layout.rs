@@ -6,8 +6,9 @@ pub(super) const TYPE: usize = 8;
 /// Offsets in bytes on 64-bit machines, in a build without `Py_DEBUG` and with the global lock.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layout {
-    /// From the thread's state to its innermost frame.
-    pub(super) first: &'static [usize],
+    /// From the thread's state to its innermost frame, if need be by one more pointer.
+    pub(super) first: usize,
+    pub(super) second: Option<usize>,
     /// In a frame.
     pub(super) previous: usize,
     pub(super) code: usize,
@@ -23,7 +24,8 @@ pub(super) struct Layout {
 }
 
 const OF_3_9: Layout = Layout {
-    first: &[24],
+    first: 24,
+    second: None,
     previous: 24,
     code: 32,
     instruction: 104,
@@ -35,7 +37,8 @@ const OF_3_9: Layout = Layout {
 };
 const OF_3_10: Layout = Layout { instruction: 96, index: Some(2), ..OF_3_9 };
 const OF_3_11: Layout = Layout {
-    first: &[56, 8],
+    first: 56,
+    second: Some(8),
     previous: 48,
     code: 32,
     instruction: 56,
@@ -46,8 +49,8 @@ const OF_3_11: Layout = Layout {
     letters: 48,
 };
 const OF_3_12: Layout =
-    Layout { first: &[56, 0], previous: 8, code: 0, instructions: 192, letters: 40, ..OF_3_11 };
-const OF_3_13: Layout = Layout { first: &[72], instructions: 200, ..OF_3_12 };
+    Layout { second: Some(0), previous: 8, code: 0, instructions: 192, letters: 40, ..OF_3_11 };
+const OF_3_13: Layout = Layout { first: 72, second: None, instructions: 200, ..OF_3_12 };
 
 impl Layout {
     /// The layout for a version, as Python reports it. `None` if it is unknown.
