@@ -8,4 +8,5 @@ pub(crate) mod switch;
 pub(crate) mod system;
 pub(crate) mod thread;
 pub mod thread_sanitizer;
+pub(crate) mod thread_words;
 pub(crate) mod unwinder;

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     interpose::symbol::Kind,
     observe::lane::Lane,
-    process::{peek, switch},
+    process::{peek, switch, thread_words::ThreadWords},
 };
 
 /// The value of a mark, before it is combined with its position.
@@ -31,7 +31,7 @@ const PARTS_BEFORE_CHECK: u32 = 4;
 ///
 /// If an exception or `longjmp` ends a call, the hook does not see its end. The call's [`Mark`] then shows
 /// that it has ended.
-struct Inside {
+pub(crate) struct Inside {
     /// The innermost call's mark; 0 outside of calls.
     last: Cell<usize>,
     /// The outermost call's mark.
@@ -40,14 +40,12 @@ struct Inside {
     parts: Cell<u32>,
 }
 
-thread_local! {
-    /// Const-initialised and without a destructor, so that it also works in `atexit` handlers and in ending
-    /// threads.
-    static INSIDE: Inside =
-        const { Inside { last: Cell::new(0), outermost: Cell::new(0), parts: Cell::new(0) } };
-}
-
 impl Inside {
+    #[inline]
+    fn mine() -> &'static Self {
+        &ThreadWords::mine().inside
+    }
+
     /// The call that encloses a call with its mark at `here`; `None` if the new call is a part of the
     /// enclosing one. Only library calls can be parts. A program's call in a handler or a callback is
     /// enclosed, but not a part.
@@ -89,7 +87,21 @@ impl Inside {
 pub(crate) struct Mark(Cell<MaybeUninit<Words>>);
 
 /// Written in pairs, by half as many stores.
-type Words = [u128; 8];
+type Words = [Pair; 8];
+
+#[cfg(target_arch = "x86_64")]
+type Pair = std::arch::x86_64::__m128i;
+#[cfg(not(target_arch = "x86_64"))]
+type Pair = u128;
+
+#[inline]
+fn pair(word: usize) -> Pair {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has SSE2.
+    return unsafe { std::arch::x86_64::_mm_set1_epi64x(word as i64) };
+    #[cfg(not(target_arch = "x86_64"))]
+    return (word as u128) << 64 | word as u128;
+}
 
 impl Mark {
     #[inline]
@@ -107,8 +119,7 @@ impl Mark {
     #[inline]
     pub(crate) fn set(&self) -> usize {
         let at = self.place();
-        let word = (at ^ MARKED) as u128;
-        self.0.set(MaybeUninit::new([word << 64 | word; 8]));
+        self.0.set(MaybeUninit::new([pair(at ^ MARKED); 8]));
         at
     }
 
@@ -131,10 +142,9 @@ impl Mark {
     /// Overwrites one word, as another frame would.
     #[cfg(test)]
     pub(crate) fn overwrite(&self) {
-        let word = (self.place() ^ MARKED) as u128;
-        let mut words = [word << 64 | word; 8];
-        words[5] = word;
-        self.0.set(MaybeUninit::new(words));
+        self.set();
+        // SAFETY: it is one of the words.
+        unsafe { self.0.as_ptr().cast::<usize>().add(11).write(0) };
     }
 }
 
@@ -161,20 +171,18 @@ impl Entered {
         if switch::is_broken() || kind == Kind::Elsewhere {
             return None;
         }
-        let around = INSIDE.with(|inside| {
-            let last = inside.last.get();
-            let around = if last == 0 { 0 } else { inside.around(kind, mark.place())? };
-            let at = mark.set();
-            inside.last.set(at);
-            inside.parts.set(0);
-            if around == 0 {
-                inside.outermost.set(at);
-            }
-            Some(around)
-        })?;
+        let inside = Inside::mine();
+        let last = inside.last.get();
+        let around = if last == 0 { 0 } else { inside.around(kind, mark.place())? };
+        let at = mark.set();
+        inside.last.set(at);
+        inside.parts.set(0);
+        if around == 0 {
+            inside.outermost.set(at);
+        }
         let lane = Lane::mine().or_else(first_call);
         if lane.is_none() {
-            INSIDE.with(|inside| inside.last.set(around));
+            inside.last.set(around);
         }
         Some(Self { lane: lane?, around })
     }
@@ -204,7 +212,7 @@ impl Entered {
     #[inline]
     pub(crate) fn leave(self, half: impl FnOnce(&'static Lane)) {
         self.caught(half);
-        INSIDE.with(|inside| inside.last.set(self.around));
+        Inside::mine().last.set(self.around);
     }
 }
 
@@ -240,9 +248,9 @@ pub(crate) use enter;
 
 /// Runs `body` as if inside an intercepted call, so that what it calls is not observed.
 pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
-    let before = INSIDE.with(|inside| inside.last.replace(OWN));
+    let before = Inside::mine().last.replace(OWN);
     let result = body();
-    INSIDE.with(|inside| inside.last.set(before));
+    Inside::mine().last.set(before);
     result
 }
 
@@ -253,10 +261,10 @@ pub(crate) fn called_back<T>(half: impl FnOnce(&'static Lane, bool) -> T) -> Opt
         return None;
     }
     let errno = ErrnoKept::keep();
-    let before = INSIDE.with(|inside| inside.last.replace(OWN));
+    let before = Inside::mine().last.replace(OWN);
     let lane = Lane::mine().or_else(first_call);
     let outcome = lane.map(|lane| catch_unwind(AssertUnwindSafe(|| half(lane, before != 0))));
-    INSIDE.with(|inside| inside.last.set(before));
+    Inside::mine().last.set(before);
     drop(errno);
     outcome?.map_err(forgotten).ok()
 }
@@ -312,25 +320,21 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, 77, "what failed meanwhile is not the program's");
         assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));
-        assert_eq!(
-            INSIDE.with(|inside| inside.last.get()),
-            0,
-            "the next call is not taken for one inside this"
-        );
+        assert_eq!(Inside::mine().last.get(), 0, "the next call is not taken for one inside this");
         switch::clear_fault();
     }
 
     /// The result of `around` for a call of this kind with its mark at `here`.
     fn call(kind: Kind, here: usize) -> Option<usize> {
-        INSIDE.with(|inside| if inside.last.get() == 0 { Some(0) } else { inside.around(kind, here) })
+        let inside = Inside::mine();
+        if inside.last.get() == 0 { Some(0) } else { inside.around(kind, here) }
     }
 
     fn be_inside(last: usize, outermost: usize) {
-        INSIDE.with(|inside| {
-            inside.last.set(last);
-            inside.outermost.set(outermost);
-            inside.parts.set(0);
-        });
+        let inside = Inside::mine();
+        inside.last.set(last);
+        inside.outermost.set(outermost);
+        inside.parts.set(0);
     }
 
     #[test]
@@ -379,7 +383,7 @@ mod tests {
         be_inside(inner_at, outer_at);
         inner.overwrite();
         assert!((0..1_000).all(|_| call(Kind::Inner, outer_at.min(inner_at) - 64).is_none()));
-        assert_eq!(INSIDE.with(|inside| inside.last.get()), outer_at);
+        assert_eq!(Inside::mine().last.get(), outer_at);
         outer.overwrite();
         assert!((0..2_000).any(|_| call(Kind::Inner, outer_at - 64).is_some()));
         be_inside(0, 0);

@@ -10,29 +10,16 @@
 //! Only the first instruction of a function can rely on the place of its return address, so the stubs are
 //! assembly.
 
-use std::arch::{asm, global_asm};
+use std::arch::asm;
 
 use crate::interpose::symbol;
-
-// The return address of the thread's latest call, passed from the stub to the observing function. The second
-// word is for a call by a looked-up address. A call in a signal handler in between may replace them: then the
-// function is found for another caller of the same process.
-global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".p2align 3",
-    ".globl xpu_top_caller",
-    ".hidden xpu_top_caller",
-    ".type xpu_top_caller, %object",
-    ".size xpu_top_caller, 16",
-    "xpu_top_caller:",
-    ".zero 16",
-    ".popsection",
-);
 
 /// Instead of a caller's address: the call used a looked-up address ([`crate::interpose::addresses`]).
 pub(crate) const BY_ADDRESS: usize = 1;
 
-/// The caller of the call that the stub has just noted: its return address, or [`BY_ADDRESS`].
+/// The caller of the call that the stub has just noted: its return address, or [`BY_ADDRESS`]. A call in a
+/// signal handler in between may replace it: then the function is found for another caller of the same
+/// process.
 #[inline]
 pub(crate) fn caller() -> usize {
     noted::<0>()
@@ -54,7 +41,7 @@ fn noted<const WORD: usize>() -> usize {
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
-            "mov {at}, qword ptr [rip + xpu_top_caller@gottpoff]",
+            "mov {at}, qword ptr [rip + xpu_top_thread@gottpoff]",
             "mov {at}, qword ptr fs:[{at} + {word}]",
             at = out(reg) at,
             word = const WORD,
@@ -65,8 +52,8 @@ fn noted<const WORD: usize>() -> usize {
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!(
-            "adrp {at}, :gottprel:xpu_top_caller",
-            "ldr {at}, [{at}, :gottprel_lo12:xpu_top_caller]",
+            "adrp {at}, :gottprel:xpu_top_thread",
+            "ldr {at}, [{at}, :gottprel_lo12:xpu_top_thread]",
             "mrs {base}, tpidr_el0",
             "add {at}, {base}, {at}",
             "ldr {at}, [{at}, #{word}]",
@@ -89,7 +76,7 @@ macro_rules! stub {
             "test byte ptr [rip + {off}], {states}",
             "jne 2f",
             "mov r10, qword ptr [rsp]",
-            "mov r11, qword ptr [rip + xpu_top_caller@gottpoff]",
+            "mov r11, qword ptr [rip + xpu_top_thread@gottpoff]",
             "mov qword ptr fs:[r11], r10",
             "jmp {observes}",
             "2:",
@@ -114,8 +101,8 @@ macro_rules! stub {
             "ldrb w16, [x16, :lo12:{off}]",
             "tst w16, #{states}",
             "b.ne 2f",
-            "adrp x16, :gottprel:xpu_top_caller",
-            "ldr x16, [x16, :gottprel_lo12:xpu_top_caller]",
+            "adrp x16, :gottprel:xpu_top_thread",
+            "ldr x16, [x16, :gottprel_lo12:xpu_top_thread]",
             "mrs x17, tpidr_el0",
             "str x30, [x17, x16]",
             "b {observes}",
@@ -143,7 +130,7 @@ macro_rules! stub_by_address {
             "test byte ptr [rip + {off}], {states}",
             "jne 2f",
             "mov r10, qword ptr [rsp]",
-            "mov r11, qword ptr [rip + xpu_top_caller@gottpoff]",
+            "mov r11, qword ptr [rip + xpu_top_thread@gottpoff]",
             "mov qword ptr fs:[r11], {by_address}",
             "mov qword ptr fs:[r11 + 8], r10",
             "jmp {observes}",
@@ -170,8 +157,8 @@ macro_rules! stub_by_address {
             "ldrb w16, [x16, :lo12:{off}]",
             "tst w16, #{states}",
             "b.ne 2f",
-            "adrp x16, :gottprel:xpu_top_caller",
-            "ldr x16, [x16, :gottprel_lo12:xpu_top_caller]",
+            "adrp x16, :gottprel:xpu_top_thread",
+            "ldr x16, [x16, :gottprel_lo12:xpu_top_thread]",
             "mrs x17, tpidr_el0",
             "add x16, x17, x16",
             "mov x17, #{by_address}",

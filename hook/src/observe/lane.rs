@@ -43,7 +43,7 @@ use crate::{
         shapes::Shapes,
         sync,
     },
-    process::{clock::monotonic, single::Single},
+    process::{clock::monotonic, single::Single, thread_words::ThreadWords},
 };
 
 /// After one in this many timed operations, an empty pair of events measures the GPU's cost of events. These
@@ -90,11 +90,6 @@ pub(crate) enum Timing {
 
 /// No line of the ledger was free.
 const NO_LINE: u32 = u32::MAX;
-
-thread_local! {
-    /// The lane of this thread, and the observer generation that it belongs to.
-    static MINE: Cell<(u32, *const Lane)> = const { Cell::new((0, ptr::null())) };
-}
 
 /// A thread without a lane asks for one again at one call in this many.
 const ASKS_ONE_IN: u32 = 1024;
@@ -146,7 +141,7 @@ impl Lane {
     /// The lane of this thread, if it has one.
     #[inline]
     pub(crate) fn mine() -> Option<&'static Self> {
-        let (generation, lane) = MINE.get();
+        let (generation, lane) = ThreadWords::mine().lane.get();
         if !lane.is_null() && generation == observer::generation() {
             // SAFETY: lanes are leaked by their observer, and live as long as the process.
             return Some(unsafe { &*lane });
@@ -168,7 +163,7 @@ impl Lane {
         let is_refused = generation == observer::generation() && calls % ASKS_ONE_IN != 0;
         let lane = if is_refused { None } else { observer.lend(thread_id()) };
         if let Some(lane) = lane {
-            MINE.set((observer::generation(), lane));
+            ThreadWords::mine().lane.set((observer::generation(), lane));
         } else {
             REFUSED.set((observer::generation(), calls.wrapping_add(1)));
             observer.passed_by((&raw const calls).addr() >> 12);

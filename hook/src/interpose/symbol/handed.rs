@@ -1,6 +1,7 @@
 //! Lookups that get the interposed function, and the real function behind it.
 
 use std::{
+    ffi::c_void,
     ptr,
     sync::atomic::{
         AtomicBool, AtomicU32, AtomicUsize,
@@ -58,12 +59,20 @@ impl Handed {
     }
 
     /// The target of a call by a looked-up address.
+    #[inline]
     pub(super) fn find(&self, library: &Library) -> Target {
         let generation = GENERATION.load(Relaxed);
         let at = ptr::with_exposed_provenance_mut(self.at.load(Acquire));
         if self.known.load(Acquire) == generation {
             return Target { at, kind: Kind::of(self.kind.load(Relaxed)) };
         }
+        self.look_up(library, at, generation)
+    }
+
+    /// Not inlined, so that a known target is found without a frame on the stack.
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self, library: &Library, at: *mut c_void, generation: u32) -> Target {
         let _errno = crate::interpose::guard::ErrnoKept::keep();
         let is_home = scope::object_at(at.addr()).is_some_and(|object| library.is_home(object));
         let kind = match (is_home, self.is_inner.load(Relaxed)) {
