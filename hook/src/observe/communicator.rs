@@ -79,12 +79,17 @@ impl Communicators {
 
     #[inline]
     pub(crate) fn find(&self, handle: ncclComm_t) -> Option<u16> {
+        self.find_slot(handle).map(|(index, _)| index)
+    }
+
+    /// The number of its slot, and the slot.
+    #[inline]
+    pub(crate) fn find_slot(&self, handle: ncclComm_t) -> Option<(u16, &Slot)> {
         if handle.addr() <= BUSY {
             return None;
         }
         let used = self.used.load(Acquire) as usize;
-        let found = self.slots[..used].iter().position(|slot| slot.handle.load(Relaxed) == handle as usize);
-        found.map(|index| index as u16)
+        (0..).zip(&self.slots[..used]).find(|(_, slot)| slot.handle.load(Relaxed) == handle.addr())
     }
 
     pub(crate) fn slot(&self, index: u16) -> &Slot {

@@ -157,7 +157,8 @@ impl Group {
         }
         let now = approximate();
         for message in self.messages.drain(..) {
-            if launched { message.launched(lane, None, result, now) } else { message.refused(lane) }
+            let slot = lane.observer().communicators.slot(message.communicator);
+            if launched { message.launched(lane, slot, None, result, now) } else { message.refused(lane) }
         }
         for tally in self.tallies.drain(..) {
             if launched { tally.launched(lane, result) } else { tally.refused(lane) }

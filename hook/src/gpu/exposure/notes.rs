@@ -72,6 +72,7 @@ impl Notes {
         }
     }
 
+    #[inline]
     fn line(&self, handle: usize) -> &Line {
         let hash = (handle as u64 & HANDLE).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.lines[hash as usize & (self.lines.len() - 1)]

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     observe::{
-        communicator::{Lineage, Name, Origin},
+        communicator::{Lineage, Name, Origin, Slot},
         lane::Lane,
     },
     process::clock::coarse_now,
@@ -105,19 +105,18 @@ unsafe fn about(handle: ncclComm_t) -> Option<(u32, u32)> {
     answered.then_some((u32::try_from(rank).ok()?, u32::try_from(size).ok()?))
 }
 
-/// The communicator of a program's call. Properties that were unknown at its creation are queried from NCCL
-/// now.
+/// The communicator of a program's call: the number of its slot, and the slot. Properties that were unknown
+/// at its creation are queried from NCCL now.
 #[inline]
-pub(super) fn find(lane: &Lane, handle: ncclComm_t) -> Option<u16> {
-    let communicators = &lane.observer().communicators;
-    match communicators.find(handle) {
-        Some(index) if communicators.slot(index).is_settled() => Some(index),
-        known => find_unsettled(lane, handle, known),
+pub(super) fn find(lane: &Lane, handle: ncclComm_t) -> Option<(u16, &'static Slot)> {
+    match lane.observer().communicators.find_slot(handle) {
+        Some((index, slot)) if slot.is_settled() => Some((index, slot)),
+        known => find_unsettled(lane, handle, known.map(|(index, _)| index)),
     }
 }
 
 #[cold]
-fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option<u16> {
+fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option<(u16, &'static Slot)> {
     let observer = lane.observer();
     let communicators = &observer.communicators;
     let made = || {
@@ -144,7 +143,7 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
     if let Some(device) = slot.device().filter(|_| slot.size() > 1) {
         observer.gpus.uses(device);
     }
-    Some(index)
+    Some((index, slot))
 }
 
 /// Uses a communicator's state that NCCL has reported to the program. If it is ready, its pending children
@@ -240,8 +239,7 @@ pub(super) unsafe fn begin_child(
     identity: impl FnOnce(Identity, u32) -> Identity,
 ) -> Option<Joining> {
     entered(lane);
-    let index = find(lane, parent)?;
-    let slot = lane.observer().communicators.slot(index);
+    let (index, slot) = find(lane, parent)?;
     let identity = identity(slot.identity(), slot.next_child(lineage));
     // Without a configuration, it has the parent's name.
     // SAFETY: the caller promises it.

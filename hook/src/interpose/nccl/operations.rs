@@ -71,8 +71,7 @@ fn begin(
     stream: cudaStream_t,
 ) -> Option<PendingOperation> {
     let observer = lane.observer();
-    let index = find(lane, communicator)?;
-    let slot = observer.communicators.slot(index);
+    let (index, slot) = find(lane, communicator)?;
     let datatype = DataType::from_nccl(elements.datatype);
     let count = elements.count as u64;
     let peer = arguments.peer.map_or(NO_PEER, c_int::cast_unsigned);
@@ -197,7 +196,7 @@ fn end(lane: &Lane, pending: &PendingOperation, result: c_int) {
     }
     let evident = timer.is_none() && result == 0 && message.observed && message.graph_capture.is_none();
     let timed = timer.zip(chosen).map(|(timer, rate)| Timed { timer, rate });
-    message.launched(lane, timed, result, at);
+    message.launched(lane, slot, timed, result, at);
     if evident && line.is_some() {
         observer.completions.launched(lane, message.communicator, message.stream, slot.next(true) - 1);
     }
@@ -227,8 +226,7 @@ pub(crate) fn launched_unseen(
     communicator: ncclComm_t,
 ) {
     let observer = lane.observer();
-    let Some(index) = find(lane, communicator) else { return };
-    let slot = observer.communicators.slot(index);
+    let Some((index, slot)) = find(lane, communicator) else { return };
     let datatype = DataType::from_nccl(elements.datatype);
     let bytes = operation.message_bytes(elements.count as u64, datatype.bytes(), slot.size());
     let (ledger, at) = (observer.ledger(), approximate());

@@ -120,7 +120,7 @@ impl Interval {
             messages: self.message_keys(),
             at: self.at,
             timer,
-            exposed: self.chosen.filter(|_| self.first.holds_up_gemms(lane)),
+            exposed: self.chosen.filter(|_| self.first.holds_up_gemms(lane, slot)),
         });
     }
 

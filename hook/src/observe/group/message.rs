@@ -9,6 +9,7 @@ use crate::{
     gpu::{graphs::GraphCaptureId, timer::TimerId},
     interpose::nccl::IN_PROGRESS,
     observe::{
+        communicator::Slot,
         lane::Lane,
         launches::{self, Launch},
         record::{MessageKey, Record},
@@ -46,12 +47,14 @@ pub(crate) struct Timed {
 }
 
 impl Message {
-    /// Numbers the operation, and counts and records it as launched at this time.
-    pub(crate) fn launched(&self, lane: &Lane, timed: Option<Timed>, result: c_int, at: u64) {
+    /// Numbers the operation, and counts and records it as launched at this time. `slot` is that of its
+    /// communicator.
+    #[allow(clippy::inline_always, reason = "it is on the path of every NCCL call, and has two callers")]
+    #[inline(always)]
+    pub(crate) fn launched(&self, lane: &Lane, slot: &Slot, timed: Option<Timed>, result: c_int, at: u64) {
         if let Some(graph_capture) = self.graph_capture {
             return self.kept(lane, graph_capture, 1);
         }
-        let slot = lane.observer().communicators.slot(self.communicator);
         let stream = (result != IN_PROGRESS).then_some(self.stream.addr() as u64);
         let collective = self.operation.is_collective();
         let sequence = slot.next(collective);
@@ -66,7 +69,7 @@ impl Message {
             return;
         }
         launches::launched(lane, || Launch::collective(self.operation, self.bytes, slot.size()));
-        let holds_up = self.holds_up_gemms(lane);
+        let holds_up = self.holds_up_gemms(lane, slot);
         lane.push(Record::Collective {
             communicator: self.communicator,
             operation: self.operation,
@@ -94,10 +97,8 @@ impl Message {
     }
 
     /// Notes the operation's stream. Returns whether GEMMs on that stream wait for it.
-    pub(super) fn holds_up_gemms(&self, lane: &Lane) -> bool {
-        let observer = lane.observer();
-        let meets = observer.communicators.slot(self.communicator).size() > 1;
-        meets && observer.exposure.communicates_on(self.stream)
+    pub(super) fn holds_up_gemms(&self, lane: &Lane, slot: &Slot) -> bool {
+        slot.size() > 1 && lane.observer().exposure.communicates_on(self.stream)
     }
 
     /// Adds `count` operations of this kind to a graph; they get numbers when the graph is launched.

@@ -53,10 +53,10 @@ impl Tally {
         if let Some(graph_capture) = self.first.graph_capture {
             return self.first.kept(lane, graph_capture, self.collectives.all + self.point_to_point.all);
         }
-        if self.first.observed {
-            self.first.holds_up_gemms(lane);
-        }
         let slot = lane.observer().communicators.slot(self.first.communicator);
+        if self.first.observed {
+            self.first.holds_up_gemms(lane, slot);
+        }
         let stream = (result != IN_PROGRESS).then_some(self.first.stream.addr() as u64);
         let writers = slot.writers();
         slot.progress.advance(writers, stream, self.collectives.all, self.point_to_point.all);
