@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Inside;
 use crate::{
-    id::{JobName, Pid, Rank},
+    id::{DeviceIndex, JobName, Pid, Rank},
     unit::{Moment, Nanoseconds},
 };
 
@@ -123,7 +123,13 @@ impl ThreadStack {
     pub const NO_KERNEL: &str = "no kernel";
 
     pub fn is_gpu(&self) -> bool {
-        self.thread.is_none() && self.name.strip_prefix(Self::GPU).is_some_and(|rest| rest.starts_with(' '))
+        self.gpu().is_some()
+    }
+
+    /// The GPU's number in the process; `None` for a real thread.
+    pub fn gpu(&self) -> Option<DeviceIndex> {
+        let number = self.name.strip_prefix(Self::GPU)?.strip_prefix(' ')?.parse().ok();
+        number.filter(|_| self.thread.is_none()).map(DeviceIndex)
     }
 }
 

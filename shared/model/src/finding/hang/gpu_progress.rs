@@ -143,9 +143,14 @@ fn grouped(job: &Job, states: impl Iterator<Item = GpusAt>) -> Vec<GpusAt> {
     groups
 }
 
-/// The names of the kernels on a rank's GPUs, by the core dump of its process.
+/// The names of the kernels on a rank's GPUs, by the core dump of its process, which the first rank of the process
+/// has. A core dump numbers the GPUs as the process does.
 fn kernels(job: &Job, rank: Rank) -> Option<Vec<String>> {
-    let mut gpus = job.stacks_of(rank)?.threads.iter().filter(|thread| thread.is_gpu()).peekable();
+    let of_process = || job.ranks().filter(|(other, _)| other.process() == rank.process());
+    let stacks = job.stacks_of(rank).or_else(|| of_process().find_map(|(other, _)| job.stacks_of(other)))?;
+    let gpus = stacks.threads.iter().filter_map(|thread| Some((thread.gpu()?, thread)));
+    let is_own = |gpu| rank.gpu().is_none_or(|own| own == gpu);
+    let mut gpus = gpus.filter(|&(gpu, _)| is_own(gpu)).map(|(_, thread)| thread).peekable();
     gpus.peek()?;
     let mut names: Vec<_> = gpus
         .filter_map(|gpu| gpu.frames.first())
@@ -317,5 +322,48 @@ mod tests {
         assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], Some(40)), collective);
         assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], None), collective);
         assert_eq!(of(&[(1, 60, Queued)], None), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::{
+        frame::{Body, Frame, RankStacks, StackFrame},
+        id::DeviceIndex,
+        simulation::Simulation,
+    };
+
+    use super::*;
+    use crate::job::Jobs;
+
+    #[test]
+    fn kernels_are_those_of_each_gpu_of_a_process() {
+        let simulation = Simulation::new(1, 1, 2);
+        let ranks = [0, 1].map(|gpu| Rank(0).of_gpu(DeviceIndex(gpu)));
+        let mut jobs = Jobs::default();
+        for mut frame in simulation.digests(9) {
+            let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+            let pid = digest.ranks[0].pid;
+            for (digest, rank) in digest.ranks.iter_mut().zip(ranks) {
+                (digest.rank, digest.pid, digest.world_size) = (rank, pid, 1);
+            }
+            jobs.fold(&frame);
+        }
+        let thread = |(gpu, kernel): (u32, &str)| ThreadStack {
+            name: format!("{} {gpu}", ThreadStack::GPU),
+            frames: vec![StackFrame { function: kernel.to_owned(), file: String::new(), line: 0 }],
+            ..ThreadStack::default()
+        };
+        let job = jobs.foremost().unwrap();
+        let view = job.rank(ranks[0]).unwrap();
+        let unread = RankStacks::unread(job.name().clone(), ranks[0], view.pid(), String::new());
+        let threads = [(0, "all_reduce"), (1, "spin"), (1, "copy")].map(thread).to_vec();
+        let stacks = RankStacks { read_at: view.last_report(), threads, why: Vec::new(), ..unread };
+        let now = view.last_report();
+        jobs.fold(&Frame { host: view.host().clone(), number: 0, now, lost: 0, body: Body::Stacks(stacks) });
+        let job = jobs.foremost().unwrap();
+        assert_eq!(kernels(job, ranks[0]), Some(vec!["all_reduce".to_owned()]));
+        assert_eq!(kernels(job, ranks[1]), Some(vec!["spin".to_owned(), "copy".to_owned()]));
+        assert_eq!(kernels(job, Rank(1)), None);
     }
 }
