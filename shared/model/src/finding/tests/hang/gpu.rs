@@ -1,5 +1,8 @@
 //! All ranks launched a collective, and wait for their GPUs.
 
+mod load;
+mod point_to_point;
+
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
@@ -8,12 +11,11 @@ use xpu_wire::{
         RecordedCommunicator, StackFrame, ThreadStack,
     },
     id::{Rank, Step},
-    ledger::Call,
     unit::Moment,
 };
 
 use super::{
-    super::cluster::{Cluster, Layout, hold, only, wait},
+    super::cluster::{Cluster, Layout, only, wait},
     BUDGET, STALL,
 };
 use crate::{
@@ -165,38 +167,6 @@ fn the_kernel_of_a_core_dump_is_named() {
     assert_eq!(finding.advice, "look at what launches at::cuda::spin_kernel, and at why it does not end");
 }
 
-/// Rank 0 waits for a message of rank 1, behind a GEMM, as the second call of a group.
-#[test]
-fn a_receive_without_its_send_has_the_state_of_both_gpus() {
-    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).hang_from(STALL, |_, digest| wait(digest, 0, 1));
-    cluster.run(STALL + BUDGET);
-    let job = cluster.job();
-    let records = job.ranks().map(|(rank, view)| {
-        let mut record = record(job, rank, view, cluster.now(), [Some(CallState::Queued), None]);
-        let mut receive = RecordedCall { number: Some(0), peer: Some(1), ..record.calls[0].clone() };
-        (receive.operation, receive.group) = (Operation::Recv, Some(1000));
-        let second = RecordedCall { order: 1001, state: CallState::Enqueued, ..receive.clone() };
-        record.calls = if rank.0 == 0 {
-            vec![RecordedCall { operation: Operation::Send, ..receive }, second]
-        } else {
-            vec![RecordedCall { peer: Some(0), group: None, ..receive }]
-        };
-        record.made = record.calls.len() as u64;
-        record
-    });
-    let records: Vec<_> = records.collect();
-    cluster.fold(records.into_iter().map(Body::Record));
-    let found = cluster.run(1).findings();
-    let [finding] = &found[..] else { panic!("{found:#?}") };
-    let reported = finding.evidence.to_string();
-    assert_eq!((finding.class, &finding.ranks), (Class::Unmatched, &only(0)), "{reported}");
-    assert!(reported.contains("rank 1: it has been inside cudaStreamSynchronize for"), "{reported}");
-    let [not_called, behind] = finding.evidence.gpus() else { panic!("{reported}") };
-    assert_eq!((&not_called.ranks, not_called.state), (&only(1), GpuState::NotCalled), "{reported}");
-    let of = (&behind.ranks, behind.state, behind.by, behind.work.as_deref());
-    assert_eq!(of, (&only(0), GpuState::Behind, By::Events, Some("GEMM 4096x4096x4096 bf16")), "{reported}");
-}
-
 /// The state is the same on all GPUs, or is unknown for one.
 #[test]
 fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
@@ -240,70 +210,6 @@ fn a_gpu_that_waits_for_another_is_not_named() {
     assert_eq!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)), "{found:#?}");
 }
 
-/// All ranks wait for the GPU in a collective whose start no event shows. `load` gives each GPU's load by the
-/// driver, in percent and watts.
-fn loaded(ranks: u32, load: impl Fn(u32) -> (u8, u32) + 'static) -> Finding {
-    let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).hang_from(STALL, move |rank, digest| {
-        wait(digest, 0, 1);
-        let (heard, (busy, watts)) = (digest.heard, load(rank));
-        let device = digest.device.as_mut().unwrap();
-        (device.read, device.age) = (heard, xpu_wire::unit::Nanoseconds(0));
-        (device.utilisation, device.power) = (Some(busy), Some(watts * 1000));
-        device.power_limit = Some(700_000);
-    });
-    let (mut found, seconds) = cluster.until_found(30);
-    assert!(found.len() == 1 && seconds <= BUDGET, "{seconds} s: {found:#?}");
-    found.remove(0)
-}
-
-#[test]
-fn a_gpu_that_runs_nothing_or_computes_has_not_started_what_others_wait_in() {
-    for ranks in [2, 8, 64] {
-        let idle = loaded(ranks, |rank| if rank == 1 { (0, 90) } else { (100, 150) });
-        assert_eq!(
-            (idle.class, &idle.ranks, idle.confidence),
-            (Class::NotStarted, &only(1), Confidence::Likely)
-        );
-        assert!(idle.evidence.to_string().contains("it runs nothing"), "{}", idle.evidence);
-        let computes = loaded(ranks, |rank| (100, if rank == 1 { 600 } else { 150 + rank }));
-        assert_eq!(
-            (computes.class, &computes.ranks, computes.confidence),
-            (Class::NotStarted, &only(1), Confidence::Guess)
-        );
-        let reported = computes.evidence.to_string();
-        assert!(reported.contains("takes 600 W"), "{reported}");
-        let [one, others] = computes.evidence.gpus() else { panic!("{reported}") };
-        assert_eq!((&one.ranks, one.state, one.by), (&only(1), GpuState::Behind, By::Driver), "{reported}");
-        assert_eq!(
-            (others.ranks.len() as u32, others.state, others.by),
-            (ranks - 1, GpuState::Still, By::Driver)
-        );
-        assert!(
-            reported.contains(
-                "launched, start not seen, and moving nothing, 100 % busy at 150 W (by the driver)"
-            ),
-            "{reported}"
-        );
-        assert_eq!(computes.collective.as_ref().unwrap().number, STALL * 36);
-    }
-}
-
-/// Three cases: kernels spin on all GPUs; all GPUs are idle, as if another process held them; one GPU takes a
-/// little more power.
-#[test]
-fn gpus_that_are_loaded_alike_are_said_of_no_rank() {
-    let alike: [fn(u32) -> (u8, u32); 4] = [
-        |_| (100, 150),
-        |_| (0, 90),
-        |rank| (100, if rank == 1 { 240 } else { 150 }),
-        |rank| if rank == 1 { (60, 90) } else { (100, 150) },
-    ];
-    for (number, load) in alike.into_iter().enumerate() {
-        let finding = loaded(8, load);
-        assert_eq!((finding.class, finding.ranks.len()), (Class::InKernel, 8), "{number}");
-    }
-}
-
 /// A rank that compiles waits for no GPU. If all ranks wait and their calls diverge, the report need not
 /// wait.
 #[test]
@@ -338,49 +244,6 @@ fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
     let [finding] = &reported[..] else { panic!("{reported:#?}") };
     assert_eq!((finding.class, &finding.ranks), (Class::Mismatch, &only(1)));
     assert_eq!(found(Some(6)), []);
-}
-
-/// Each rank sends to the next one and receives from the one before; all of them wait, and no call lacks its partner.
-#[test]
-fn sends_and_receives_that_all_have_partners_do_not_count_as_unmatched() {
-    use CallState::{Begun, Done, Enqueued, Queued};
-    let found = |state: fn(u32) -> CallState| {
-        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |_, digest| {
-            digest.launches.point_to_point = 90;
-            hold(digest, Call::StreamSynchronize);
-        });
-        cluster.run(STALL + BUDGET);
-        let records = cluster.job().ranks().map(|(rank, view)| {
-            let mut record = record(cluster.job(), rank, view, cluster.now(), [Some(Done), None]);
-            let template = record.calls.remove(0);
-            let own = rank.0;
-            let call = |(order, (operation, peer)): (u64, (Operation, u32))| RecordedCall {
-                order: 1000 + order,
-                number: Some(0),
-                operation,
-                reduction: None,
-                peer: Some(peer),
-                state: state(own),
-                ..template.clone()
-            };
-            record.made = 2;
-            record.calls = (0..)
-                .zip([(Operation::Send, (own + 1) % 8), (Operation::Recv, (own + 7) % 8)])
-                .map(call)
-                .collect();
-            record
-        });
-        let records: Vec<_> = records.collect();
-        cluster.fold(records.into_iter().map(Body::Record));
-        let [found] = &cluster.run(1).findings()[..] else { panic!("one finding") };
-        (found.class, found.ranks.len(), found.confidence, found.evidence.to_string())
-    };
-    let (class, ranks, confidence, said) = found(|_| Enqueued);
-    assert_eq!((class, ranks, confidence), (Class::InKernel, 8, Confidence::Likely), "{said}");
-    assert!(said.contains("each send has its receive"), "{said}");
-    let (class, ranks, _, said) = found(|rank| if rank == 3 { Queued } else { Begun });
-    assert_eq!((class, ranks), (Class::NotStarted, 1), "{said}");
-    assert!(said.contains("rank 3 has not reached its") && said.contains("rank 3: behind work"), "{said}");
 }
 
 #[test]
