@@ -53,16 +53,69 @@ pub(super) fn title(app: &App) -> Title<'static> {
     Title { name: "Findings", about: String::new(), right }
 }
 
-/// All notices in `most` lines; those that do not fit are counted.
-pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
-    let invitation = invitation(app, width);
-    // A command that is cut off is useless.
-    if invitation.is_empty() || invitation.len() + 2 > most || app.job_view.stall().is_some() {
-        return found_lines(app, width, most);
+/// The notices of one picture, in its width.
+pub(super) struct Notices<'a> {
+    app: &'a App,
+    width: usize,
+    /// The reason of a hang, which is shown first.
+    stall: Option<&'a Finding>,
+    others: Vec<Notice>,
+}
+
+impl<'a> Notices<'a> {
+    pub(super) fn of(app: &'a App, width: usize) -> Self {
+        let stall = app.job_view.stall();
+        Self { app, width, stall, others: notices(app, stall, width) }
     }
-    let mut lines = found_lines(app, width, most - invitation.len());
-    lines.extend(invitation);
-    lines
+
+    /// All notices in `most` lines; those that do not fit are counted.
+    pub(super) fn lines(&self, most: usize) -> Vec<Line<'static>> {
+        let invitation = invitation(self.app, self.width);
+        // A command that is cut off is useless.
+        if invitation.is_empty() || invitation.len() + 2 > most || self.stall.is_some() {
+            return self.found_lines(most);
+        }
+        let mut lines = self.found_lines(most - invitation.len());
+        lines.extend(invitation);
+        lines
+    }
+
+    fn found_lines(&self, most: usize) -> Vec<Line<'static>> {
+        let Self { app, width, stall, others } = self;
+        let mut lines: Vec<Line<'static>> = Vec::new();
+        if let Some(finding) = stall {
+            lines = headline::banner(app, finding, *width);
+            lines.truncate(most);
+        }
+        if others.is_empty() || lines.len() == most {
+            return lines;
+        }
+        let each = ((most - lines.len()) / others.len()).clamp(1, 3);
+        let left = most - lines.len();
+        let shown = if others.len() > left { left - 1 } else { others.len() };
+        for (index, notice) in others[..shown].iter().enumerate() {
+            // Each later notice gets one line; the worst one gets the rest.
+            let after = shown - index - 1 + usize::from(shown < others.len());
+            let space =
+                most.saturating_sub(lines.len() + after).min(if index == 0 { 4 } else { each }).max(1);
+            lines.extend(notice.lines(app.palette, *width, space));
+        }
+        if shown < others.len() {
+            let text = format!("  and {} more", others.len() - shown);
+            lines.push(Line::styled(text, app.palette.of(Role::Muted)));
+        }
+        lines
+    }
+
+    /// What limits the job, in a line below findings and warnings: `None` if the notices have it, or if the
+    /// job hangs.
+    pub(super) fn bound_line(&self) -> Option<Line<'static>> {
+        let is_calm = matches!(&self.others[..], [first, ..] if first.role == Role::Good);
+        if self.stall.is_some() || is_calm {
+            return None;
+        }
+        bound(self.app)?.lines(self.app.palette, self.width, 1).pop()
+    }
 }
 
 /// How to watch from another terminal, in as many lines as needed.
@@ -73,43 +126,6 @@ fn invitation(app: &App, width: usize) -> Vec<Line<'static>> {
     let muted = app.palette.of(Role::Muted);
     let signs = [glyph::HINT].into_iter().chain(std::iter::repeat(" "));
     texts.into_iter().zip(signs).map(|(text, sign)| Line::styled(format!("{sign} {text}"), muted)).collect()
-}
-
-fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
-    let mut lines: Vec<Line<'static>> = Vec::new();
-    let stall = app.job_view.stall();
-    if let Some(finding) = stall {
-        lines = headline::banner(app, finding, width);
-        lines.truncate(most);
-    }
-    let notices = notices(app, stall, width);
-    if notices.is_empty() || lines.len() == most {
-        return lines;
-    }
-    let each = ((most - lines.len()) / notices.len()).clamp(1, 3);
-    let left = most - lines.len();
-    let shown = if notices.len() > left { left - 1 } else { notices.len() };
-    for (index, notice) in notices[..shown].iter().enumerate() {
-        // Each later notice gets one line; the worst one gets the rest.
-        let after = shown - index - 1 + usize::from(shown < notices.len());
-        let space = most.saturating_sub(lines.len() + after).min(if index == 0 { 4 } else { each }).max(1);
-        lines.extend(notice.lines(app.palette, width, space));
-    }
-    if shown < notices.len() {
-        let text = format!("  and {} more", notices.len() - shown);
-        lines.push(Line::styled(text, app.palette.of(Role::Muted)));
-    }
-    lines
-}
-
-/// What limits the job, in a line below findings and warnings: `None` if the notices have it, or if the job hangs.
-pub(super) fn bound_line(app: &App, width: usize) -> Option<Line<'static>> {
-    let stall = app.job_view.stall();
-    let is_calm = || matches!(&notices(app, stall, width)[..], [first, ..] if first.role == Role::Good);
-    if stall.is_some() || is_calm() {
-        return None;
-    }
-    bound(app)?.lines(app.palette, width, 1).pop()
 }
 
 impl Notice {

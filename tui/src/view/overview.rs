@@ -5,7 +5,11 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
 };
 
-use super::{header, headline, heatmaps, notices, panel, ranks, steps};
+use super::{
+    header, headline, heatmaps,
+    notices::{self, Notices},
+    panel, ranks, steps,
+};
 use crate::{
     action::Action,
     app::App,
@@ -26,7 +30,8 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let wide = breakpoint == Breakpoint::Wide;
     let most = if wide || app.job_view.stall().is_some() { 6 } else { 4 };
     let width = usize::from(area.width) - if wide { 4 } else { 0 };
-    let mut notices = notices::lines(app, width, most);
+    let found = Notices::of(app, width);
+    let mut notices = found.lines(most);
     // The notices have a frame only if there is room for it.
     let frame = if wide { 2 } else { 0 };
     let below =
@@ -34,7 +39,7 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let beside = if wide && area.width >= ROOMY { STEPS + BETWEEN } else { 0 };
     let plan = |body: u16| heatmaps::Panels::plan(app, area.width - beside, body * 11 / 20);
     let mut maps = plan(below(notices.len()));
-    if let Some(bound) = notices::bound_line(app, width) {
+    if let Some(bound) = found.bound_line() {
         let with_bound = plan(below(notices.len() + 1));
         // In a frame, it is added if the maps stay as they are.
         if !wide || with_bound.height() == maps.height() {
