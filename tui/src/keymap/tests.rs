@@ -205,3 +205,53 @@ fn keys_have_their_usual_notation() {
         assert!(said.iter().any(|key| key == expected), "{expected} is not among {said:?}");
     }
 }
+
+/// The page with the table of all keys. `UPDATE_EXPECT=1` rewrites the table.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tui.md");
+const HEAD: &str = "| key | where | action |\n|---|---|---|\n";
+
+/// The scope in the table, for several pages their names.
+fn place(scopes: &[Scope]) -> String {
+    let name = |scope: &Scope| match scope {
+        Anywhere => "everywhere".to_owned(),
+        List => "lists".to_owned(),
+        Time => "all pages".to_owned(),
+        Scope::Page(page) => page.name().to_owned(),
+        Help => "help".to_owned(),
+        Picker => "choice".to_owned(),
+        Prompt => "input".to_owned(),
+    };
+    scopes.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// One line for each meaning of a key: the same on several pages is one.
+fn table() -> String {
+    let mut lines: Vec<(&Binding, Vec<Scope>)> = Vec::new();
+    for binding in BINDINGS.iter() {
+        let is_same = |(known, _): &&mut (&Binding, Vec<Scope>)| {
+            (known.keys, known.help) == (binding.keys, binding.help) && known.scope != Anywhere
+        };
+        match lines.iter_mut().find(is_same) {
+            Some((_, scopes)) => scopes.push(binding.scope),
+            None => lines.push((binding, vec![binding.scope])),
+        }
+    }
+    let line = |(binding, scopes): &(&Binding, Vec<Scope>)| {
+        let keys: Vec<_> = binding.keys.iter().map(|key| format!("`{key}`")).collect();
+        format!("| {} | {} | {} |\n", keys.join(" "), place(scopes), binding.help)
+    };
+    HEAD.to_owned() + &lines.iter().map(line).collect::<String>()
+}
+
+#[test]
+fn the_page_about_the_screen_lists_all_keys() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (before, rest) = page.split_once(HEAD).expect("the table");
+    let (_, after) = rest.split_once("\n\n").expect("text after the table");
+    let wanted = format!("{before}{}\n{after}", table());
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(PAGE, &wanted).unwrap();
+    }
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    assert!(page == wanted, "docs/tui.md differs from the keys; UPDATE_EXPECT=1 rewrites it:\n{}", table());
+}
