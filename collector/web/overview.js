@@ -16,7 +16,7 @@ let parts = null;
 
 export const overview = {
   name: "overview", key: "1", title: "overview", help: "all ranks, and what is wrong",
-  keys: [["m", "next quantities on the heatmaps"], ["M", "previous quantities"], ["j k", "next, previous rank"], ["Enter", "the selected rank"]],
+  keys: [["m", "next quantities on the heatmaps"], ["M", "previous quantities"], ["j k", "next, previous rank"], ["g G", "first, last rank"], ["Enter", "the selected rank"], ["Esc", "clear the selection"]],
 
   enter(root, go) {
     const pick = (rank) => {
