@@ -31,7 +31,8 @@ pub struct Bound {
     /// The three parts of the GEMM share, which add up to it.
     #[serde(flatten)]
     pub gemms: Option<GemmTime>,
-    /// Exposed communication, without waiting for other ranks if that is known.
+    /// Exposed transfers: exposed communication without waiting for other ranks, or with it if `waiting_pct`
+    /// is unknown.
     pub transfers_pct: f64,
     /// Exposed communication in which the rank waited for other ranks; `null` while none of its timed
     /// collectives has matched, as for a viewer that sees one host of several.
@@ -149,11 +150,13 @@ impl fmt::Display for Bound {
         let made_of = self.gemms.as_ref().map_or_else(String::new, |gemms| format!(" ({gemms})"));
         write!(f, "bound by {}: GEMMs {gemms_pct:.0} %{made_of}, ", self.by.name())?;
         match waiting_pct {
-            Some(waiting) => write!(
+            Some(waiting) => {
+                write!(f, "exposed transfers {transfers_pct:.0} %, waiting for other ranks {waiting:.0} %, ")?
+            }
+            None => write!(
                 f,
-                "exposed communication {transfers_pct:.0} %, waiting for other ranks {waiting:.0} %, "
+                "exposed communication {transfers_pct:.0} % (transfers and waiting for other ranks), "
             )?,
-            None => write!(f, "exposed communication with waiting for other ranks {transfers_pct:.0} %, ")?,
         }
         write!(f, "{other} of the time")?;
         match &self.main_thread {

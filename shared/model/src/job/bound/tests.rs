@@ -74,6 +74,20 @@ fn unknown_parts_are_not_reported() {
     assert_eq!(Bound::of(&Breakdown { gemms: None, ..unknown }, true), None);
 }
 
+/// The parts have their own names, because exposed communication includes waiting everywhere.
+#[test]
+fn exposed_communication_is_split_into_transfers_and_waiting() {
+    let split = Bound::of(&one(0.3, 0.5, 0.2, 0.5), false).unwrap().to_string();
+    assert!(split.contains(", exposed transfers 40 %, waiting for other ranks 10 %, "), "{split}");
+    let whole = Bound::of(&Breakdown { waiting: None, ..one(0.3, 0.5, 0.2, 0.5) }, false).unwrap();
+    assert_eq!(whole.waiting_pct, None);
+    let whole = whole.to_string();
+    assert!(
+        whole.contains(", exposed communication 50 % (transfers and waiting for other ranks), "),
+        "{whole}"
+    );
+}
+
 #[test]
 fn a_straggler_binds_the_job_in_which_most_of_the_time_is_waiting() {
     let bound = |slow: Vec<(Rank, f64)>| {
