@@ -221,7 +221,7 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
     });
     assert!(!early.stdout.contains("GPU: "), "{early:?}");
     let unconfirmed = job.host.ask("stacks --gpus");
-    assert_eq!(unconfirmed.status.code(), Some(1), "{unconfirmed:?}");
+    assert_eq!(unconfirmed.status.code(), Some(64), "{unconfirmed:?}");
     assert!(unconfirmed.stderr.contains("confirm with --yes"), "{unconfirmed:?}");
 
     job.hang();

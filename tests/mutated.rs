@@ -7,7 +7,7 @@ use xpu_client::replay_file;
 use xpu_recording::{Header, Packer, Writer};
 use xpu_tests::place::Place;
 use xpu_top::{
-    args::{DiffArgs, ExportArgs, JobArgs, ReportArgs, SelectArgs, UsageError, WhatIfArgs},
+    args::{DiffArgs, ExportArgs, JobArgs, PricedArgs, ReportArgs, SelectArgs, UsageError, WhatIfArgs},
     command::{diff::diff, export::export, report::report, what_if::what_if},
 };
 use xpu_wire::{
@@ -230,8 +230,9 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         every: Duration::MAX,
         steps: 2,
         times: None,
+        priced: PricedArgs::default(),
     };
-    let asked = what_if(&simulated, None);
+    let asked = what_if(&simulated);
     // A recording may be empty, and its screen then says so.
     let _ = replay_file::open(&path);
     [looked, written, drawn, compared, asked].into_iter().map(|said| said.map(drop)).collect()

@@ -9,6 +9,7 @@ mod past;
 mod qualify;
 mod recording;
 mod serve;
+mod settings;
 mod stacks;
 mod usage;
 
@@ -19,7 +20,8 @@ pub use captures::{
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use demo::DemoArgs;
-pub use job::{ConnectionArgs, JobArgs, quoted};
+use job::{CONNECTION, HOSTS, ONE_JOB};
+pub use job::{ConnectionArgs, HostsArgs, JobArgs, quoted};
 pub use looking::LookArgs;
 pub use parse::{KindList, RankList};
 use parse::{job_name, rank};
@@ -27,32 +29,30 @@ pub use past::PastRun;
 pub use qualify::QualifyArgs;
 pub use recording::{CaptureArgs, KinetoArgs, RecordArgs};
 pub use serve::ServeArgs;
+pub use settings::{PricedArgs, SettingsArgs};
 pub use stacks::{CollectivesArgs, GpuCoreArgs, RasArgs, StacksArgs, StacksForm};
 pub use usage::UsageError;
 use xpu_analysis::capture::Groups;
 use xpu_client::filter::Filter;
-use xpu_model::{
-    duration::WhatIfEvery,
-    finding::{PRICE, Price},
-};
+use xpu_model::duration::WhatIfEvery;
 use xpu_tui::config::Config;
 use xpu_wire::id::{JobName, Rank};
 
-/// Display order of the options that all commands share: after a command's own options, before --help.
-const LAST: usize = 900;
+/// The exit codes that all commands share.
+const EXIT_CODES: &str = "Exit codes of all commands: 64: a wrong option, or a file that cannot be read, 1: another error; `xpu-top help COMMAND` has those of a command";
 
 /// htop for distributed GPU training.
 ///
 /// Start the workers under `xpu-top run`, then watch them from anywhere with `xpu-top --job-hosts FILE`.
 #[derive(Debug, Parser)]
-#[command(name = "xpu-top", version = xpu_wire::build(), args_conflicts_with_subcommands = true)]
+#[command(name = "xpu-top", version = xpu_wire::build(), args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 pub struct CommandLine {
     #[command(flatten)]
     pub watch: JobArgs,
     #[command(flatten)]
     pub look: LookArgs,
     /// Show a recording instead of a running job
-    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION)]
     pub replay: Option<PathBuf>,
     /// Start at this time: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
@@ -69,12 +69,8 @@ pub struct CommandLine {
     /// Do not capture the mouse
     #[arg(long)]
     pub no_mouse: bool,
-    /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
-    #[arg(long, value_name = "FILE", global = true, display_order = LAST)]
-    pub config: Option<PathBuf>,
-    /// Price of a GPU-hour, `2.5` or `2.5 EUR`: lost GPU-hours are also reported in money [default: `XPU_TOP_GPU_HOUR_PRICE`, else from the settings]
-    #[arg(long, value_name = "PRICE", global = true, display_order = LAST)]
-    pub gpu_hour_price: Option<Price>,
+    #[command(flatten)]
+    pub priced: PricedArgs,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -82,24 +78,16 @@ pub struct CommandLine {
 impl CommandLine {
     /// The user's settings; values on the command line override them.
     pub fn config(&self) -> Result<Config, UsageError> {
-        let config = Config::find(self.config.as_deref())?;
-        let price = self.price()?.or(config.price);
-        Ok(Config { mouse: config.mouse && !self.no_mouse, price, ..config })
-    }
-
-    /// The price from the command line, else from the environment.
-    fn price(&self) -> Result<Option<Price>, UsageError> {
-        let named =
-            std::env::var(PRICE).ok().filter(|text| self.gpu_hour_price.is_none() && !text.is_empty());
-        let price = named.map(|text| text.parse::<Price>()).transpose();
-        let price = price.map_err(|what| UsageError::Value(format!("{PRICE}: {what}")))?;
-        Ok(self.gpu_hour_price.or(price))
+        let config = self.priced.read()?;
+        Ok(Config { mouse: config.mouse && !self.no_mouse, ..config })
     }
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a program and watch it: `xpu-top run -- torchrun train.py`
+    ///
+    /// Exit codes: those of the program, 126: the program cannot be started, 127: it was not found
     Run(RunArgs),
     /// Print the status of a job, and exit
     ///
@@ -107,48 +95,86 @@ pub enum Command {
     /// found but a host or a rank is missing
     Status(StatusArgs),
     /// List the problems of a running job or a recording, and when each began and ended
+    ///
+    /// Exit codes: 0: the problems are listed, if there are any, 3: there is no job, or the file has no rank
     Findings(FindingsArgs),
     /// Record what all ranks report to a file, for --replay
+    ///
+    /// Exit codes: 0: recorded, 3: no host reported, and no file is left
     Record(RecordArgs),
     /// Capture every operation of a few steps on all ranks to a file
+    ///
+    /// Exit codes: 0: every rank reached the last step, 1: a rank is missing or did not reach it, or with
+    /// --kineto gave no trace, 3: there is no job, no data arrived, or no finding occurred in time
     Capture(CaptureArgs),
     /// Trace the same steps on all ranks with PyTorch's profiler (Kineto), and fetch the traces
+    ///
+    /// Exit codes: 0: every requested rank gave a trace, 1: one did not, 3: there is no job
     Kineto(KinetoArgs),
     /// Summarize a capture: steps, operations, where the time went
+    ///
+    /// Exit codes: 0: reported, 3: the file has no rank
     Report(ReportArgs),
     /// Compare two captures: what costs more, and whether it exceeds noise
+    ///
+    /// Exit codes: 0: no limit of --fail-on is exceeded, 1: one is, 3: a file has no complete step or window
     Diff(DiffArgs),
     /// Show what stragglers cost: simulate the steps of a capture or trace without slow ranks and stages
+    ///
+    /// Exit codes: 0: simulated, with --live at least once, 3: the file cannot be simulated, or with --live
+    /// there is no job or no capture was simulated
     WhatIf(WhatIfArgs),
     /// Convert a capture to a Perfetto or Chrome timeline, tables or folded stacks, or a recording's NCCL
     /// calls for PyTorch's flight recorder analyser
+    ///
+    /// Exit codes: 0: written, 3: no rank of the file could be read
     Export(ExportArgs),
     /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's
+    ///
+    /// Exit codes: 0: replayed, 1: there is no GPU, no library or not enough memory, or the GPU is in use, 3: there
+    /// is nothing to replay
     GemmReplay(GemmReplayArgs),
     /// Measure each GPU before a job or while it is paused (GEMMs, memory, links, NCCL), and name slow GPUs
     ///
     /// Without hosts, measures this host. Measures named hosts through ssh, each alone and with the others;
     /// `ssh HOST xpu-top --version` must work without a prompt. Exit codes: 0: all pass, 1: one fails, 2: one
-    /// could not be measured
+    /// could not be measured, and none fails
     Qualify(QualifyArgs),
     /// Try it without a GPU: run a simulated job on this machine
+    ///
+    /// Exit codes: 0: quit, 1: a rank failed. Without a screen those of `status` at the end, and 2 if a rank
+    /// failed or steps stopped
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
+    ///
+    /// Exit codes: 0: there are stacks, if only of some ranks, 3: there is no job, or no rank has stacks
     Stacks(StacksArgs),
     /// Show the kernels on the GPUs of a hung job that was started with `xpu-top run --gpu-core`; this ends
     /// these ranks
+    ///
+    /// Exit codes: those of `stacks`; 64 also if you do not confirm
     GpuCore(GpuCoreArgs),
     /// Show the last NCCL calls of every rank in order, and where the ranks diverge; also of a job that hangs or has ended
+    ///
+    /// Exit codes: 0: there are records, if only of some ranks, 3: there is no job, or no rank has a record
     Collectives(CollectivesArgs),
     /// Ask NCCL's RAS service about a job, and compare its counts with those of xpu-top
+    ///
+    /// Exit codes: 0: RAS has answered, whether the counts agree or not, 3: there is no job, or no answer
     Ras(RasArgs),
     /// Serve the web page of a job on many hosts, or of a recording, from this host
     Serve(ServeArgs),
     /// Switch the hooks of a running job off, and on again
+    ///
+    /// Exit codes: 0: every rank has switched, 1: a rank or a host has not, 3: there is no job
     Ctl(CtlArgs),
     /// Check the setup of this machine, and say how to fix each problem
+    ///
+    /// Exit codes: 0: nothing must be fixed, 1: something must be fixed
     Doctor(DoctorArgs),
     /// Show which settings file is read and check it, or print all settings
+    ///
+    /// Exit codes: 0: the file is valid, or there is none, 64: it is not valid
     Config(ConfigArgs),
     /// Create a key, so that only you can watch from other hosts
     Keygen(KeygenArgs),
@@ -184,6 +210,8 @@ pub struct RunArgs {
     /// [default: `XPU_TOP_WHAT_IF_EVERY`, else from the settings]
     #[arg(long, value_name = "DURATION")]
     pub what_if_every: Option<WhatIfEvery>,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
     /// Command to start
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -209,7 +237,7 @@ pub struct StatusArgs {
     #[arg(long)]
     pub now: bool,
     /// Read a recording, at its end or at --at
-    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "wait"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION, conflicts_with_all = ["now", "wait"])]
     pub replay: Option<PathBuf>,
     /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
@@ -217,21 +245,26 @@ pub struct StatusArgs {
     /// Wait up to this long until all hosts have answered and a job is there [default: 5]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
+    #[command(flatten)]
+    pub priced: PricedArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct FindingsArgs {
     /// A recording, a capture or an incident folder [default: the history that the collectors of a running job keep]
-    #[arg(value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(value_name = "FILE|DIR", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION)]
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub of: JobArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub priced: PricedArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct CtlArgs {
     #[command(flatten)]
     pub of: JobArgs,
@@ -252,7 +285,9 @@ pub enum OnOff {
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     #[command(flatten)]
-    pub of: JobArgs,
+    pub of: HostsArgs,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -265,16 +300,21 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     /// Print a complete settings file with all defaults
-    #[arg(long)]
+    #[arg(long, conflicts_with = "config")]
     pub print: bool,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct KeygenArgs {
-    /// Where to write it [default: ~/.config/xpu-top/key]
+    /// File of the key that is created, or with --token read [default: ~/.config/xpu-top/key]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print the HTTP token of the existing key; create no key
     #[arg(long)]
     pub token: bool,
 }
+
+#[cfg(test)]
+mod tests;

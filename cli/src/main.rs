@@ -32,34 +32,27 @@ fn main() -> ExitCode {
             Some(path) => replay(path, &line),
             None => show(&line),
         },
-        Some(Command::Run(args)) => command::run::run(args, || line.config()).map_err(Into::into),
+        Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Capture(args)) => command::capture::capture(args),
         Some(Command::Kineto(args)) => command::kineto::kineto(args),
         Some(Command::Report(args)) => command::report::report(args),
         Some(Command::Diff(args)) => command::diff::diff(args),
-        Some(Command::WhatIf(args)) => {
-            line.config().map_err(Into::into).and_then(|config| command::what_if::what_if(args, config.price))
-        }
+        Some(Command::WhatIf(args)) => command::what_if::what_if(args),
         Some(Command::Export(args)) => command::export::export(args),
         Some(Command::GemmReplay(args)) => command::gemm_replay::gemm_replay(args),
         Some(Command::Qualify(args)) => command::qualify::qualify(args),
-        Some(Command::Status(args)) => {
-            line.config().map_err(Into::into).and_then(|config| command::status::status(args, config.price))
-        }
-        Some(Command::Findings(args)) => line
-            .config()
-            .map_err(Into::into)
-            .and_then(|config| command::findings::findings(args, config.price)),
+        Some(Command::Status(args)) => command::status::status(args),
+        Some(Command::Findings(args)) => command::findings::findings(args),
         Some(Command::Collectives(args)) => command::collectives::collectives(args),
         Some(Command::Ras(args)) => command::ras::ras(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::GpuCore(args)) => command::stacks::stacks(&args.into()),
         Some(Command::Serve(args)) => command::serve::serve(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),
-        Some(Command::Demo(args)) => command::demo::demo(args, || line.config()),
+        Some(Command::Demo(args)) => command::demo::demo(args),
         Some(Command::Doctor(args)) => command::doctor::doctor(args),
-        Some(Command::Config(args)) => command::config::config(args, line.config.as_deref()),
+        Some(Command::Config(args)) => command::config::config(args),
         Some(Command::Keygen(args)) => command::keygen::keygen(args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {

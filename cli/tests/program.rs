@@ -51,6 +51,7 @@ fn usage_is_64_and_help_is_not_an_error() {
     for line in [
         "--bogus",
         "run",
+        "run --gpu-hour-price 2 -- true",
         "status --hosts a[1-",
         "status --job-hosts /nonexistent",
         "status --hosts a --job-hosts b",

@@ -6,7 +6,11 @@ use clap::{Args, ValueEnum};
 use xpu_analysis::capture::{CostKind, Groups, Kind, Only};
 use xpu_wire::frame::CaptureOrder;
 
-use super::{JobArgs, parse::length};
+use super::{
+    JobArgs, PricedArgs,
+    job::{CONNECTION, HOSTS, ONE_JOB},
+    parse::length,
+};
 
 /// Selects ranks by their positions in the parallel groups.
 #[derive(Clone, Debug, Default, Args)]
@@ -38,19 +42,20 @@ pub struct ReportArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("timeline").multiple(true))]
 pub struct ExportArgs {
     /// A file that `xpu-top capture` wrote; with --flight-recorder a recording, or the folder of a hang
     #[arg(value_name = "FILE|DIR")]
     pub file: PathBuf,
     /// Write a Perfetto trace, for <https://ui.perfetto.dev>
-    #[arg(long, value_name = "OUT")]
+    #[arg(long, value_name = "OUT", group = "timeline")]
     pub perfetto: Option<PathBuf>,
     /// Folder with traces of the same steps by PyTorch's profiler, for --perfetto and --chrome [default:
     /// FILE.kineto, if it exists]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", requires = "timeline")]
     pub traces: Option<PathBuf>,
     /// Write Chrome's JSON, compressed if the name ends in .gz
-    #[arg(long, value_name = "OUT")]
+    #[arg(long, value_name = "OUT", group = "timeline")]
     pub chrome: Option<PathBuf>,
     /// Write traces as PyTorch's profiler (Kineto) does, for Holistic Trace Analysis, `TensorBoard` and Perfetto: one file per
     /// rank in DIR, or FILE (`.json`, `.json.gz`) of one rank
@@ -127,10 +132,11 @@ pub struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct WhatIfArgs {
     /// A capture of a data-parallel job (DDP) by `xpu-top capture`, or a Parquet trace of operations by stage and data-parallel rank
     /// (docs/what-if.md)
-    #[arg(value_name = "FILE", required_unless_present = "live", conflicts_with_all = ["live", "job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(value_name = "FILE", required_unless_present = "live", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION, conflicts_with_all = ["live", "job", "config", "gpu_hour_price"])]
     pub file: Option<PathBuf>,
     /// Print JSON; with --live one line per capture
     #[arg(long)]
@@ -138,20 +144,22 @@ pub struct WhatIfArgs {
     /// Number of rows per table
     #[arg(long, value_name = "N", default_value_t = 12, conflicts_with = "live")]
     pub top: usize,
-    /// Capture a few steps of a running job again and again, and sum up what its stragglers cost
+    /// Capture a few steps of a running job repeatedly, and sum up what its stragglers cost
     #[arg(long)]
     pub live: bool,
     #[command(flatten)]
     pub of: JobArgs,
-    /// Time from one capture to the next: `5m`, `1h`
+    /// With --live: time from one capture to the next: `5m`, `1h`
     #[arg(long, value_name = "TIME", requires = "live", default_value = "5m", value_parser = length)]
     pub every: Duration,
-    /// Steps of a capture
+    /// With --live: steps of a capture
     #[arg(long, value_name = "N", requires = "live", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=i64::from(CaptureOrder::STEPS)))]
     pub steps: u32,
-    /// End after this many captures [default: when the job has ended, or at Ctrl-C]
+    /// With --live: end after this many captures [default: when the job has ended, or at Ctrl-C]
     #[arg(long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u32).range(1..))]
     pub times: Option<u32>,
+    #[command(flatten)]
+    pub priced: PricedArgs,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,10 @@ use clap::Args;
 pub use fault::{Faults, Hang, SlowGpu, SlowHost, Throttle};
 use xpu_wire::endpoint::BasePort;
 
-use super::{LookArgs, parse::base_port};
+use super::{LookArgs, PricedArgs, parse::base_port};
+
+/// The options of the screen. Without a screen they are refused.
+const OF_SCREEN: [&str; 6] = ["theme", "color", "ascii", "reduced_motion", "config", "gpu_hour_price"];
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
@@ -37,20 +40,22 @@ pub struct DemoArgs {
     #[arg(long, value_name = "STEP:RANK")]
     pub hang: Option<Hang>,
     /// Without a screen: run to the end and print the status
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_SCREEN)]
     pub headless: bool,
     /// With --headless: leave a hung job running until Ctrl-C, so that other terminals can watch it
     #[arg(long)]
     pub stay: bool,
-    /// Print the status as JSON
-    #[arg(long)]
+    /// Print the status as JSON, without a screen
+    #[arg(long, conflicts_with_all = OF_SCREEN)]
     pub json: bool,
-    /// Write the stacks of all ranks as a flame graph, if the job hangs
-    #[arg(long, value_name = "FILE")]
+    /// Without a screen: write the stacks of all ranks as a flame graph, if the job hangs
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_SCREEN)]
     pub svg: Option<PathBuf>,
     /// First of the collectors' three ports [default: 18889, or the next that is free]
     #[arg(long, value_name = "PORT", value_parser = base_port)]
     pub base_port: Option<BasePort>,
     #[command(flatten)]
     pub look: LookArgs,
+    #[command(flatten)]
+    pub priced: PricedArgs,
 }

@@ -15,9 +15,17 @@ use super::{
     parse::{base_port, job_name},
 };
 
-/// The hosts, the job and the key.
+/// The options that name hosts, and those of the connections to their collectors. A command that reads a
+/// file refuses them.
+pub(super) const HOSTS: [&str; 5] = ["job_hosts", "hosts", "slurm_job", "k8s_service", "ssh"];
+pub(super) const CONNECTION: [&str; 2] = ["base_port", "key_file"];
+
+/// The help of `--job` for commands that choose no job themselves.
+pub(super) const ONE_JOB: &str = "Name of the job; needed if several run [default: the only one]";
+
+/// The hosts, and how they are reached.
 #[derive(Clone, Debug, Default, Args)]
-pub struct JobArgs {
+pub struct HostsArgs {
     /// File with one host per line: `host[:port]`, `node[001-128]`
     #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
     pub job_hosts: Option<PathBuf>,
@@ -33,7 +41,14 @@ pub struct JobArgs {
     /// Reach the hosts through your ssh if their ports are closed: `--ssh`, or `--ssh='ssh -p 2222'`
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "ssh")]
     pub ssh: Option<String>,
-    /// Name of the job [default: the job with the most ranks]
+}
+
+/// The hosts, the job and the key.
+#[derive(Clone, Debug, Default, Args)]
+pub struct JobArgs {
+    #[command(flatten)]
+    pub on: HostsArgs,
+    /// Name of the job [default: the job with the most living ranks]
     #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<JobName>,
     #[command(flatten)]
@@ -70,17 +85,18 @@ impl JobArgs {
     /// The given options as text, for another command line.
     pub fn line(&self) -> String {
         let path = |path: &PathBuf| path.display().to_string();
+        let on = &self.on;
         let given = [
-            ("job-hosts", self.job_hosts.as_ref().map(path)),
-            ("hosts", self.hosts.clone()),
-            ("slurm-job", self.slurm_job.clone()),
-            ("k8s-service", self.k8s_service.clone()),
+            ("job-hosts", on.job_hosts.as_ref().map(path)),
+            ("hosts", on.hosts.clone()),
+            ("slurm-job", on.slurm_job.clone()),
+            ("k8s-service", on.k8s_service.clone()),
             ("job", self.job.as_ref().map(ToString::to_string)),
             ("base-port", self.connection.base_port.map(|base| base.0.to_string())),
             ("key-file", self.connection.key_file.as_ref().map(path)),
         ];
         let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let ssh = self.ssh.as_ref().map(|ssh| format!(" --ssh={}", quoted(ssh)));
+        let ssh = on.ssh.as_ref().map(|ssh| format!(" --ssh={}", quoted(ssh)));
         given
             .map(|(name, value)| format!(" --{name} {}", quoted(&value)))
             .chain(ssh)
@@ -89,7 +105,21 @@ impl JobArgs {
     }
 
     pub fn hosts(&self) -> Result<Hosts, UsageError> {
-        let mut hosts = self.named_hosts()?;
+        self.on.hosts(&self.connection)
+    }
+}
+
+impl HostsArgs {
+    /// Whether hosts are given; without any, it is this host.
+    pub fn are_named(&self) -> bool {
+        self.job_hosts.is_some()
+            || self.hosts.is_some()
+            || self.slurm_job.is_some()
+            || self.k8s_service.is_some()
+    }
+
+    pub fn hosts(&self, connection: &ConnectionArgs) -> Result<Hosts, UsageError> {
+        let mut hosts = self.named(connection.base()?)?;
         if let Some(ssh) = &self.ssh {
             let ssh = Ssh(ssh.as_str().into());
             for endpoint in &mut hosts.endpoints {
@@ -99,8 +129,7 @@ impl JobArgs {
         Ok(hosts)
     }
 
-    fn named_hosts(&self) -> Result<Hosts, UsageError> {
-        let base = self.connection.base()?;
+    fn named(&self, base: BasePort) -> Result<Hosts, UsageError> {
         let (hosts, named) = if let Some(path) = &self.job_hosts {
             let unreadable = |error| UsageError::HostsFile { path: path.clone(), error };
             (Hosts::from_file(path, base).map_err(unreadable)?, path.display().to_string())

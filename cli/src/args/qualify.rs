@@ -4,14 +4,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::JobArgs;
+use super::{
+    ConnectionArgs, HostsArgs,
+    job::{CONNECTION, HOSTS},
+};
 
 #[derive(Debug, Args)]
+#[command(mut_arg("ssh", |ssh| ssh.help("Command that reaches the hosts: `--ssh='ssh -p 2222'` [default: ssh]")))]
 pub struct QualifyArgs {
     #[command(flatten)]
-    pub of: JobArgs,
+    pub of: HostsArgs,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     /// Measure nothing: compare the GPUs of earlier runs with each other, from their JSON
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service", "quick", "beside_job", "worker"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION, conflicts_with_all = ["quick", "beside_job", "program", "worker"])]
     pub compare: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -9,10 +9,12 @@ use xpu_wire::frame::CaptureOrder;
 
 use super::{
     JobArgs,
+    job::ONE_JOB,
     parse::{KindList, RankList, kinds, length, ranks, sample_rate, trace_length},
 };
 
 #[derive(Debug, Args)]
+#[command(mut_arg("job", |job| job.help("Name of the job [default: all jobs of the hosts]")))]
 pub struct RecordArgs {
     #[command(flatten)]
     pub of: JobArgs,
@@ -28,7 +30,7 @@ pub struct RecordArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("extent").required(true))]
+#[command(group = clap::ArgGroup::new("extent").required(true), mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct CaptureArgs {
     #[command(flatten)]
     pub of: JobArgs,
@@ -48,7 +50,7 @@ pub struct CaptureArgs {
     /// The file to write; it must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Time limit for the whole command [default: 120 s, and the time of --for]
+    /// Time limit for the capture, counted from the request to the ranks [default: 120 s, and the time of --for]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
     /// Also all GPU kernels, through CUPTI, unless the job was started with `XPU_TOP_CUPTI=0`
@@ -69,7 +71,7 @@ pub struct CaptureArgs {
     /// Exit as soon as everything has arrived, without watching for slow ranks for another 13 seconds
     #[arg(long)]
     pub no_watch: bool,
-    /// Also include the samples of this many earlier steps, 64 at most; a rank keeps 4,096 operations
+    /// Also include the sampled operations of this many earlier steps, 64 at most; a rank keeps 4,096 operations
     /// [default: 0, with --on-finding 20]
     #[arg(long, value_name = "N", conflicts_with = "length", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub before: Option<u32>,
@@ -82,7 +84,7 @@ pub struct CaptureArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("window").required(true))]
+#[command(group = clap::ArgGroup::new("window").required(true), mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct KinetoArgs {
     #[command(flatten)]
     pub of: JobArgs,

@@ -6,9 +6,14 @@ use clap::Args;
 use xpu_client::filter::Filter;
 use xpu_wire::id::Rank;
 
-use super::{JobArgs, parse::rank};
+use super::{
+    JobArgs,
+    job::{CONNECTION, HOSTS, ONE_JOB},
+    parse::rank,
+};
 
 #[derive(Debug, Args)]
+#[command(mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct StacksArgs {
     #[command(flatten)]
     pub of: JobArgs,
@@ -31,7 +36,7 @@ pub struct StacksArgs {
     #[command(flatten)]
     pub form: StacksForm,
     /// Read a recording, at its end or at --at
-    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION, conflicts_with_all = ["native", "wait"])]
     pub replay: Option<PathBuf>,
     /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
@@ -61,6 +66,7 @@ pub struct StacksForm {
 
 /// Arguments of `xpu-top gpu-core`, which is `xpu-top stacks --gpus`.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct GpuCoreArgs {
     #[command(flatten)]
     pub of: JobArgs,
@@ -88,6 +94,7 @@ impl From<&GpuCoreArgs> for StacksArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct CollectivesArgs {
     #[command(flatten)]
     pub of: JobArgs,
@@ -104,7 +111,7 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "DIR")]
     pub flight_recorder: Option<PathBuf>,
     /// Read a recording, at its end or at --at
-    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION, conflicts_with = "wait")]
     pub replay: Option<PathBuf>,
     /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
@@ -115,6 +122,7 @@ pub struct CollectivesArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct RasArgs {
     #[command(flatten)]
     pub of: JobArgs,
@@ -122,7 +130,7 @@ pub struct RasArgs {
     #[arg(long)]
     pub json: bool,
     /// Read a recording, at its end or at --at
-    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION, conflicts_with = "wait")]
     pub replay: Option<PathBuf>,
     /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]

@@ -80,6 +80,9 @@ impl DemoArgs {
         if !(1..=most).contains(&nodes) {
             return usage(format!("--nodes {nodes}: write 1 to {most} for {ranks} ranks"));
         }
+        if self.stay && !self.is_headless() {
+            return usage("--stay is for a demo without a screen: add --headless".to_owned());
+        }
         if self.steps == Some(0) {
             return usage("--steps 0: write at least 1, or leave it out".to_owned());
         }
@@ -128,12 +131,9 @@ fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
 }
 
 /// Runs the demo; if there is a screen, with the user's settings.
-pub fn demo(
-    args: &DemoArgs,
-    settings: impl FnOnce() -> Result<Config, UsageError>,
-) -> anyhow::Result<ExitCode> {
+pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
-    let config = if args.is_headless() { Config::default() } else { settings()? };
+    let config = if args.is_headless() { Config::default() } else { args.priced.read()? };
     args.look.requested()?;
     new_file::check(&args.svg)?;
     // The collectors find the same key by themselves, so another terminal can watch too.

@@ -43,11 +43,11 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn examine(args: &DoctorArgs) -> anyhow::Result<Examination> {
-    let base = args.of.connection.base()?;
+    let base = args.connection.base()?;
     let mut checks = preload::checks();
     checks.extend(libraries::checks());
     let holder = ports::holder(base);
-    checks.extend(machine::checks(base, &holder, args.of.connection.key_file.as_deref()));
+    checks.extend(machine::checks(base, &holder, args.connection.key_file.as_deref()));
     checks.extend(hosts::checks(args, &holder)?);
     let verdict = checks.iter().map(|check| check.state).max().unwrap_or(State::Ok);
     let host = xpu_wire::endpoint::host_name().to_string();

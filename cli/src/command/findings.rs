@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use xpu_client::follow::Following;
 use xpu_model::{
     figure::{age, clock, counted, time_of_day},
-    finding::{Episode, Finding, Price},
+    finding::{Episode, Finding},
     status::{ExitCode as Code, Status},
 };
 use xpu_wire::{id::JobName, text::clean, unit::Moment};
@@ -20,7 +20,8 @@ use super::{
 };
 use crate::args::FindingsArgs;
 
-pub fn findings(args: &FindingsArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+pub fn findings(args: &FindingsArgs) -> anyhow::Result<ExitCode> {
+    let price = args.priced.price()?;
     let (following, now) = match &args.file {
         Some(path) => past::followed(path, None, args.of.job.as_ref(), None)?,
         None => (remembered(args)?, Moment::now()),

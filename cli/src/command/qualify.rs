@@ -25,7 +25,7 @@ use std::{
 use xpu_analysis::qualify::{Qualification, Verdict};
 
 use super::output::print_document;
-use crate::args::{ConnectionArgs, JobArgs, QualifyArgs, UsageError};
+use crate::args::{ConnectionArgs, QualifyArgs, UsageError};
 
 /// How GPUs are measured.
 #[derive(Clone, Debug)]
@@ -37,14 +37,14 @@ struct How {
 }
 
 pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
-    let how = How { quick: args.quick, beside_job: args.beside_job, connection: args.of.connection.clone() };
+    let how = How { quick: args.quick, beside_job: args.beside_job, connection: args.connection.clone() };
     if args.worker {
         return worker::answer(&how);
     }
     let mut of = if !args.compare.is_empty() {
         let all: Result<_, _> = args.compare.iter().map(|path| read(path)).collect();
         Qualification::merged(all?)
-    } else if names_hosts(&args.of) {
+    } else if args.of.are_named() {
         remote::qualify(args)?
     } else {
         Qualification { quick: how.quick, hosts: vec![measure::here(&how).0], ..Qualification::default() }
@@ -63,10 +63,6 @@ fn end(verdict: Verdict) -> ! {
     let _ = io::stdout().flush();
     // SAFETY: _exit runs no exit handlers; all output was written.
     unsafe { libc::_exit(verdict.exit_code().into()) }
-}
-
-fn names_hosts(of: &JobArgs) -> bool {
-    of.job_hosts.is_some() || of.hosts.is_some() || of.slurm_job.is_some() || of.k8s_service.is_some()
 }
 
 fn read(path: &Path) -> Result<Qualification, UsageError> {

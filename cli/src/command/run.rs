@@ -26,7 +26,6 @@ use xpu_model::{
     expected::{self, Expected},
 };
 use xpu_net::key::{Key, KeyError};
-use xpu_tui::config::Config;
 use xpu_wire::{
     endpoint::{BasePort, RuntimeDir, RuntimeDirError, variable},
     functions::RequestedFunctions,
@@ -43,14 +42,18 @@ const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 
 /// Starts the program under the hook. Settings are read only if a collector is started.
-pub fn run(
-    args: &RunArgs,
-    settings: impl FnOnce() -> Result<Config, UsageError>,
-) -> Result<ExitCode, UsageError> {
+pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     let base = args.connection.base()?;
     let [program, rest @ ..] = &args.command[..] else {
         return Err(UsageError::Value("nothing to start; write xpu-top run -- COMMAND".to_owned()));
     };
+    // Options that clap does not know are taken for the command.
+    if program.as_bytes().starts_with(b"-") {
+        let option = program.to_string_lossy();
+        return Err(UsageError::Value(format!(
+            "run has no option {option}; `xpu-top run --help` lists its options, and the command follows them"
+        )));
+    }
     inherited::ignore_file_size_limit();
     let key = ensure_key(args.connection.key_file.as_deref());
     let mut command = Command::new(program);
@@ -76,7 +79,7 @@ pub fn run(
     }
     announce(&runtime, base, job(args));
     if !args.no_collector
-        && let Err(why) = collector::ensure(&runtime, base, &key, || what_if_every(args, settings))
+        && let Err(why) = collector::ensure(&runtime, base, &key, || what_if_every(args))
     {
         warn(&format!("no collector: {why}; the job runs, but is not shown"));
     }
@@ -88,14 +91,12 @@ pub fn run(
 
 /// The interval from the command line, else from the settings. `None` if only the variable is set, which the
 /// collector reads itself.
-fn what_if_every(
-    args: &RunArgs,
-    settings: impl FnOnce() -> Result<Config, UsageError>,
-) -> Option<WhatIfEvery> {
+fn what_if_every(args: &RunArgs) -> Option<WhatIfEvery> {
     if args.what_if_every.is_some() || std::env::var_os(WhatIfEvery::VARIABLE).is_some() {
         return args.what_if_every;
     }
-    let settings = settings().map_err(|why| warn(&format!("{why}; the settings are ignored"))).ok()?;
+    let settings =
+        args.settings.read().map_err(|why| warn(&format!("{why}; the settings are ignored"))).ok()?;
     Some(settings.what_if_every)
 }
 

@@ -34,7 +34,7 @@ pub fn serve(args: &ServeArgs) -> anyhow::Result<std::process::ExitCode> {
     if let Some(file) = &args.file {
         return recording::show(file, args);
     }
-    if args.of.ssh.is_some() {
+    if args.of.on.ssh.is_some() {
         let text = "a relay does not reach hosts through ssh; run `xpu-top serve` where their ports are open";
         return Err(UsageError::Value(text.to_owned()).into());
     }

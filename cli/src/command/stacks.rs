@@ -36,7 +36,7 @@ use super::{
     output::{print, print_json},
     past,
 };
-use crate::args::StacksArgs;
+use crate::args::{StacksArgs, UsageError};
 
 /// Interval of requests while a rank has not answered, because one may have been lost. Longer than reading a
 /// rank without its GPUs may take.
@@ -140,10 +140,10 @@ impl Depth {
 
 /// Asks whether ranks may be ended; without a terminal they may not.
 fn is_agreed(ranks: usize) -> anyhow::Result<bool> {
-    anyhow::ensure!(
-        io::stdin().is_terminal() && io::stderr().is_terminal(),
-        "--gpus ends the ranks that it reads; confirm with --yes"
-    );
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        let text = "reading the GPUs ends the ranks; confirm with --yes";
+        return Err(UsageError::Value(text.to_owned()).into());
+    }
     eprint!(
         "xpu-top: reading the GPUs of {ranks} ranks ends them: CUDA's driver stops what runs there. Continue? [y/N] "
     );

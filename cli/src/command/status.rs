@@ -36,7 +36,8 @@ const WATCH: Duration = Duration::from_secs(18);
 /// all.
 const NAMED: usize = 4;
 
-pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let price = args.priced.price()?;
     if let Some(path) = &args.replay {
         return recorded(path, args, price);
     }

@@ -8,14 +8,14 @@ mod trace;
 use std::{fs::File, io::Read as _, path::Path, process::ExitCode};
 
 use xpu_analysis::what_if::{Job, WhatIf};
-use xpu_model::{finding::Price, status::ExitCode as Code};
+use xpu_model::status::ExitCode as Code;
 
 use super::{output::print_document, report::read};
 use crate::args::{UsageError, WhatIfArgs};
 
-pub fn what_if(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+pub fn what_if(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     // Without a file it runs live; the arguments ensure that one of the two is given.
-    let Some(path) = &args.file else { return live::watch(args, price) };
+    let Some(path) = &args.file else { return live::watch(args) };
     let job = if trace::is_one(first_bytes(path)?) {
         let rows = trace::read(path);
         let rows = rows.map_err(|why| UsageError::Value(format!("cannot read {}: {why}", path.display())))?;

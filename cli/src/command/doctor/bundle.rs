@@ -32,7 +32,7 @@ const MOST: u64 = 64 << 10;
 
 /// Writes a gzipped tar that only its owner can read. Returns the number of files in it.
 pub(super) fn write(path: &Path, examination: &Examination, args: &DoctorArgs) -> anyhow::Result<usize> {
-    let redaction = Redaction::of_this_user(args.of.connection.key_file.as_deref());
+    let redaction = Redaction::of_this_user(args.connection.key_file.as_deref());
     let file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
             format!("cannot write {}; name a file that does not exist yet", path.display())
@@ -50,7 +50,7 @@ pub(super) fn write(path: &Path, examination: &Examination, args: &DoctorArgs) -
     let runtime = RuntimeDir::locate();
     // In another user's directory a log may be a pipe, or a link to an unrelated file.
     if runtime.check().is_ok() {
-        let log = end_of(&runtime.log(args.of.connection.base()?));
+        let log = end_of(&runtime.log(args.connection.base()?));
         files.extend(log.map(|text| ("collector.log".to_owned(), text)));
     }
     for (name, text) in &files {

@@ -17,9 +17,8 @@ const NAMED: usize = 16;
 
 pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<Check>> {
     let of = &args.of;
-    let named =
-        of.job_hosts.is_some() || of.hosts.is_some() || of.slurm_job.is_some() || of.k8s_service.is_some();
-    let hosts = of.hosts()?;
+    let named = of.are_named();
+    let hosts = of.hosts(&args.connection)?;
     let mut checks: Vec<_> = hosts
         .warnings
         .iter()
@@ -27,7 +26,8 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
         .collect();
     let mut following = Following::new(hosts.endpoints.iter().cloned(), None);
     // Another check reports an unreadable key.
-    let (live, mut arrivals) = live::connect(hosts.endpoints, of.connection.key().unwrap_or_default(), None);
+    let (live, mut arrivals) =
+        live::connect(hosts.endpoints, args.connection.key().unwrap_or_default(), None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let deadline = Instant::now() + PATIENCE;
     let answered = |following: &Following| following.has_answered() && following.is_complete();
@@ -57,7 +57,7 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
     }
     if !named {
         let ranks = following.jobs().iter().flat_map(Job::ranks).map(|(_, view)| view.pid()).collect();
-        checks.extend(started::checks(of.connection.base()?, &ranks));
+        checks.extend(started::checks(args.connection.base()?, &ranks));
     }
     Ok(checks)
 }

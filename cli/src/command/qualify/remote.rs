@@ -41,7 +41,7 @@ struct Remote {
 }
 
 pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
-    let hosts = args.of.hosts()?;
+    let hosts = args.of.hosts(&args.connection)?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let mut of = Qualification { quick: args.quick, ..Qualification::default() };
     let mut remotes = Vec::new();
@@ -193,7 +193,7 @@ impl Remote {
         let flags = [(args.quick, " --quick"), (args.beside_job, " --beside-job")];
         let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
         let port =
-            args.of.connection.base_port.map_or_else(String::new, |base| format!(" --base-port {}", base.0));
+            args.connection.base_port.map_or_else(String::new, |base| format!(" --base-port {}", base.0));
         // ssh passes one text to the shell there.
         command.arg(format!("{} qualify --worker{flags}{port}", quoted(&args.program)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -28,13 +28,14 @@ use xpu_client::{
     screen_capture::Targets,
     step_capture::{self, Skipped},
 };
-use xpu_model::{finding::Price, status::ExitCode as Code};
+use xpu_model::status::ExitCode as Code;
 use xpu_wire::unit::Moment;
 
 use super::super::{hang_up::HangUp, living::report_no_job};
 use crate::args::{UsageError, WhatIfArgs};
 
-pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+pub(super) fn watch(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
+    let price = args.priced.price()?;
     let hosts = args.of.hosts()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let targets = Targets { endpoints: hosts.endpoints, key: args.of.connection.key()? };
