@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import re
 import subprocess
 import time
@@ -239,8 +240,8 @@ def wait_for_port(port):
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("hosts", "ranks", "slow"), [(8, 64, 37), (128, 1024, 612)])
-def test_many_ranks_are_drawn(browser, hosts, ranks, slow, tmp_path):
+@pytest.mark.parametrize(("hosts", "ranks", "slow", "scheme"), [(8, 64, 37, "light"), (128, 1024, 612, "dark")])
+def test_many_ranks_are_drawn(browser, hosts, ranks, slow, scheme):
     with many_ranks(hosts, ranks // hosts, slow) as address:
         # The ranks arrive host by host, and the finding some seconds later.
         first = Visit(browser).open(address)
@@ -259,8 +260,12 @@ def test_many_ranks_are_drawn(browser, hosts, ranks, slow, tmp_path):
         spent = visit.gives("performance.getEntriesByName('draw')[0].duration")
         print(f"a redraw takes {spent:.0f} ms")
         assert spent < 500
-        visit.page.set_viewport_size({"width": 1200, "height": 820})
-        visit.page.screenshot(path=tmp_path / f"{ranks}.png")
+        if os.environ.get("UPDATE_EXPECT"):
+            picture = Visit(browser, scheme, size=(1200, 820)).open(address)
+            picture.shows(f"rank {slow} ", "#headline")
+            # Every map has its cells.
+            picture.shows("median ", "#page")
+            picture.page.screenshot(path=ROOT / f"docs/page-{ranks}.png")
         visit.is_clean()
         first.is_clean()
 
