@@ -4,8 +4,9 @@
 //     several threads|one SECONDS GPUS
 //
 // `threads`: one thread per GPU. `one`: one thread for all, with NCCL calls in a group and the last GPU
-// current. GPU number g runs 2 + g GEMMs a round. Prints one line of JSON per GPU, with the milliseconds of
-// GEMMs in the first rounds and in the longest one.
+// current. GPU number g runs 32 + 16 g GEMMs and 16 all-reduces a round, so that the program's own times hardly
+// include launches. Prints one line of JSON per GPU, with the milliseconds of GEMMs in the first rounds and in
+// the longest one.
 
 #include <chrono>
 #include <cstdio>
@@ -35,7 +36,7 @@ int ncclGroupStart();
 int ncclGroupEnd();
 }
 
-static const int SIZE = 8192, BFLOAT16 = 14, COMPUTE_FLOAT = 68, NCCL_BFLOAT16 = 9;
+static const int GROUP = 16, SIZE = 8192, BFLOAT16 = 14, COMPUTE_FLOAT = 68, NCCL_BFLOAT16 = 9;
 static const size_t ELEMENTS = size_t(SIZE) * SIZE;
 
 static void ok(int code) {
@@ -66,11 +67,13 @@ struct Gpu {
         for (cudaEvent_t *event : {&begin, &multiplied, &reduced}) ok(cudaEventCreate(event));
     }
 
+    int gemms_a_round() const { return GROUP * (2 + number); }
+
     // The events belong to this GPU, which is current.
     void multiply() {
         const float one = 1, none = 0;
         ok(cudaEventRecord(begin, stream));
-        for (int n = 0; n < 2 + number; n++)
+        for (int n = 0; n < gemms_a_round(); n++)
             ok(cublasGemmEx(blas, 0, 0, SIZE, SIZE, SIZE, &one, a, BFLOAT16, SIZE, b, BFLOAT16, SIZE, &none, c, BFLOAT16,
                             SIZE, COMPUTE_FLOAT, -1));
         ok(cudaEventRecord(multiplied, stream));
@@ -84,11 +87,11 @@ struct Gpu {
         ok(cudaStreamSynchronize(stream));
         float ms;
         ok(cudaEventElapsedTime(&ms, begin, multiplied));
-        gemm_ms += ms, gemms += 2 + number;
+        gemm_ms += ms, gemms += gemms_a_round();
         rounds.push_back(ms);
         if (ms > rounds[longest]) longest = long(rounds.size()) - 1;
         ok(cudaEventElapsedTime(&ms, multiplied, reduced));
-        reduce_ms += ms, reduces++;
+        reduce_ms += ms, reduces += GROUP;
     }
 };
 
@@ -106,19 +109,25 @@ int main(int argc, char **argv) {
     }
     if (threads) {
         std::vector<std::thread> all;
-        const long rounds = 150L * atoi(argv[2]);
+        const long rounds = 12L * atoi(argv[2]);
         for (Gpu &gpu : gpus)
             all.emplace_back([&gpu, rounds] {
                 ok(cudaSetDevice(gpu.number));
-                for (long n = 0; n < rounds; n++) gpu.multiply(), gpu.reduce(), gpu.finish();
+                for (long n = 0; n < rounds; n++) {
+                    gpu.multiply();
+                    for (int m = 0; m < GROUP; m++) gpu.reduce();
+                    gpu.finish();
+                }
             });
         for (auto &thread : all) thread.join();
     } else {
         while (std::chrono::steady_clock::now() < until) {
             for (Gpu &gpu : gpus) ok(cudaSetDevice(gpu.number)), gpu.multiply();
-            ok(ncclGroupStart());
-            for (Gpu &gpu : gpus) gpu.reduce();
-            ok(ncclGroupEnd());
+            for (int m = 0; m < GROUP; m++) {
+                ok(ncclGroupStart());
+                for (Gpu &gpu : gpus) gpu.reduce();
+                ok(ncclGroupEnd());
+            }
             for (Gpu &gpu : gpus) gpu.finish();
         }
     }
