@@ -270,9 +270,16 @@ fn by_the_driver(at: &mut GpusAt, load: Load, has_not_begun: bool) {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{collective::Operation, datatype::DataType, frame::PrecedingWork, id::Pid};
+    use xpu_wire::{
+        collective::Operation,
+        datatype::DataType,
+        frame::{Body, Frame, PrecedingWork, RankStacks, StackFrame},
+        id::{DeviceIndex, Pid},
+        simulation::Simulation,
+    };
 
     use super::*;
+    use crate::job::Jobs;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -323,18 +330,6 @@ mod tests {
         assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], None), collective);
         assert_eq!(of(&[(1, 60, Queued)], None), None);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use xpu_wire::{
-        frame::{Body, Frame, RankStacks, StackFrame},
-        id::DeviceIndex,
-        simulation::Simulation,
-    };
-
-    use super::*;
-    use crate::job::Jobs;
 
     #[test]
     fn kernels_are_those_of_each_gpu_of_a_process() {
