@@ -17,7 +17,7 @@ for _ in $(seq 300); do [ -s "$out/own.began" ] && break; sleep 0.2; done
 sleep 14
 nvidia-smi --query-gpu=index,utilization.gpu,power.draw --format=csv,noheader | tee "$out/loads.txt"
 xpu-top status --now --hosts 127.0.0.1 --base-port 29500 | tee "$out/status.txt" | head -5
-folder=$(ls -d "$HOME"/.local/state/xpu-top/hangs/unasked-*)
+for _ in $(seq 300); do folder=$(ls -d "$HOME"/.local/state/xpu-top/hangs/unasked-* 2>/dev/null) && break; sleep 0.2; done
 until xpu-top stacks --replay "$folder" | grep -q "spin_kernel\|GPU 0" || ! kill -0 $job; do sleep 1; done
 echo "the kernels were there $(python3 -c "import time; print(round(time.time() - float(open('$out/own.began').read())))") s after the hang began"
 kill $job
