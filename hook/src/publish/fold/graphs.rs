@@ -46,7 +46,8 @@ impl GraphTally {
     fn count(&mut self, number: u32, contents: Option<&Contents>, device: Option<c_int>, launches: u64) {
         self.totals.count(number, launches);
         if self.totals.holds(&number) {
-            let held = contents.map_or(Held { device, ..Held::default() }, |held| Held::of(held, device));
+            let held =
+                contents.map_or_else(|| Held { device, ..Held::default() }, |held| Held::of(held, device));
             self.held.insert(number, held);
         }
     }

@@ -151,7 +151,10 @@ impl fmt::Display for Bound {
         write!(f, "bound by {}: GEMMs {gemms_pct:.0} %{made_of}, ", self.by.name())?;
         match waiting_pct {
             Some(waiting) => {
-                write!(f, "exposed transfers {transfers_pct:.0} %, waiting for other ranks {waiting:.0} %, ")?;
+                write!(
+                    f,
+                    "exposed transfers {transfers_pct:.0} %, waiting for other ranks {waiting:.0} %, "
+                )?;
             }
             None => write!(
                 f,
