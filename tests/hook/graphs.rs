@@ -107,12 +107,8 @@ hold()";
     job.end();
 }
 
-#[test]
-fn graphs_are_followed_through_clones_children_and_updates() {
-    let job = Job::of(
-        1,
-        &EVERY,
-        "
+/// Graphs that are numbered from 1 in the order of their executables, and launched.
+const FOLLOWED: &str = "
 other = made(process.cudaStreamCreateWithFlags, c_uint(1))
 def captured(work, into=None):
     graph = c_void_p()
@@ -189,8 +185,11 @@ launch(executable(outer), 5)                                           # 9: 3 + 
 sync()
 ok(process.cudaStreamSynchronize(other))
 step(1)
-hold()",
-    );
+hold()";
+
+#[test]
+fn graphs_are_followed_through_clones_children_and_updates() {
+    let job = Job::of(1, &EVERY, FOLLOWED);
     let said = job.after_step(0, 1);
     let all: BTreeMap<_, _> =
         graphs(&said).into_iter().map(|(number, graph)| (number, (graph.gemms, graph.count))).collect();
