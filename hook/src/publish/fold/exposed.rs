@@ -81,8 +81,8 @@ impl Exposed {
     }
 
     /// Takes the number of waits so far, and adds the untimed ones: each counts with the mean of the recent
-    /// ones, on all devices in proportion to their timed waits. Done only when a whole round was read; otherwise the round's first waits would represent all
-    /// waits since the previous round.
+    /// ones, on all devices in proportion to their timed waits. Done only when a whole round was read; otherwise
+    /// the round's first waits would represent all waits since the previous round.
     pub(super) fn settle(&mut self, waits: u64) {
         let is_whole = self.read >= self.chosen || self.read - self.read_then >= ENOUGH;
         if self.recent.is_empty() || !is_whole {
