@@ -11,7 +11,9 @@ BIN := $(VENV)/bin
 WHEEL_TREE := pybind/python/xpu_top
 NEXTEST := cargo-nextest@0.9.143
 DENY := cargo-deny@0.20.2
-INSTALL_DENY = CARGO_PROFILE_DEV_DEBUG=false $(CARGO) install $(DENY) --locked --debug
+# Without optimization and debug information, which takes a third of the time. cargo-deny runs for three
+# seconds.
+INSTALL = CARGO_PROFILE_DEV_DEBUG=false $(CARGO) install --locked --debug
 PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
@@ -55,15 +57,16 @@ PACKAGED = $(MAKE) --no-print-directory GLIBC=2.28 CARGO_TARGET_DIR=$(TARGET_DIR
 WHEEL = nice -n 19 $(PACKAGED) wheel
 
 # Builds the tests together with the programs: separate builds would build shared crates twice, with other
-# features. Without ThinLTO between the parts of a crate, this takes a third less time; no test measures speed.
+# features. Less optimization, and no ThinLTO between the parts of a crate, make the build far shorter; no
+# test measures speed.
 # Most tests wait most of the time, so two cores run five tests at a time, and build the wheel beside them at
 # low priority.
 test: TARGETS := --all-targets
 test: export CARGO_PROFILE_RELEASE_LTO := off
-test: export PACKAGED_OPT_LEVEL := 1
+test: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
 test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 2 + 1)
 test: build packaged-hook $(BIN)/maturin $(BIN)/pytest browser
-	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
+	@$(CARGO) nextest --version >/dev/null 2>&1 || $(INSTALL) $(NEXTEST)
 	@rm -f $(SKIPPED); export XPU_TEST_SKIPPED=$(SKIPPED); worst=0; \
 	if test -x $(TORCH)/bin/torchrun; then export XPU_TEST_TORCH=$${XPU_TEST_TORCH:-$(CURDIR)/$(TORCH)/bin}; fi; \
 	$(WHEEL) >$(TARGET_DIR)/wheel.log 2>&1 & wheel=$$!; \
@@ -106,7 +109,7 @@ $(TORCH)/installed: tests/python/requirements-torch.txt
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1 || $(INSTALL_DENY); then $(MAKE) --no-print-directory deny; \
+	@if $(CARGO) deny --version >/dev/null 2>&1 || $(INSTALL) $(DENY); then $(MAKE) --no-print-directory deny; \
 	else echo "SKIPPED: cargo-deny could not be installed: licences, sources and known vulnerabilities were not checked"; fi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -114,11 +117,10 @@ lint: $(BIN)/ruff
 	$(BIN)/python tests/pages.py
 	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 
-# cargo-deny is built without optimization and debug information, which takes a third of the time; it runs for
-# three seconds. The check for known vulnerabilities (RustSec) needs the network. Without network, make prints
-# this and checks the rest.
+# The check for known vulnerabilities (RustSec) needs the network. Without network, make prints this and checks
+# the rest.
 deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || $(INSTALL_DENY)
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(INSTALL) $(DENY)
 	$(CARGO) deny check --hide-inclusion-graph bans licenses sources
 	@if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; \
 	else echo "the advisory database cannot be reached: known vulnerabilities were not checked"; fi
@@ -145,7 +147,7 @@ fuzz:
 TARGET := x86_64-unknown-linux-gnu
 # Without line tables, because the files are stripped anyway.
 ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" XPU_TOP_BUILD="$(BUILD)" CARGO_PROFILE_RELEASE_DEBUG=false \
-	CARGO_PROFILE_RELEASE_OPT_LEVEL=$(or $(PACKAGED_OPT_LEVEL),3) $(CARGO) zigbuild --release --target $(TARGET).$(GLIBC)
+	$(CARGO) zigbuild --release --target $(TARGET).$(GLIBC)
 
 packaged-hook: $(BIN)/cargo-zigbuild
 	$(PACKAGED) packaged-hook-parts

@@ -76,8 +76,14 @@ while True:
     /// Waits until the only finding names the last rank and satisfies `is_right`. Returns the finding.
     fn named(&self, is_right: impl Fn(&Value) -> bool) -> Value {
         let last = self.ranks.len() as u64 - 1;
+        let mut before = Value::Null;
         let found = until("the last rank to be named", || {
             let status = self.host.status();
+            // Shown if the test fails.
+            if status["findings"] != before {
+                eprintln!("{:#}", status["findings"]);
+                before = status["findings"].clone();
+            }
             let found = status["findings"].as_array()?;
             let named = found.iter().find(|one| one["kind"] == "slow_rank")?;
             let is_alone = named["ranks"] == serde_json::json!([last]) && found.len() == 1;

@@ -33,6 +33,7 @@ pub(crate) struct Totals {
     collectives: HashMap<CollectiveKey, Count>,
     graphs: HashMap<u32, GraphTotals>,
     in_graphs: InGraphs,
+    gemm_graphs: GemmGraphs,
     kernels: HashMap<String, Count>,
     turned_away: u64,
 }
@@ -51,7 +52,7 @@ impl InGraphs {
         let before = before.filter(|before| before.timed > 0 && before.timed <= graph.timed);
         let (count, timed, time) =
             before.map_or((0, 0, 0), |before| (before.count, before.timed, before.timed_for.0));
-        if graph.only_gemms || graph.timed == 0 {
+        if graph.only_gemms || graph.timed == 0 || before.is_some_and(|before| before.only_gemms) {
             return;
         }
         let launches = graph.count.saturating_sub(count) as f64;
@@ -62,6 +63,26 @@ impl InGraphs {
         };
         self.time.0 += (launches * mean) as u64;
         self.flops += launches * graph.flops;
+    }
+}
+
+/// The timed launches of CUDA graphs that contain only GEMMs.
+#[derive(Clone, Copy, Debug, Default)]
+struct GemmGraphs {
+    flops: f64,
+    timed_for: Nanoseconds,
+}
+
+impl GemmGraphs {
+    /// Adds the launches that were timed since `before`. An update of an executable graph may change whether it
+    /// contains other work: the interval in which that happens counts for neither kind.
+    fn add(&mut self, before: Option<&GraphTotals>, graph: &GraphTotals) {
+        if !graph.only_gemms || before.is_some_and(|before| !before.only_gemms) {
+            return;
+        }
+        let (timed, time) = before.map_or((0, 0), |before| (before.timed, before.timed_for.0));
+        self.flops += graph.flops * graph.timed.saturating_sub(timed) as f64;
+        self.timed_for.0 += graph.timed_for.0.saturating_sub(time);
     }
 }
 
@@ -78,7 +99,9 @@ impl Totals {
         }
         for graph in &summary.graphs {
             let rested = GraphTotals { durations: Histogram::new(), ..*graph };
-            self.in_graphs.add(self.graphs.get(&graph.graph), graph);
+            let before = self.graphs.get(&graph.graph);
+            self.in_graphs.add(before, graph);
+            self.gemm_graphs.add(before, graph);
             self.turned_away += u64::from(!insert(&mut self.graphs, graph.graph, rested));
         }
         for kernel in &summary.kernels {
@@ -92,12 +115,10 @@ impl Totals {
     pub(crate) fn timed(&self) -> (f64, Nanoseconds) {
         let gemms = self.gemms.iter();
         let gemms = gemms.map(|(shape, count)| (shape.flops() * count.timed as f64, count.timed_for));
-        let graphs = self.graphs.values().filter(|graph| graph.only_gemms);
-        let graphs = graphs.map(|graph| (graph.flops * graph.timed as f64, graph.timed_for));
-        let add = |(flops, time): (f64, Nanoseconds), (more, took): (f64, Nanoseconds)| {
+        let GemmGraphs { flops, timed_for } = self.gemm_graphs;
+        gemms.fold((flops, timed_for), |(flops, time), (more, took)| {
             (flops + more, Nanoseconds(time.0.saturating_add(took.0)))
-        };
-        gemms.chain(graphs).fold((0.0, Nanoseconds(0)), add)
+        })
     }
 
     pub(crate) fn in_graphs(&self) -> InGraphs {
@@ -233,6 +254,24 @@ mod tests {
         totals.take(&Summary { graphs: vec![graph], ..gemms([gemm(1, 10)]) });
         assert_eq!(totals.timed(), (5.0 * 200.0 + 3.0 * 1000.0, Nanoseconds(10 + 90)));
         assert_eq!(totals.in_graphs().time, Nanoseconds(0));
+    }
+
+    #[test]
+    fn an_updated_graph_counts_for_its_new_kind_from_the_next_interval_on() {
+        let mut totals = Totals::default();
+        let of = |only_gemms, graph| GraphTotals { only_gemms, flops: 10.0, ..graph };
+        for (graph, timed, others) in [
+            (of(false, launched(1, 10, 2, 20)), (0.0, 0), 100),
+            // Two of these four were timed before the update.
+            (of(true, launched(1, 20, 6, 40)), (0.0, 0), 100),
+            (of(true, launched(1, 24, 7, 43)), (10.0, 3), 100),
+            (of(false, launched(1, 30, 9, 60)), (10.0, 3), 100),
+            (of(false, launched(1, 32, 10, 70)), (10.0, 3), 120),
+        ] {
+            totals.take(&Summary { graphs: vec![graph], ..Summary::default() });
+            assert_eq!(totals.timed(), (timed.0, Nanoseconds(timed.1)));
+            assert_eq!(totals.in_graphs().time, Nanoseconds(others));
+        }
     }
 
     #[test]

@@ -10,22 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_net::socket;
-use xpu_wire::{
-    codec,
-    endpoint::host_name,
-    frame::{Body, Frame, Request},
-    unit::Moment,
-};
+use xpu_net::{messages, socket};
+use xpu_wire::frame::{Frame, Request};
 use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 
 use crate::{on_hang::HangActions, ras::RawAnswers};
-
-/// Interval of snapshot requests, which show new jobs and ends.
-const ASK: Duration = Duration::from_secs(2);
-
-/// Frames taken from one socket before the other has its turn.
-const TURN: usize = 1024;
 
 /// The addresses of a collector, or of a relay, within its process.
 #[derive(Clone)]
@@ -91,7 +80,7 @@ impl Feed {
     /// Sends a request, without waiting. If the queue is full, the poll loop is late, and waiting would not
     /// help.
     pub(crate) fn ask(&self, wanted: Request) {
-        let _ = self.control.send(request(wanted), DONTWAIT);
+        let _ = self.control.send(messages::request(wanted), DONTWAIT);
     }
 
     pub(crate) fn subscribe(&self, topic: &str) -> zmq::Result<()> {
@@ -104,7 +93,7 @@ impl Feed {
 
     /// Waits for frames, at most for `most`. Requests snapshots at intervals.
     pub(crate) fn wait(&mut self, most: Duration) -> zmq::Result<()> {
-        if self.asked.is_none_or(|asked| asked.elapsed() >= ASK) {
+        if self.asked.is_none_or(|asked| asked.elapsed() >= messages::ASK) {
             self.asked = Some(Instant::now());
             self.ask(Request::Snapshot);
         }
@@ -119,30 +108,6 @@ impl Feed {
     /// The waiting frames with their topics, answers first. An answer's topic is empty. Frames are decoded
     /// one by one, because decoded frames take many times as much memory.
     pub(crate) fn frames(&self) -> impl Iterator<Item = zmq::Result<(Vec<u8>, Frame)>> {
-        [&self.control, &self.data].into_iter().flat_map(|socket| {
-            let waiting = (0..TURN).map_while(|_| waiting(socket).transpose());
-            // A frame that does not decode is dropped: its number is missing in its stream, and so counts as
-            // missed.
-            waiting.filter_map(|parts| parts.map(named).transpose())
-        })
+        [&self.control, &self.data].into_iter().flat_map(messages::waiting)
     }
-}
-
-/// The parts of a waiting message, if there is one.
-fn waiting(socket: &Socket) -> zmq::Result<Option<Vec<Vec<u8>>>> {
-    match socket.recv_multipart(DONTWAIT) {
-        Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => Ok(None),
-        parts => parts.map(Some),
-    }
-}
-
-fn named(mut parts: Vec<Vec<u8>>) -> Option<(Vec<u8>, Frame)> {
-    let frame = codec::decode(&parts.pop()?).ok()?;
-    Some((parts.pop().unwrap_or_default(), frame))
-}
-
-/// A request as a message for the control socket.
-pub(crate) fn request(request: Request) -> Vec<u8> {
-    let body = Body::Request(request);
-    codec::encode(&Frame { host: host_name(), number: 0, now: Moment::now(), lost: 0, body })
 }

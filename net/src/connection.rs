@@ -19,17 +19,13 @@ pub use route::Route;
 
 use xpu_wire::{
     codec,
-    endpoint::{Endpoint, host_name},
+    endpoint::Endpoint,
     frame::{Body, Frame, JobSnapshot, Life, RelayedHost, Request},
     id::{HostName, JobName},
     link::Link,
-    unit::Moment,
 };
 
-use crate::socket;
-
-/// Interval at which a host is asked for its snapshot.
-const ASK: Duration = Duration::from_secs(2);
+use crate::{messages, socket};
 
 /// A host that has not answered for this long is down.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -250,7 +246,7 @@ impl Connection {
     /// Sends a request about a job if the host reported the job, and, if `alive`, a living rank of it.
     pub fn ask(&self, job: &JobName, alive: bool, request: impl Fn() -> Request) {
         if self.knows(job, alive) {
-            self.send(&[], &message(request()));
+            self.send(&[], &messages::request(request()));
         }
     }
 
@@ -285,12 +281,12 @@ impl Connection {
                 true
             }
             State::Open(open) => {
-                if open.asked.is_none_or(|asked| now.duration_since(asked) >= ASK) {
+                if open.asked.is_none_or(|asked| now.duration_since(asked) >= messages::ASK) {
                     open.asked = Some(now);
                     if let Some(request) = self.recall.take() {
-                        self.send(&[], &message(request));
+                        self.send(&[], &messages::request(request));
                     }
-                    self.send(&[], &message(Request::Snapshot));
+                    self.send(&[], &messages::request(Request::Snapshot));
                 }
                 false
             }
@@ -310,9 +306,4 @@ fn open(route: &Route, contexts: &mut Contexts, data: &Socket, now: Instant) -> 
 
 fn lives(job: &JobSnapshot) -> bool {
     job.ranks.iter().any(|rank| matches!(rank.digest.life, Life::Alive | Life::Silent))
-}
-
-fn message(request: Request) -> Vec<u8> {
-    let body = Body::Request(request);
-    codec::encode(&Frame { host: host_name(), number: 0, now: Moment::now(), lost: 0, body })
 }

@@ -1,8 +1,10 @@
 //! Connects collector and screen over ZeroMQ: [`socket`] configures the sockets, [`key`] encrypts them,
-//! [`connection`] connects to one host, [`recall`] merges the histories of many. This crate is separate from
-//! `xpu-wire`, which the hook links, so that libzmq never enters a training process.
+//! [`connection`] connects to one host, [`messages`] makes requests and takes frames, [`recall`] merges the
+//! histories of many. This crate is separate from `xpu-wire`, which the hook links, so that libzmq never enters
+//! a training process.
 
 pub mod connection;
 pub mod key;
+pub mod messages;
 pub mod recall;
 pub mod socket;

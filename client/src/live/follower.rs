@@ -11,24 +11,21 @@ use tokio::sync::mpsc as queue;
 use xpu_net::{
     connection::{Connection, Contexts, Prober},
     key::Key,
+    messages,
     recall::Recall,
     socket,
 };
 use xpu_wire::{
-    codec,
     frame::{Body, RankRecord, Request, topic},
     id::{HostName, JobName},
 };
-use zmq::{DONTWAIT, POLLIN, Socket};
+use zmq::{POLLIN, Socket};
 
 use super::{Order, WatchedRanks, outbox::Outbox};
 use crate::arrival::{Arrival, Endpoint, Link};
 
 /// Interval of the work on connections. Frames of the SUB socket are passed on at once.
 const SWEEP: Duration = Duration::from_millis(40);
-
-/// Frames taken from the SUB socket between two sweeps.
-const TURN: usize = 1024;
 
 /// Jobs subscribed to when none was named.
 const JOBS: usize = 1024;
@@ -240,18 +237,11 @@ impl Follower {
             Ok(0) | Err(zmq::Error::EINTR) => return Ok(()),
             ready => ready?,
         };
-        for _ in 0..TURN {
-            let parts = match self.data.recv_multipart(DONTWAIT) {
-                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
-                parts => parts?,
-            };
-            let [topic, payload] = &parts[..] else { continue };
-            // A frame that does not decode is dropped: its number is missing in its stream, and so counts as
-            // lost.
-            let Ok(frame) = codec::decode(payload) else { continue };
+        for received in messages::waiting(&self.data) {
+            let (topic, frame) = received?;
             match &mut self.recall {
-                None => self.outbox.push_published(topic, frame),
-                Some(recall) => recall.take(topic.clone(), frame, Instant::now()),
+                None => self.outbox.push_published(&topic, frame),
+                Some(recall) => recall.take(topic, frame, Instant::now()),
             }
         }
         Ok(())

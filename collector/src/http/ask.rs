@@ -3,15 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use xpu_net::socket;
+use xpu_net::{messages, socket};
 use xpu_wire::{
-    codec,
     frame::{Body, Frame, RankStacks, Request},
     id::{HostName, JobName, Rank},
 };
-use zmq::{DONTWAIT, POLLIN, Socket};
+use zmq::{POLLIN, Socket};
 
-use crate::upstream::{Upstream, request};
+use crate::upstream::Upstream;
 
 /// Time limit for stacks of all ranks, shorter than the time limit of an HTTP request.
 const STACKS: Duration = Duration::from_secs(20);
@@ -38,9 +37,9 @@ impl From<zmq::Error> for Unanswered {
 /// Pauses or resumes the hooks of a job. Returns when the command was sent to the workers.
 pub(super) fn switch(upstream: &Upstream, job: JobName, on: bool) -> Result<(), Unanswered> {
     let asked = open(upstream)?;
-    asked.send(request(Request::Enable { job, on }), 0)?;
+    asked.send(messages::request(Request::Enable { job, on }), 0)?;
     // Requests are handled in order: once this one is answered, the first was carried out or refused.
-    asked.send(request(Request::Snapshot), 0)?;
+    asked.send(messages::request(Request::Snapshot), 0)?;
     let mut refused = None;
     receive(&asked, Instant::now() + DONE, |frame| match frame.body {
         Body::Refusal(why) => {
@@ -62,7 +61,7 @@ pub(super) fn stacks(
 ) -> Result<Vec<(HostName, RankStacks)>, Unanswered> {
     let asked = open(upstream)?;
     let wanted = Request::Stacks { job: job.clone(), ranks: ranks.to_vec(), kept: false, natively };
-    asked.send(request(wanted), 0)?;
+    asked.send(messages::request(wanted), 0)?;
     let mut came: Vec<(HostName, RankStacks)> = Vec::new();
     let mut refused = None;
     let heard = receive(&asked, Instant::now() + STACKS, |frame| {
@@ -104,14 +103,10 @@ fn receive(socket: &Socket, until: Instant, mut enough: impl FnMut(Frame) -> boo
             Ok(_) | Err(zmq::Error::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        match socket.recv_multipart(DONTWAIT) {
-            Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => {}
-            Err(error) => return Err(error.into()),
-            Ok(parts) => {
-                let frame = parts.last().and_then(|payload| codec::decode(payload).ok());
-                if frame.is_some_and(&mut enough) {
-                    return Ok(());
-                }
+        for received in messages::waiting(socket) {
+            let (_, frame) = received?;
+            if enough(frame) {
+                return Ok(());
             }
         }
     }

@@ -122,6 +122,16 @@ impl Evidence {
         }
     }
 
+    /// Whether threads of its rank wait for CPU cores.
+    pub(super) fn lacks_cpu(&self) -> bool {
+        match self {
+            Self::Straggler(straggler) => matches!(straggler.cause, cost::Cause::LacksCpu(_)),
+            Self::Regression(regression) => regression.lacks_cpu.is_some(),
+            Self::Sampled(of, _) | Self::Aged(of, _) => of.lacks_cpu(),
+            _ => false,
+        }
+    }
+
     /// Where the main thread of its rank is, if that was sampled.
     pub fn main_thread(&self) -> Option<&MainThreadSeen> {
         match self {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     baseline::Runs,
-    job::{Job, MainThreadSeen},
+    job::{GilHolder, Job, MainThreadSeen},
 };
 
 /// Computes the findings of one job; another job needs another examiner.
@@ -131,11 +131,16 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
     let seen = |rank: Rank| MainThreadSeen::of(rank, job.rank(rank)?.times()?.main.as_ref()?);
     let Some(seen) = concerned(job, &finding).find_map(seen) else { return finding };
     let is_late = finding.evidence.launches_late();
+    let of_gil = |gil: &GilHolder| {
+        let GilHolder { function, .. } = gil;
+        format!(
+            "look at the thread in {function}: it holds the GIL, so the main thread cannot launch (xpu-top capture --python)"
+        )
+    };
     let advice = match &seen.gil {
-        Some(gil) if is_late || finding.evidence.is_mostly_unexplained() => format!(
-            "look at the thread in {}: it holds the GIL, so the main thread cannot launch (xpu-top capture --python)",
-            gil.function
-        ),
+        Some(gil) if is_late || finding.evidence.is_mostly_unexplained() => of_gil(gil),
+        // A thread that computes all the time also waits for a core where there are too few.
+        Some(gil) if finding.evidence.lacks_cpu() => format!("{}; also {}", of_gil(gil), finding.advice),
         None if is_late => {
             format!("look at {} (xpu-top capture --python shows what it calls)", seen.function)
         }
