@@ -200,6 +200,11 @@ fn heavy_copier_of_three_ranks_is_named() {
     heavy_copier_is_named(3);
 }
 
+#[test]
+fn heavy_copier_of_sixteen_ranks_is_named() {
+    heavy_copier_is_named(16);
+}
+
 fn garbage_collector_is_named(world: usize) {
     let job = Job::start(
         world,
@@ -221,6 +226,11 @@ fn garbage_collector_of_two_ranks_is_named() {
 #[test]
 fn garbage_collector_of_three_ranks_is_named() {
     garbage_collector_is_named(3);
+}
+
+#[test]
+fn garbage_collector_of_sixteen_ranks_is_named() {
+    garbage_collector_is_named(16);
 }
 
 /// As `.item()` in a loop does: a small kernel, and a wait for it, 20 times.
@@ -248,6 +258,11 @@ fn one_of_two_that_waits_for_its_gpu_often_is_named() {
 #[test]
 fn one_of_three_that_waits_for_its_gpu_often_is_named() {
     one_that_waits_for_its_gpu_often_is_named(3);
+}
+
+#[test]
+fn one_of_sixteen_that_waits_for_its_gpu_often_is_named() {
+    one_that_waits_for_its_gpu_often_is_named(16);
 }
 
 /// The rank is compared with its own past.

@@ -90,12 +90,15 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
         .filter_map(|(class, suspects)| finding(class, suspects, &named, cohorts, growth))
         .chain(work::finding(cohorts, &busy, &named, growth));
     let mut findings: Vec<_> = by_rule.collect();
-    // Longer steps are reported without waiting for further ranks.
-    if findings.is_empty() && (!awaited || growth.is_some()) && !explained {
+    if findings.is_empty() && !explained {
+        // Longer steps are reported without waiting for further ranks. So is an older delay: on a GPU with short GEMMs,
+        // rates may vary so much that some rank always seems to become slower.
+        let is_due = |found: &Finding| !awaited || growth.is_some() || found.since_s >= FOLLOWED;
         let is_late = |rank: &Rank| late.iter().any(|suspect| suspect.member.rank == *rank);
         // A rule by arrival is more specific about a rank whose GPU is as fast as those of many others with
         // the same work.
         let found = cost::finding(cohorts, growth)
+            .filter(is_due)
             .filter(|found| found.class != Class::Step || !found.ranks.iter().all(is_late));
         if let Some(found) = found {
             return vec![found];
@@ -146,15 +149,14 @@ struct Suspect<'a> {
     waits_less: bool,
 }
 
-/// Whether others have just become slow too. Slow ranks are reported together, but at the latest after some
+/// Whether others are just becoming slow too. Slow ranks are reported together, but at the latest after some
 /// seconds.
 fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
     let is_undecided = |member: &&Member<'_>| {
         if slow.iter().any(|suspect| suspect.member.rank == member.rank) {
             return false;
         }
-        let low =
-            |past: f64| member.rates.iter().take(PERSISTENT).filter(|rate| **rate < SLOW * past).count();
+        let low = |past: f64| member.rates.iter().take_while(|rate| **rate < SLOW * past).count();
         member.past.is_some_and(|past| (1..PERSISTENT).contains(&low(past)))
     };
     let undecided = cohorts.iter().flatten().filter(is_undecided).count();
