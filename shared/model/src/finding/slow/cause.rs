@@ -57,7 +57,8 @@ pub(super) fn explained(
     let spared = spared(member, others);
     let of_work = |times: f64| in_gemms * (times - 1.0);
     let by_work = |times: &f64| explains(of_work(*times)) && of_work(*times) > spared;
-    if let Some(times) = more_work(member, others).filter(by_work) {
+    let more_work = work(member, others).filter(Work::is_more).map(|work| work.times);
+    if let Some(times) = more_work.filter(by_work) {
         return Some((Cause::MoreWork { times }, Some(in_gemms * (1.0 - 1.0 / times))));
     }
     let views: Vec<_> = others.iter().map(|other| other.view).collect();
@@ -123,10 +124,12 @@ pub(super) fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -
         let part = 1.0 - 1.0 / times;
         times > 1.0 + CLEARLY_MORE && part > EXPLAINS * share && part > spared
     };
-    if let Some(times) = more_work(member, others).filter(|times| accounts(*times)) {
+    let work = work(member, others).filter(|work| accounts(work.times));
+    if let Some(Work { times, .. }) = work.filter(Work::is_more) {
         return Cause::MoreWork { times };
     }
-    let blocked = beside(member, others, |member| member.blocked_lately);
+    // What may be more work is no evidence against its host.
+    let blocked = beside(member, others, |member| member.blocked_lately).filter(|_| work.is_none());
     match blocked.filter(|(own, usual)| usual - own > EXPLAINS * share) {
         Some((own, usual)) => Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual },
         None if is_shared(member, share) => Cause::SharedGpu,
@@ -147,18 +150,30 @@ fn is_shared(member: &Member<'_>, share: f64) -> bool {
     !processes.is_empty() && busy.is_some_and(|busy| busy > EXPLAINS * share)
 }
 
-/// Its FLOPs as a multiple of the others', if larger.
-fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
+/// Its FLOPs as a multiple of the others'.
+#[derive(Clone, Copy)]
+struct Work {
+    times: f64,
+    /// The error of that figure, because digests cut steps in two.
+    blur: f64,
+}
+
+impl Work {
+    fn is_more(&self) -> bool {
+        self.times > 1.0 + self.blur
+    }
+}
+
+fn work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Work> {
     let within = |member: &Member<'_>, digests: usize| {
         member.view.arithmetic_of_last(Duration::from_secs(digests as u64) + LATE_DIGEST)
     };
     let arithmetic = |member: &Member<'_>| within(member, LONG).or_else(|| within(member, RECENT));
-    // Digests cut steps in two; a difference within the resulting error explains nothing.
     let step = member.pace.max(member.view.longest_step());
     let uneven = arithmetic(member).zip(step);
     let blur = uneven.map_or(1.0, |((_, uneven), step)| uneven + step.seconds() / LONG as f64);
     let (own, usual) = beside(member, others, |member| arithmetic(member).map(|(work, _)| work))?;
-    Some(own / usual).filter(|times| *times > 1.0 + blur)
+    Some(Work { times: own / usual, blur })
 }
 
 /// Whether GEMMs at this share of their expected rate may explain the growth of steps. They cannot if they
