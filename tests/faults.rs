@@ -210,7 +210,7 @@ fn garbage_collector_is_named(world: usize) {
         world,
         "
         import gc
-        if 'kept' not in globals(): globals()['kept'] = [[] for _ in range(1_000_000)]
+        if 'kept' not in globals(): globals()['kept'] = [[] for _ in range(3_000_000)]
         gc.collect()",
     );
     let found = job.runs_for(2 * FROM).named(|found| found["main_thread"].is_object());

@@ -39,7 +39,7 @@ use xpu_tui::config::Config;
 use xpu_wire::id::{JobName, Rank};
 
 /// The exit codes that all commands share.
-const EXIT_CODES: &str = "Exit codes of all commands: 64: a wrong option, or a file that cannot be read, 1: another error; `xpu-top help COMMAND` has those of a command";
+const EXIT_CODES: &str = "Exit codes of all commands: 64: a wrong option, or a file that cannot be read, 1: another error, unless the command gives 1 a meaning of its own (`xpu-top help COMMAND`)";
 
 /// htop for distributed GPU training.
 ///
@@ -57,7 +57,8 @@ pub struct CommandLine {
     /// Start at this time: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
-    /// Compare with an earlier run: `last` of this job, or a file from ~/.local/state/xpu-top/runs
+    /// Compare with an earlier run: `last` of the same job name, number of ranks and GPU model, or a file from
+    /// ~/.local/state/xpu-top/runs
     #[arg(long, value_name = "FILE|last")]
     pub baseline: Option<PastRun>,
     /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
@@ -94,7 +95,7 @@ pub enum Command {
     /// Exit codes: 0: nothing was found, 1: a finding, 2: the job hangs or a rank died, 3: no data, or nothing was
     /// found but a host or a rank is missing
     Status(StatusArgs),
-    /// List the problems of a running job or a recording, and when each began and ended
+    /// List the problems of a running job or a recording, and when each began and ended; of those that have ended, the last 64
     ///
     /// Exit codes: 0: the problems are listed, if there are any, 3: there is no job, or the file has no rank
     Findings(FindingsArgs),
@@ -227,7 +228,8 @@ pub struct StatusArgs {
     /// Also print this rank's GEMMs by shape and collectives by size
     #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Option<Rank>,
-    /// Compare with an earlier run: `last` of this job, or a file from ~/.local/state/xpu-top/runs
+    /// Compare with an earlier run: `last` of the same job name, number of ranks and GPU model, or a file from
+    /// ~/.local/state/xpu-top/runs
     #[arg(long, value_name = "FILE|last")]
     pub baseline: Option<PastRun>,
     /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`

@@ -239,6 +239,11 @@ impl Following {
         })
     }
 
+    /// Why the job is compared with no past run, if that was requested.
+    pub fn lacks_past_run(&self) -> Option<String> {
+        self.runs.as_ref()?.lacks(self.job()?)
+    }
+
     /// The named job, or the first in the list.
     pub fn job(&self) -> Option<&Job> {
         match &self.named {

@@ -44,7 +44,7 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("timeline").multiple(true))]
 pub struct ExportArgs {
-    /// A file that `xpu-top capture` wrote; with --flight-recorder a recording, or the folder of a hang
+    /// A file that `xpu-top capture` wrote; with --flight-recorder a recording, or an incident folder
     #[arg(value_name = "FILE|DIR")]
     pub file: PathBuf,
     /// Write a Perfetto trace, for <https://ui.perfetto.dev>
@@ -134,8 +134,8 @@ pub struct DiffArgs {
 #[derive(Debug, Args)]
 #[command(mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct WhatIfArgs {
-    /// A capture of a data-parallel job (DDP) by `xpu-top capture`, or a Parquet trace of operations by stage and data-parallel rank
-    /// (docs/what-if.md)
+    /// A capture of a data-parallel job (DDP) by `xpu-top capture`, or a Parquet trace of operations by stage and
+    /// data-parallel rank
     #[arg(value_name = "FILE", required_unless_present = "live", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION, conflicts_with_all = ["live", "job", "config", "gpu_hour_price"])]
     pub file: Option<PathBuf>,
     /// Print JSON; with --live one line per capture

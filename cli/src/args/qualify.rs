@@ -22,7 +22,8 @@ pub struct QualifyArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Measure each figure for a quarter of the time; compare with earlier quick runs only
+    /// Measure GEMMs, memory and copies to and from the host for a quarter of the time; compare with earlier quick
+    /// runs only
     #[arg(long)]
     pub quick: bool,
     /// Measure even if a job runs on these GPUs: both slow down, and figures are not kept

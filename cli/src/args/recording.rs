@@ -34,11 +34,11 @@ pub struct RecordArgs {
 pub struct CaptureArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// Number of steps, the same steps on every rank
+    /// Number of steps, the same steps on every rank, 1,000 at most
     #[arg(long, value_name = "N", group = "extent", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
     pub steps: Option<u32>,
-    /// Capture a period instead of steps, at the same time on every rank: `500ms`, `2s`, `1m`; for programs
-    /// without steps, such as inference servers
+    /// Capture a period instead of steps, at the same time on every rank: `500ms`, `2s`, ten minutes at most;
+    /// for programs without steps, such as inference servers
     #[arg(long = "for", value_name = "TIME", group = "extent", value_parser = window_length)]
     pub length: Option<Duration>,
     /// Only these ranks: `0-7,16` [default: all]
@@ -65,17 +65,18 @@ pub struct CaptureArgs {
     /// Include native frames in these stacks; each sample stops each thread for a moment
     #[arg(long, requires = "python")]
     pub native: bool,
-    /// Also trace the same steps with PyTorch's profiler (Kineto): the traces go to FILE.kineto
+    /// Also trace the same steps with PyTorch's profiler (Kineto): the traces go to FILE.kineto; not
+    /// with --kernels or --on-finding
     #[arg(long, conflicts_with_all = ["kernels", "on_finding"])]
     pub kineto: bool,
     /// Exit as soon as everything has arrived, without watching for slow ranks for another 13 seconds
     #[arg(long)]
     pub no_watch: bool,
     /// Also include the sampled operations of this many earlier steps, 64 at most; a rank keeps 4,096 operations
-    /// [default: 0, with --on-finding 20]
+    /// [default: 0, with --on-finding 20]; not with --for
     #[arg(long, value_name = "N", conflicts_with = "length", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub before: Option<u32>,
-    /// Wait for any finding, or for one of these kinds: `hang,slow_rank`
+    /// Wait until there is a finding, or one of these kinds: `hang,slow_rank`; a finding that is already there counts
     #[arg(long, value_name = "KINDS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = kinds)]
     pub on_finding: Option<KindList>,
     /// Give up waiting for a finding after this time: `90s`, `10m`, `12h` [default: at Ctrl-C]
@@ -88,10 +89,10 @@ pub struct CaptureArgs {
 pub struct KinetoArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// Number of steps, the same steps on every rank
+    /// Number of steps, the same steps on every rank, 1,000 at most
     #[arg(long, value_name = "N", group = "window", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
     pub steps: Option<u32>,
-    /// Duration, at the same time on every rank: `500ms`, `2s`
+    /// Duration, at the same time on every rank: `500ms`, `2s`, an hour at most
     #[arg(long, value_name = "TIME", group = "window", value_parser = trace_length)]
     pub duration: Option<Duration>,
     /// Wait at least this long before the start: `15s` [default: until every rank's profiler has polled]

@@ -59,6 +59,7 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
     }
     report_unreachable(&following, "");
+    report_no_past_run(&following);
     let now = Moment::now();
     let mut status = following.status(now);
     status.price(price);
@@ -68,6 +69,10 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         print_commands(&if commands.is_empty() { next_of_kept(&status, args) } else { commands })?;
     }
     Ok(ExitCode::from(status.exit_code() as u8))
+}
+
+fn report_no_past_run(following: &Following) {
+    following.lacks_past_run().iter().for_each(|why| eprintln!("xpu-top: --baseline: {why}"));
 }
 
 fn print_commands(commands: &[String]) -> anyhow::Result<()> {
@@ -139,6 +144,7 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
     let (mut following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), rank)?;
     following.compare_with(runs);
+    report_no_past_run(&following);
     let mut status = following.status(at);
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;

@@ -110,10 +110,10 @@ fn probe(endpoint: &Endpoint) -> Found {
 fn why(host: &str, port: u16, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => format!(
-            "no collector listens on {host}:{port}: start the job there under `xpu-top run`, or name its port, host:port; if ranks already run there, they find an `xpu-collector` that you start again"
+            "no collector listens on {host}:{port}: start the job there under `xpu-top run`, or name its port, host:port; if its ranks run already, start `xpu-collector` there, and they connect to it; without a key, a collector listens on 127.0.0.1 only"
         ),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!(
-            "{host}:{port} accepts no connection within {PATIENCE:?}: the host is down, or a firewall drops port {port}"
+            "{host}:{port} accepts no connection within {PATIENCE:?}: the host is down, or a firewall drops port {port}; --ssh needs no open port"
         ),
         _ => format!("cannot connect to {host}:{port}: {error}; check the network between here and there"),
     }

@@ -62,6 +62,8 @@ pub struct JobView {
     /// What all findings cost together, and what limits the job as a whole.
     pub lost: Option<Lost>,
     pub bound: Option<Bound>,
+    /// Why the job is compared with no past run, if that was requested.
+    pub lacks_past_run: Option<String>,
     examiner: Examiner,
     /// The price of a GPU-hour.
     pub(crate) price: Option<Price>,

@@ -177,6 +177,8 @@ fn notices(app: &App, stall: Option<&Finding>, width: usize) -> Vec<Notice> {
         all.push(calm(app));
         all.extend(bound(app));
     }
+    let no_run = app.job_view.lacks_past_run.as_ref();
+    all.extend(no_run.map(|why| Notice::new(glyph::HINT, Role::Muted, format!("--baseline: {why}"))));
     all
 }
 

@@ -66,6 +66,21 @@ impl Runs {
             run.world_size == job.world_size() && (self.named || is_same) && run.gpu.is_like(&gpu)
         })
     }
+
+    /// Why the job is compared with no run, if that is so.
+    pub fn lacks(&self, job: &Job) -> Option<String> {
+        began(job).filter(|_| self.before(job).is_none())?;
+        let (name, ranks) = (job.name(), job.world_size());
+        Some(if self.named {
+            format!(
+                "the run of --baseline had not {ranks} ranks or other GPUs: {name} is compared with nothing"
+            )
+        } else {
+            format!(
+                "this machine's ~/.local/state/xpu-top/runs has no earlier run of {name} with {ranks} ranks on such GPUs: it is compared with nothing"
+            )
+        })
+    }
 }
 
 /// The job's GPUs, by the driver's library.

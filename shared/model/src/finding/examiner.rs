@@ -32,6 +32,11 @@ impl Examiner {
         self.runs = runs.cloned();
     }
 
+    /// Why the job is compared with no past run, if that was requested.
+    pub fn lacks_past_run(&self, job: &Job) -> Option<String> {
+        self.runs.as_ref()?.lacks(job)
+    }
+
     /// A new examiner for another job.
     pub fn for_another_job(&self) -> Self {
         Self { runs: self.runs.clone(), ..Self::default() }

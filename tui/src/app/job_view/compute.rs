@@ -97,6 +97,7 @@ impl JobView {
         if anew {
             let live = self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
             self.bound = job.bound(live);
+            self.lacks_past_run = self.examiner.lacks_past_run(job);
         }
         // The worst finding is the first one, so the list is applied in reverse: it must take effect last.
         for finding in self.findings.iter().rev() {
