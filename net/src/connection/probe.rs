@@ -144,7 +144,7 @@ mod tests {
         assert!(
             why.starts_with("no collector listens on 127.0.0.1:")
                 && why.contains("xpu-top run")
-                && why.contains("find an `xpu-collector`"),
+                && why.contains("start `xpu-collector` there"),
             "{why}"
         );
     }
