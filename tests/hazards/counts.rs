@@ -52,6 +52,13 @@ fn a_thread_that_jumped_out_of_a_call_is_observed_as_before() {
 }
 
 #[test]
+fn the_first_call_is_observed_though_the_hooks_thread_gets_no_core() {
+    let hazard = Hazard::linked_with("thread_starts_late.c", &["-rdynamic", "-ldl"], 0);
+    let received = hazard.is_harmless_and_observed();
+    assert_eq!(sum(&received, |launches| launches.collectives), 30);
+}
+
+#[test]
 fn streams_that_come_and_go_are_all_observed() {
     let received = Hazard::new("streams_come_and_go", 0).is_harmless_and_observed();
     assert_eq!(sum(&received, |launches| launches.gemms), 5000);

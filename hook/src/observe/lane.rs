@@ -43,7 +43,7 @@ use crate::{
         shapes::Shapes,
         sync,
     },
-    process::{clock::monotonic, single::Single, thread_words::ThreadWords},
+    process::{clock::monotonic, single::Single, thread, thread_words::ThreadWords},
 };
 
 /// After one in this many timed operations, an empty pair of events measures the GPU's cost of events. These
@@ -161,7 +161,7 @@ impl Lane {
         let observer = Observer::get_or_start()?;
         let (generation, calls) = REFUSED.get();
         let is_refused = generation == observer::generation() && calls % ASKS_ONE_IN != 0;
-        let lane = if is_refused { None } else { observer.lend(thread_id()) };
+        let lane = if is_refused { None } else { observer.lend(thread::id()) };
         if let Some(lane) = lane {
             ThreadWords::mine().lane.set((observer::generation(), lane));
         } else {
@@ -371,11 +371,6 @@ impl std::fmt::Debug for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lane").field("owner", &self.owner).finish_non_exhaustive()
     }
-}
-
-fn thread_id() -> u32 {
-    // SAFETY: gettid has no precondition.
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
 fn is_running(thread: u32) -> bool {

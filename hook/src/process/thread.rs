@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{c_int, c_void},
+    io::Write as _,
     mem::MaybeUninit,
     ptr,
 };
@@ -77,6 +78,33 @@ pub(crate) fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
+/// The id of the calling thread.
+pub(crate) fn id() -> u32 {
+    // SAFETY: gettid has no precondition.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// The state of a thread of this process, as the kernel abbreviates it: `R` if it runs or is ready to run. `None`
+/// without `/proc`, or if the thread has ended. Takes little of the stack.
+pub(crate) fn state(thread: u32) -> Option<u8> {
+    let (mut path, mut line) = ([0_u8; 48], [0_u8; 64]);
+    write!(&mut path[..], "/proc/self/task/{thread}/stat\0").ok()?;
+    // SAFETY: the path ends with NUL, and the kernel writes within `line`.
+    let length = unsafe {
+        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return None;
+        }
+        let length = libc::read(file, line.as_mut_ptr().cast(), line.len());
+        libc::close(file);
+        length
+    };
+    let line = line.get(..usize::try_from(length).ok()?)?;
+    // The name before it may contain any character.
+    let name_end = line.iter().rposition(|&byte| byte == b')')?;
+    line.get(name_end + 2).copied()
+}
+
 /// Names the calling thread.
 pub(crate) fn name() {
     // SAFETY: the name ends with NUL and is short enough (prctl(2)).
@@ -101,4 +129,27 @@ fn thread_locals() -> usize {
     // SAFETY: the callback and its argument live through the call.
     unsafe { symbol::walk(Some(add), (&raw mut sum).cast()) };
     sum.next_multiple_of(1 << 12)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread::spawn};
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_thread_is_the_kernels() {
+        assert_eq!(state(id()), Some(b'R'));
+        assert_eq!(state(u32::MAX), None);
+        let (tells, asks) = mpsc::channel();
+        let (_holds, rests) = mpsc::channel::<()>();
+        let sleeper = spawn(move || {
+            tells.send(id()).unwrap();
+            let _ = rests.recv();
+        });
+        let thread = asks.recv().unwrap();
+        while state(thread) != Some(b'S') {
+            assert!(!sleeper.is_finished());
+        }
+    }
 }

@@ -54,9 +54,16 @@ static OVER: Bell = Bell::new();
 /// Whether the environment was checked for [`DISABLE`].
 static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 
-/// How long the first call waits for the hook's thread. That thread needs a millisecond; on a busy machine it
-/// also waits for a core.
+/// How long the first call waits for the hook's thread. That thread needs a millisecond.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long it waits while that thread is ready to run and has no core, or reads from a disk: on such a machine the
+/// program runs no sooner either, and without its first calls its communicators would be unknown for good.
+const LONGEST: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The hook's thread, once it runs.
+static THREAD: AtomicU32 = AtomicU32::new(0);
 
 impl Observer {
     /// The observer, which is created if needed. `None` if it cannot be created, or not in time.
@@ -145,6 +152,7 @@ impl Observer {
 /// Prepares a forked child to create its own observer.
 pub(super) fn forget() {
     STATE.store(NOT_ASKED, Relaxed);
+    THREAD.store(0, Relaxed);
 }
 
 /// [`variable::DISABLE`] as a C string.
@@ -163,9 +171,13 @@ pub(crate) fn read_environment() {
 }
 
 fn wait(mut rings: u32) {
-    let until = monotonic() + PATIENCE.as_nanos() as u64;
+    let begun = monotonic();
+    let mut until = begun + PATIENCE.as_nanos() as u64;
     while STATE.load(Acquire) < DONE {
         let now = monotonic();
+        if now >= until && now - begun < LONGEST.as_nanos() as u64 && is_held_up() {
+            until = now + LOOK_EVERY.as_nanos() as u64;
+        }
         if now >= until && STATE.compare_exchange(ASKED, GIVEN_UP, AcqRel, Acquire).is_ok() {
             return switch::fail();
         }
@@ -180,8 +192,19 @@ fn wait(mut rings: u32) {
     }
 }
 
+/// Whether the hook's thread waits for a core or for a disk. A thread that sleeps may wait for a lock that the caller
+/// holds.
+fn is_held_up() -> bool {
+    match THREAD.load(Relaxed) {
+        // It has not run yet.
+        0 => true,
+        thread => matches!(thread::state(thread), Some(b'R' | b'D')),
+    }
+}
+
 /// The hook's thread. A panic in it turns observing off, and does not end the program.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
+    THREAD.store(thread::id(), Relaxed);
     thread::name();
     if let Err(payload) = catch_unwind(live) {
         std::mem::forget(payload);
