@@ -91,7 +91,7 @@ pub(crate) fn state(thread: u32) -> Option<u8> {
     write!(&mut path[..], "/proc/self/task/{thread}/stat\0").ok()?;
     // SAFETY: the path ends with NUL, and the kernel writes within `line`.
     let length = unsafe {
-        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let file = libc::open64(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {
             return None;
         }
