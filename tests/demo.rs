@@ -70,12 +70,13 @@ impl Demo {
             assert!(
                 Command::new("kill").args(["-s", "KILL", &pid]).status().is_ok_and(|sent| sent.success())
             );
-            // A dying process releases its memory first, then its files and the lock: only a zombie has
-            // released both.
+            // A dying process releases its memory first, then its files and the lock: only a zombie without
+            // other threads has released both.
             until("it to be gone", || {
+                let threads = fs::read_dir(process.join("task")).map_or(0, Iterator::count);
                 let ended = fs::read_to_string(process.join("status"))
                     .map_or(true, |status| status.contains("State:\tZ"));
-                ended.then_some(())
+                (ended && threads <= 1).then_some(())
             });
             let mut again = Command::new(&line[0]);
             again.args(&line[1..]).env_clear().envs(set.iter().filter_map(|word| word.split_once('=')));

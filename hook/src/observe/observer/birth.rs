@@ -57,10 +57,14 @@ static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 /// How long the first call waits for the hook's thread. That thread needs a millisecond.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long it waits while that thread is ready to run and has no core, or reads from a disk: on such a machine the
-/// program runs no sooner either, and without its first calls its communicators would be unknown for good.
+/// How long first calls wait, all together, while that thread is ready to run and has no core, or reads from a disk: on
+/// such a machine the program runs no sooner either, and without its first calls its communicators would be unknown for
+/// good.
 const LONGEST: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// When the creation began, in monotonic nanoseconds.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
 
 /// The hook's thread, once it runs.
 static THREAD: AtomicU32 = AtomicU32::new(0);
@@ -81,6 +85,7 @@ impl Observer {
         }
         let rings = OVER.rings();
         if STATE.compare_exchange(NOT_ASKED, ASKED, AcqRel, Acquire).is_ok() {
+            BEGUN.store(monotonic(), Relaxed);
             end::register();
             if !thread::start(body) {
                 switch::fail();
@@ -171,11 +176,11 @@ pub(crate) fn read_environment() {
 }
 
 fn wait(mut rings: u32) {
-    let begun = monotonic();
-    let mut until = begun + PATIENCE.as_nanos() as u64;
+    let mut until = monotonic() + PATIENCE.as_nanos() as u64;
     while STATE.load(Acquire) < DONE {
         let now = monotonic();
-        if now >= until && now - begun < LONGEST.as_nanos() as u64 && is_held_up() {
+        let may_wait = now.saturating_sub(BEGUN.load(Relaxed)) < LONGEST.as_nanos() as u64;
+        if now >= until && may_wait && is_held_up() {
             until = now + LOOK_EVERY.as_nanos() as u64;
         }
         if now >= until && STATE.compare_exchange(ASKED, GIVEN_UP, AcqRel, Acquire).is_ok() {
