@@ -390,7 +390,10 @@ fn a_run_is_kept_and_the_next_is_compared_with_it() {
     // A run of less than a minute is not kept; these steps take at least 84 s.
     (1..=10).for_each(|part| done(&host, part * 420..u64::MAX));
     let first = host.ask("status --now --baseline last");
-    assert!(first.stderr.contains("has no earlier run of train with 2 ranks"), "{first:?}");
+    assert!(
+        first.stderr.contains("train is compared with nothing: no earlier run with 2 ranks"),
+        "{first:?}"
+    );
     for rank in ranks {
         rank.signal("TERM");
         rank.end();

@@ -95,7 +95,9 @@ pub enum Command {
     /// Exit codes: 0: nothing was found, 1: a finding, 2: the job hangs or a rank died, 3: no data, or nothing was
     /// found but a host or a rank is missing
     Status(StatusArgs),
-    /// List the problems of a running job or a recording, and when each began and ended; of those that have ended, the last 64
+    /// List the problems of a running job or a recording, and when each began and ended
+    ///
+    /// Of those that have ended, the last 64 are listed.
     ///
     /// Exit codes: 0: the problems are listed, if there are any, 3: there is no job, or the file has no rank
     Findings(FindingsArgs),

@@ -72,12 +72,10 @@ impl Runs {
         began(job).filter(|_| self.before(job).is_none())?;
         let (name, ranks) = (job.name(), job.world_size());
         Some(if self.named {
-            format!(
-                "the run of --baseline had not {ranks} ranks or other GPUs: {name} is compared with nothing"
-            )
+            format!("{name} is compared with nothing: that run had other GPUs, or not {ranks} ranks")
         } else {
             format!(
-                "this machine's ~/.local/state/xpu-top/runs has no earlier run of {name} with {ranks} ranks on such GPUs: it is compared with nothing"
+                "{name} is compared with nothing: no earlier run with {ranks} ranks on such GPUs in this machine's ~/.local/state/xpu-top/runs"
             )
         })
     }
