@@ -18,7 +18,7 @@ fn the_shell_has_the_terminal_while_the_program_is_stopped() {
         .shows("next finding ]")
         .shows("Incidents of the recording");
     let picture = terminal.text();
-    terminal.keys("\x1a").shows("Stopped").shows("ready>").hides("REPLAY").is_given_back_to_a_shell();
+    terminal.keys("\x1a").wait("the prompt", prompts_after_a_stop).hides("REPLAY").is_given_back_to_a_shell();
     terminal.keys("fg\r").wait("the picture as it was", |screen| screen == picture);
     terminal.keys("q").hides("REPLAY").shows("ready>").is_given_back_to_a_shell();
 }
@@ -32,9 +32,16 @@ fn a_stop_signal_from_outside_also_restores_the_terminal() {
     let picture = terminal.text();
     for signal in ["TSTP", "STOP"] {
         terminal.signal_child(signal);
-        terminal.shows("ready>").keys("fg\r").wait("the picture as it was", |screen| screen == picture);
+        terminal.wait("the prompt", prompts_after_a_stop).keys("fg\r");
+        terminal.wait("the picture as it was", |screen| screen == picture);
     }
     terminal.keys("q").hides("REPLAY").is_given_back_to_a_shell();
+}
+
+/// The shell reports that the program is stopped, and prompts after that. The prompt in which the program was
+/// started is visible before that, when the program may still read the keys.
+fn prompts_after_a_stop(screen: &str) -> bool {
+    screen.rsplit_once("Stopped").is_some_and(|(_, after)| after.contains("ready>"))
 }
 
 /// The program is alone on its terminal, as in its own window, so it could not be continued.
