@@ -43,7 +43,10 @@ INCLUDES = {
     "simgpu/timeline/Cargo.toml": "simgpu/cudart/src/lib.rs",
 }
 
-# Crates that only the tests of a crate use, and why.
+# Crates that the tests of every crate may use.
+FOR_TESTS = {"simulation"}
+
+# Other crates that only the tests of a crate use, and why.
 DEV_USES = {
     # Findings are tested with recordings of real jobs.
     "model": {"recording"},
@@ -161,7 +164,7 @@ def main():
         f"the tests or build.rs of {members[id]} use {members[other]}, which the table of {PAGE.name} does not allow"
         for id in members
         for other in sorted(for_tests[id])
-        if members.get(other) not in {None, *may_use.get(members[id], ()), *DEV_USES.get(members[id], ())}
+        if members.get(other) not in {None, *FOR_TESTS, *may_use.get(members[id], ()), *DEV_USES.get(members[id], ())}
     ]
     if not PICTURE.search(page) or page != drawn:
         wrong.append(f"the picture of {PAGE.name} differs: python3 tests/arrows.py --draw")

@@ -15,7 +15,8 @@ use std::{
 use crowd::{BASE, BEFORE, Crowd};
 use xpu_collector::OfflineHistory;
 use xpu_net::recall;
-use xpu_wire::{frame::History, id::Rank, simulation::Simulation};
+use xpu_simulation::Simulation;
+use xpu_wire::{frame::History, id::Rank};
 
 fn main() {
     let usage = "HOSTS RANKS_PER_HOST [SLOW [AGO]]: numbers";

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use ratatui::{buffer::Buffer, layout::Rect};
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, core_time::on_core};
 use xpu_tui::view;
-use xpu_wire::simulation::Simulation;
 
 fn main() {
     println!("ranks   terminal  fold 1 s of frames   settle, all new   settle, nothing new   draw");

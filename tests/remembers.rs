@@ -15,6 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 use xpu_net::socket;
+use xpu_simulation::Simulation;
 use xpu_tests::{
     built,
     host::{Host, TRAINS},
@@ -28,7 +29,6 @@ use xpu_wire::{
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Frame, HookHealth, RankDigest, RankInfo, Summary},
     id::{HostName, Pid, Rank},
-    simulation::Simulation,
     unit::Moment,
 };
 use zmq::{Context, DONTWAIT, Socket};

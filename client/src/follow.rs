@@ -285,10 +285,10 @@ impl Following {
 
 #[cfg(test)]
 mod tests {
+    use xpu_simulation::Simulation;
     use xpu_wire::{
         endpoint::BasePort,
         frame::{RelaySnapshot, RelayedHost},
-        simulation::Simulation,
     };
 
     use super::*;

@@ -104,7 +104,8 @@ pub fn newest(job: Option<&JobName>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use xpu_recording::Packer;
-    use xpu_wire::{codec, frame::Frame, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::{codec, frame::Frame};
 
     use super::*;
     use crate::replay_file;

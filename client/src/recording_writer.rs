@@ -92,7 +92,7 @@ pub fn header(job: Option<&JobName>, hosts: &[Endpoint]) -> Header {
 mod tests {
     use std::{env, process};
 
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
 

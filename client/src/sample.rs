@@ -31,7 +31,7 @@ pub fn sample(job: &Job, selected: Option<Rank>, findings: &[Finding]) -> BTreeS
 #[cfg(test)]
 mod tests {
     use xpu_model::job::Jobs;
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
 

@@ -120,7 +120,8 @@ fn trains(job: &Job, now: Moment) -> Result<(), Skipped> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{frame::Body, frame::Life, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::{frame::Body, frame::Life};
 
     use super::*;
     use crate::arrival::Arrival;

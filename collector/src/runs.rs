@@ -144,7 +144,7 @@ fn prune(folder: &Path) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
 

@@ -137,7 +137,7 @@ impl Recall {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
 

@@ -13,13 +13,13 @@ use std::{
 };
 
 use xpu_net::socket;
+use xpu_simulation::Simulation;
 use xpu_tests::{built, place::Place};
 use xpu_wire::{
     codec,
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Event, Frame, Life, RankInfo, Summary, topic},
     id::{JobName, Pid, Rank, Step},
-    simulation::Simulation,
     unit::Moment,
 };
 use zmq::{Context, DONTWAIT, Socket};

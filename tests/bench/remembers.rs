@@ -6,6 +6,7 @@ use std::{
 };
 
 use xpu_net::socket;
+use xpu_simulation::Simulation;
 use xpu_tests::{
     built, past,
     place::Place,
@@ -16,7 +17,6 @@ use xpu_wire::{
     endpoint::RuntimeDir,
     frame::{Body, Frame, RankInfo, Request},
     id::{Pid, Rank},
-    simulation::Simulation,
     unit::Moment,
 };
 

@@ -10,6 +10,7 @@ use std::{
 use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_client::replay_file;
 use xpu_recording::{Header, Packer, Writer};
+use xpu_simulation::Simulation;
 use xpu_tests::place::Place;
 use xpu_tui::{
     app::App,
@@ -18,7 +19,7 @@ use xpu_tui::{
     replay::{Player, Search},
     view,
 };
-use xpu_wire::{simulation::Simulation, unit::Moment};
+use xpu_wire::unit::Moment;
 
 use crate::table::{Row, Table};
 

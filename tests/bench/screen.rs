@@ -8,9 +8,10 @@ use std::{
 };
 
 use xpu_client::arrival::Arrival;
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::{action::Action, app::App, palette::Depth, terminal::Pen, update::update};
-use xpu_wire::{frame::Frame, simulation::Simulation};
+use xpu_wire::frame::Frame;
 
 use crate::table::{Row, Table};
 

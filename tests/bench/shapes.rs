@@ -12,6 +12,7 @@ use std::{
 
 use xpu_client::arrival::Arrival;
 use xpu_net::socket;
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, built, place::Place, program::Program};
 use xpu_tui::{action::Action, update::update};
 use xpu_wire::{
@@ -19,7 +20,6 @@ use xpu_wire::{
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Frame, RankInfo, Summary},
     id::{Pid, Rank},
-    simulation::Simulation,
     unit::Moment,
 };
 use zmq::{Context, DONTWAIT};

@@ -12,13 +12,14 @@ use std::{
 };
 
 use serde_json::Value;
+use xpu_simulation::Simulation;
 use xpu_tests::{
     built,
     crowd::{BASE, Crowd},
     place::Place,
     program::Program,
 };
-use xpu_wire::{frame::KinetoPart, simulation::Simulation};
+use xpu_wire::frame::KinetoPart;
 
 const RANKS_PER_HOST: u32 = 8;
 

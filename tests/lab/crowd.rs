@@ -13,6 +13,7 @@ use std::{
 };
 
 use xpu_net::socket;
+use xpu_simulation::Simulation;
 use xpu_wire::{
     codec,
     endpoint::BasePort,
@@ -22,7 +23,6 @@ use xpu_wire::{
     },
     id::{JobName, Pid, Rank},
     sampling,
-    simulation::Simulation,
     unit::{Moment, Nanoseconds},
 };
 use zmq::{Context, DONTWAIT, SNDMORE, Socket};

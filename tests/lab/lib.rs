@@ -3,7 +3,7 @@
 //!
 //! ```
 //! # use xpu_tests::Lab;
-//! # use xpu_wire::simulation::Simulation;
+//! # use xpu_simulation::Simulation;
 //! let mut lab = Lab::new(Simulation::new(1, 2, 4));
 //! assert!(lab.keys("jj").screen(80, 24).text().contains("2 hosts"));
 //! ```
@@ -42,6 +42,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use stall::Stall;
 use xpu_client::arrival::{Arrival, Endpoint, Link};
 use xpu_recording::{Header, Packer, Writer};
+use xpu_simulation::Simulation;
 use xpu_tui::{
     action::{Action, Effect},
     app::App,
@@ -56,7 +57,6 @@ use xpu_wire::{
     endpoint::BasePort,
     frame::{Body, Frame, StackFrame, ThreadStack},
     id::Rank,
-    simulation::Simulation,
     unit::Moment,
 };
 

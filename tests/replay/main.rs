@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_recording::{FrameCursor, Media, Recording, Span};
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, program::until};
 use xpu_tui::{
     app::App,
@@ -17,7 +18,7 @@ use xpu_tui::{
     update::update,
     view,
 };
-use xpu_wire::{id::Rank, simulation::Simulation, unit::Moment};
+use xpu_wire::{id::Rank, unit::Moment};
 
 const WIDTH: u16 = 132;
 

@@ -7,6 +7,7 @@ use xpu_client::{
     kineto,
     screen_capture::CaptureState,
 };
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::{
     action::{Action, Effect},
@@ -14,7 +15,7 @@ use xpu_tui::{
     recorder::{RecorderState as Recording, Written},
     update::update,
 };
-use xpu_wire::{id::Step, simulation::Simulation, unit::Moment};
+use xpu_wire::{id::Step, unit::Moment};
 
 use crate::{SIZES, SMALL, USUAL, golden_at};
 

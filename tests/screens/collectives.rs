@@ -1,5 +1,6 @@
 //! Communicators.
 
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_wire::{
     collective::Operation,
@@ -9,7 +10,6 @@ use xpu_wire::{
         StackFrame,
     },
     id::{CommunicatorId, Rank},
-    simulation::Simulation,
     unit::Moment,
 };
 

@@ -1,9 +1,9 @@
 //! The `:` prompt: commands by name.
 
 use xpu_client::capture::Wanted;
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::{action::Effect, keymap::Scope, page::Page};
-use xpu_wire::simulation::Simulation;
 
 use crate::{SMALL, golden_at, one_slow};
 

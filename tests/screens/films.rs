@@ -7,12 +7,10 @@ use xpu_client::{
     capture::{Extent, Outcome, Progress},
     screen_capture::CaptureState,
 };
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, film::Film};
 use xpu_tui::{action::Action, update::update};
-use xpu_wire::{
-    id::{Rank, Step},
-    simulation::Simulation,
-};
+use xpu_wire::id::{Rank, Step};
 
 /// A web page with a file of this size still loads without a wait.
 const LARGEST: usize = 1 << 20;

@@ -1,8 +1,9 @@
 //! `/`: which ranks are listed.
 
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::{action::Effect, palette::Depth};
-use xpu_wire::{id::Rank, simulation::Simulation};
+use xpu_wire::id::Rank;
 
 use crate::{SMALL, USUAL, golden, golden_at, in_fours, one_of_a_thousand, one_slow, one_slow_at};
 

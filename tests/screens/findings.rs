@@ -1,8 +1,9 @@
 //! Current and past findings.
 
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::palette::Depth;
-use xpu_wire::{id::Rank, simulation::Simulation};
+use xpu_wire::id::Rank;
 
 use crate::{SIZES, SMALL, golden_at, golden_at_both, one_slow};
 

@@ -1,9 +1,10 @@
 //! GEMMs by shape.
 
 use xpu_client::live::WatchedRanks;
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::{action::Effect, palette::Depth};
-use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
+use xpu_wire::{frame::Body, id::Rank};
 
 use crate::{SIZES, SMALL, USUAL, golden_at, one_of_a_thousand, one_slow};
 

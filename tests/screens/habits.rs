@@ -1,6 +1,7 @@
 //! Keys that users know from other programs, and what the screen does without a key.
 
 use xpu_recording::Span;
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, Screen};
 use xpu_tui::{
     action::{Action, Effect},
@@ -8,7 +9,7 @@ use xpu_tui::{
     playback::{Of, Playback},
     update::update,
 };
-use xpu_wire::{id::Rank, simulation::Simulation, unit::Moment};
+use xpu_wire::{id::Rank, unit::Moment};
 
 use crate::{SMALL, golden_at, one_slow};
 

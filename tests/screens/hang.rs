@@ -1,6 +1,7 @@
 //! A hung job, and the stacks.
 
 use xpu_recording::Span;
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::{
     action::{Action, Effect, Reading},
@@ -11,7 +12,6 @@ use xpu_tui::{
 use xpu_wire::{
     frame::{Body, Event, Frame, Life, StackFrame},
     id::{Pid, Rank},
-    simulation::Simulation,
     unit::Moment,
 };
 

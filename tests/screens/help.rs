@@ -1,8 +1,8 @@
 //! The help page.
 
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, Screen};
 use xpu_tui::{key::Key, keymap::BINDINGS};
-use xpu_wire::simulation::Simulation;
 
 use crate::{SMALL, golden, golden_at, one_slow};
 

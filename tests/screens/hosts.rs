@@ -1,12 +1,10 @@
 //! Hosts.
 
 use xpu_client::arrival::Link;
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::palette::Depth;
-use xpu_wire::{
-    frame::{Body, Throttle},
-    simulation::Simulation,
-};
+use xpu_wire::frame::{Body, Throttle};
 
 use crate::{SMALL, USUAL, golden, golden_at};
 

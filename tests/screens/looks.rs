@@ -1,6 +1,7 @@
 //! The same screens in other themes, with few colours, in ASCII, and with wide letters.
 
 use ratatui::buffer::Cell;
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, Screen};
 use xpu_tui::{
     letters::Letters,
@@ -10,7 +11,6 @@ use xpu_tui::{
 use xpu_wire::{
     frame::Frame,
     id::{HostName, Rank},
-    simulation::Simulation,
 };
 
 use crate::{golden, one_slow_at};

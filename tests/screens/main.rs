@@ -25,12 +25,12 @@ mod steps;
 use expect_test::expect_file;
 use ratatui::style::Color;
 use xpu_client::arrival::Link;
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, Screen};
 use xpu_tui::{action::Effect, look::Look, palette::Depth};
 use xpu_wire::{
     frame::{Body, Event, Frame, Life, Xid},
     id::{CommunicatorId, Pid, Rank},
-    simulation::Simulation,
 };
 
 /// Compares the screen with its golden file.

@@ -1,8 +1,9 @@
 //! The quantities of the heatmaps.
 
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::palette::Depth;
-use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
+use xpu_wire::{frame::Body, id::Rank};
 
 use crate::{
     SIZES, SMALL, USUAL, golden, golden_at, golden_at_both, one_of_a_thousand, one_slow, one_slow_at,

@@ -3,6 +3,7 @@
 use crossterm::event::{MouseButton, MouseEventKind};
 use xpu_client::live::WatchedRanks;
 use xpu_recording::Span;
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::{
     action::Effect,
@@ -11,7 +12,7 @@ use xpu_tui::{
     palette::Depth,
     playback::{Of, Playback},
 };
-use xpu_wire::{id::Rank, simulation::Simulation};
+use xpu_wire::id::Rank;
 
 use crate::{USUAL, golden_at, in_fours, one_slow};
 

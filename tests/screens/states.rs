@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use xpu_client::arrival::Link;
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, Screen};
 use xpu_tui::{page::Page, palette::Depth};
-use xpu_wire::{id::Rank, simulation::Simulation};
+use xpu_wire::id::Rank;
 
 use crate::{SMALL, USUAL, golden};
 

@@ -1,5 +1,6 @@
 //! Steps: how long they take, since when, and what their time consists of.
 
+use xpu_simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_tui::{
     action::Action,
@@ -10,7 +11,6 @@ use xpu_wire::{
     frame::{Body, Frame, RankDetail, SpanTotals, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
     id::{Rank, Step},
-    simulation::Simulation,
     unit::{Moment, Nanoseconds},
 };
 

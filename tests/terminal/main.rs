@@ -7,8 +7,9 @@ mod views;
 
 use std::{fs, process::Command};
 
+use xpu_simulation::Simulation;
 use xpu_tests::{Lab, built, place::Place, pty::Terminal};
-use xpu_wire::{id::Rank, simulation::Simulation};
+use xpu_wire::id::Rank;
 
 /// A place with a recording: two hosts with four ranks each. One rank becomes slow, and then misses a
 /// collective.

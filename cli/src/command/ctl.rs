@@ -144,7 +144,8 @@ fn refusal(view: &RankView, on: bool) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use xpu_model::job::Jobs;
-    use xpu_wire::{frame::Body, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::frame::Body;
 
     use super::*;
 

@@ -177,7 +177,7 @@ pub(super) async fn take_records(
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
 

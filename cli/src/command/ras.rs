@@ -196,9 +196,9 @@ impl<'a> Document<'a> {
 #[cfg(test)]
 mod tests {
     use xpu_model::job::Jobs;
+    use xpu_simulation::Simulation;
     use xpu_wire::{
         frame::{Body, Life},
-        simulation::Simulation,
         unit::Nanoseconds,
     };
 

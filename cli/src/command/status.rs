@@ -260,10 +260,10 @@ impl fmt::Display for FilterStatus<'_> {
 mod tests {
     use clap::Parser as _;
     use xpu_client::arrival::Arrival;
+    use xpu_simulation::Simulation;
     use xpu_wire::{
         frame::{Body, Event, Frame, Life},
         id::Pid,
-        simulation::Simulation,
     };
 
     use super::*;

@@ -82,7 +82,8 @@ fn pace(view: &RankView) -> Option<Nanoseconds> {
 #[cfg(test)]
 mod tests {
     use xpu_model::job::Jobs;
-    use xpu_wire::{frame::Body, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::frame::Body;
 
     use super::*;
 

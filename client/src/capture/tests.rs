@@ -1,8 +1,8 @@
 use std::{path::PathBuf, sync::mpsc};
 
-use xpu_wire::{
-    frame::{CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, Frame, StepMark},
-    simulation::Simulation,
+use xpu_simulation::Simulation;
+use xpu_wire::frame::{
+    CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, Frame, StepMark,
 };
 
 use super::*;

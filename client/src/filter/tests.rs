@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use xpu_model::{job::Jobs, status::Status};
+use xpu_simulation::Simulation;
 use xpu_wire::{
     id::{Rank, Step},
-    simulation::Simulation,
     unit::{Moment, Tflops},
 };
 

@@ -8,10 +8,10 @@ use std::{
 };
 
 use xpu_net::socket;
+use xpu_simulation::Simulation;
 use xpu_wire::{
     codec,
     frame::{Body, Frame},
-    simulation::Simulation,
 };
 use zmq::{Context, DONTWAIT, SNDMORE};
 

@@ -7,7 +7,8 @@ use xpu_model::{
     job::{Job, Jobs},
 };
 use xpu_net::recall::{self, Recall};
-use xpu_wire::{frame::Request, id::Rank, simulation::Simulation};
+use xpu_simulation::Simulation;
+use xpu_wire::{frame::Request, id::Rank};
 
 use super::*;
 

@@ -4,7 +4,8 @@ use xpu_model::{
     finding::{self, Finding},
     job::Jobs,
 };
-use xpu_wire::{frame::RankDigest, id::Rank, simulation::Simulation};
+use xpu_simulation::Simulation;
+use xpu_wire::{frame::RankDigest, id::Rank};
 
 use super::*;
 

@@ -171,7 +171,8 @@ impl Thinned {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{id::Sequence, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::id::Sequence;
 
     use super::*;
 

@@ -170,7 +170,8 @@ fn rank_meant(job: &Job, wanted: &Stacktrace, here: &HostName) -> Option<Rank> {
 #[cfg(test)]
 mod tests {
     use xpu_model::job::Jobs;
-    use xpu_wire::{frame::Body, id::Pid, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::{frame::Body, id::Pid};
 
     use super::*;
 

@@ -4,10 +4,10 @@ use super::*;
 #[test]
 fn a_rank_is_on_its_own_host_whatever_its_process_number() {
     use xpu_model::job::Jobs;
+    use xpu_simulation::Simulation;
     use xpu_wire::{
         frame::{Body, RankDetail},
         id::Pid,
-        simulation::Simulation,
     };
     let (simulation, mut jobs) = (Simulation::new(7, 2, 2), Jobs::default());
     for mut frame in simulation.snapshots(60) {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use xpu_wire::{id::Rank, simulation::Simulation};
+use xpu_simulation::Simulation;
+use xpu_wire::id::Rank;
 
 use super::*;
 

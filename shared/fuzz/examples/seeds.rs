@@ -3,7 +3,8 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-use xpu_wire::{codec, collective::Operation, datatype::DataType, frame::{Body, CollectiveTotals, Frame, GemmTotals, RankDetail, Summary}, gemm::{ComputeType, GemmShape}, histogram::Histogram, id::CommunicatorId, simulation::Simulation, unit::Nanoseconds, zmtp};
+use xpu_simulation::Simulation;
+use xpu_wire::{codec, collective::Operation, datatype::DataType, frame::{Body, CollectiveTotals, Frame, GemmTotals, RankDetail, Summary}, gemm::{ComputeType, GemmShape}, histogram::Histogram, id::CommunicatorId, unit::Nanoseconds, zmtp};
 use xpu_recording::Recording;
 
 fn main() -> Result<(), Box<dyn Error>> {

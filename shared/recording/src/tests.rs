@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use xpu_simulation::Simulation;
 use xpu_wire::{
     codec,
     frame::{Body, Frame, RankDetail, Summary},
     id::Rank,
-    simulation::Simulation,
     unit::Moment,
 };
 

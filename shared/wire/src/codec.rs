@@ -187,7 +187,3 @@ fn body<T: DeserializeOwned>(
     let Incoming { host, number, now, lost, body } = incoming;
     Ok(Frame { host, number, now, lost, body: wrap(body) })
 }
-
-#[cfg(test)]
-#[path = "codec_tests.rs"]
-mod tests;

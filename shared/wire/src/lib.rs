@@ -7,7 +7,7 @@
 //!
 //! [`frame`] defines the messages, [`codec`] their bytes; the crate `xpu-net` has the ZeroMQ sockets.
 //! [`zmtp`] connects a worker to its collector without libzmq. [`ledger`] is the page of shared memory that
-//! can be read when a rank no longer sends. [`simulation`] is a simulated job, for tests and benchmarks.
+//! can be read when a rank no longer sends.
 //!
 //! The hook depends on this crate alone, so nothing here links a C library or contains findings.
 
@@ -27,7 +27,6 @@ pub mod link;
 pub mod plan;
 pub mod process;
 pub mod sampling;
-pub mod simulation;
 pub mod text;
 pub mod unit;
 pub mod zmtp;

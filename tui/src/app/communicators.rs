@@ -287,7 +287,8 @@ fn traffic<'a>(
 #[cfg(test)]
 mod tests {
     use xpu_model::job::Jobs;
-    use xpu_wire::{frame::Body, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::frame::Body;
 
     use super::*;
 

@@ -183,7 +183,8 @@ pub(super) fn stem(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use xpu_model::job::Jobs;
-    use xpu_wire::{frame::Body, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::frame::Body;
 
     use super::*;
     use crate::app::job_view::tests::row;

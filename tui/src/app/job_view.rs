@@ -263,7 +263,7 @@ impl JobView {
 #[cfg(test)]
 pub(super) mod tests {
     use xpu_model::job::Jobs;
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
 

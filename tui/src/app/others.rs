@@ -31,10 +31,10 @@ impl Others {
 
 #[cfg(test)]
 mod tests {
+    use xpu_simulation::Simulation;
     use xpu_wire::{
         frame::{Body, Event, Frame, Life},
         id::Rank,
-        simulation::Simulation,
     };
 
     use super::*;

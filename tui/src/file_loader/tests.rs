@@ -2,10 +2,10 @@ use std::{env, process};
 
 use xpu_client::capture::Extent;
 use xpu_recording::{Header, Packer, Writer};
+use xpu_simulation::Simulation;
 use xpu_wire::{
     frame::{Body, CaptureAccount, CaptureOrder, CapturePart, CaptureSheet, Frame, StepMark},
     id::{Rank, Step},
-    simulation::Simulation,
     unit::Nanoseconds,
 };
 

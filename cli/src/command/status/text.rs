@@ -254,7 +254,7 @@ fn figure(value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use xpu_model::job::Jobs;
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
 

@@ -157,7 +157,7 @@ pub(crate) fn work(view: &RankView) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
     use crate::job::Jobs;

@@ -98,7 +98,7 @@ pub(super) fn began(job: &Job) -> Option<Moment> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::{super::tests::run, *};
     use crate::job::Jobs;

@@ -201,7 +201,8 @@ fn idle(job: &Job, finding: Finding, now: Moment) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{frame::Body, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::frame::Body;
 
     use super::*;
     use crate::{

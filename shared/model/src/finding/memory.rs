@@ -60,9 +60,9 @@ pub(super) fn growing(job: &Job) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use xpu_simulation::Simulation;
     use xpu_wire::{
         frame::{Body, RankDigest},
-        simulation::Simulation,
         unit::Nanoseconds,
     };
 

@@ -168,10 +168,10 @@ fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
 mod tests {
     use std::sync::Arc;
 
+    use xpu_simulation::Simulation;
     use xpu_wire::{
         frame::{Body, RankDigest},
         id::Step,
-        simulation::Simulation,
         unit::Moment,
     };
 

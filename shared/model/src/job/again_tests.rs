@@ -1,9 +1,9 @@
 //! Jobs that restart, ranks that return, and clocks that differ.
 
+use xpu_simulation::Simulation;
 use xpu_wire::{
     frame::{Body, Event, Life},
     id::Pid,
-    simulation::Simulation,
 };
 
 use super::*;

@@ -141,7 +141,7 @@ fn collectives(view: &RankView) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
     use crate::job::Jobs;

@@ -124,7 +124,8 @@ impl PaceHistory {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{frame::Body, simulation::Simulation};
+    use xpu_simulation::Simulation;
+    use xpu_wire::frame::Body;
 
     use super::*;
 

@@ -82,10 +82,8 @@ impl Job {
 mod tests {
     use std::time::Duration;
 
-    use xpu_wire::{
-        frame::{Body, Event, Frame, example::stacks},
-        simulation::Simulation,
-    };
+    use xpu_simulation::Simulation;
+    use xpu_wire::frame::{Body, Event, Frame, example::stacks};
 
     use super::*;
     use crate::job::Jobs;

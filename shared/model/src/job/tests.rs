@@ -2,12 +2,12 @@ mod ended;
 mod figures;
 
 use proptest::prelude::*;
+use xpu_simulation::Simulation;
 use xpu_wire::{
     codec,
     collective::Operation,
     frame::{Advance, Body, CollectiveSample, Event, Frame, Life, Progress, RankDigest, StepSource, example},
     id::Step,
-    simulation::Simulation,
     unit::Nanoseconds,
 };
 

@@ -1,5 +1,6 @@
 //! Hung jobs of four ranks, with counts that agree between RAS and xpu-top, or do not.
 
+use xpu_simulation::Simulation;
 use xpu_wire::{
     collective::Operation::{self, AllGather, AllReduce},
     datatype::DataType,
@@ -8,7 +9,6 @@ use xpu_wire::{
         example,
     },
     id::Pid,
-    simulation::Simulation,
     unit::{Moment, Nanoseconds},
 };
 

@@ -1,4 +1,4 @@
-use xpu_wire::simulation::Simulation;
+use xpu_simulation::Simulation;
 
 use super::*;
 use crate::{Header, Media, Packer, Writer};

@@ -55,19 +55,3 @@ pub struct HostWork {
     pub job: JobName,
     pub ranks: Vec<(Rank, Pid)>,
 }
-
-#[cfg(test)]
-impl HostCpu {
-    pub(crate) fn example() -> Self {
-        let cpu = RankCpu {
-            rank: Rank(1),
-            pid: Pid(7),
-            interval: Nanoseconds(1_000_000_000),
-            waited: Nanoseconds(800_000_000),
-            thread: "pt_autograd_0".to_owned(),
-            throttled: Some(Nanoseconds(0)),
-            stopped: false,
-        };
-        Self { job: "j".into(), ranks: vec![cpu] }
-    }
-}

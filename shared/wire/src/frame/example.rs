@@ -1,6 +1,7 @@
 //! Example frames for the tests of every crate.
 
 pub mod capture;
+pub mod host;
 pub mod stacks;
 
 use super::{

@@ -93,35 +93,6 @@ impl HostUse {
 }
 
 #[cfg(test)]
-impl HostLoad {
-    pub(crate) fn example() -> Self {
-        let traffic = |received, sent| Traffic { received: Some(received), sent: Some(sent) };
-        let gpu = GpuLoad {
-            sm: Some(0.75),
-            dram: Some(0.5),
-            pcie: traffic(1 << 30, 2 << 20),
-            nvlink: Traffic::default(),
-        };
-        let rank = RankLoad {
-            rank: Rank(1),
-            pid: Pid(7),
-            processes: 9,
-            cpu: Some(Nanoseconds(3_500_000_000)),
-            disk: traffic(4 << 20, 0),
-            gpu: Some(gpu),
-        };
-        let host = HostUse {
-            cores: 96,
-            cpu: Some(Nanoseconds(24_000_000_000)),
-            network: traffic(100_000, 200_000),
-            rdma: Traffic { received: None, sent: None },
-            disk: traffic(8 << 20, 1 << 20),
-        };
-        Self { job: "j".into(), interval: Nanoseconds(1_000_000_000), host, ranks: vec![rank] }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -135,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_host_is_busy_by_all_its_cores() {
-        let load = HostLoad::example();
+        let load = crate::frame::example::host::load();
         assert_eq!(load.host.busy(load.interval), Some(0.25));
         assert_eq!(HostUse::default().busy(load.interval), None);
     }

@@ -43,13 +43,3 @@ impl GpuProcess {
         self.busy.is_none_or(|busy| busy >= Self::LEAST)
     }
 }
-
-#[cfg(test)]
-impl HostNeighbours {
-    pub(crate) fn example() -> Self {
-        let process =
-            GpuProcess { pid: Pid(11), name: "python3".to_owned(), busy: Some(48), memory: Some(2 << 30) };
-        let rank = RankNeighbours { rank: Rank(1), pid: Pid(7), processes: vec![process] };
-        Self { job: "j".into(), ranks: vec![rank] }
-    }
-}

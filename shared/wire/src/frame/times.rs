@@ -59,28 +59,3 @@ pub struct SampledPlace {
 impl MainThread {
     pub const PLACES: usize = 4;
 }
-
-#[cfg(test)]
-impl HostTimes {
-    pub(crate) fn example() -> Self {
-        let frame =
-            StackFrame { function: "collate_fn".to_owned(), file: "/home/me/data.py".to_owned(), line: 40 };
-        let times = RankTimes {
-            rank: Rank(1),
-            pid: Pid(7),
-            interval: Nanoseconds(30_000_000_000),
-            synchronizing: Nanoseconds(2_000_000_000),
-            copying: Nanoseconds(1_000_000_000),
-            launching: Nanoseconds(0),
-            loading: Some(Nanoseconds(3_000_000_000)),
-            collecting: None,
-            main: Some(MainThread {
-                samples: 40,
-                loading: 30,
-                places: vec![SampledPlace { samples: 25, frame: frame.clone() }],
-                holders: vec![SampledPlace { samples: 9, frame }],
-            }),
-        };
-        Self { job: "j".into(), ranks: vec![times] }
-    }
-}

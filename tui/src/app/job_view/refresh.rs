@@ -112,10 +112,8 @@ mod tests {
 
     use xpu_client::arrival::Arrival;
     use xpu_model::status::Status;
-    use xpu_wire::{
-        frame::{Body, Frame, Life},
-        simulation::Simulation,
-    };
+    use xpu_simulation::Simulation;
+    use xpu_wire::frame::{Body, Frame, Life};
 
     use super::*;
     use crate::{action::Action, app::App, palette::Depth, update::update};

@@ -1,8 +1,8 @@
 use xpu_model::job::Jobs;
+use xpu_simulation::Simulation;
 use xpu_wire::{
     frame::{Body, RankStacks, Reading, StackFrame, ThreadStack},
     id::{Pid, Rank},
-    simulation::Simulation,
     unit::Nanoseconds,
 };
 

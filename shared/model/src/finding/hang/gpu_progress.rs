@@ -270,12 +270,12 @@ fn by_the_driver(at: &mut GpusAt, load: Load, has_not_begun: bool) {
 
 #[cfg(test)]
 mod tests {
+    use xpu_simulation::Simulation;
     use xpu_wire::{
         collective::Operation,
         datatype::DataType,
         frame::{Body, Frame, PrecedingWork, RankStacks, StackFrame},
         id::{DeviceIndex, Pid},
-        simulation::Simulation,
     };
 
     use super::*;

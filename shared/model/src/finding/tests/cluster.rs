@@ -1,12 +1,12 @@
 //! A simulated job with faults: the frames of [`Simulation`], second by second, with faults added.
 
+use xpu_simulation::Simulation;
 use xpu_wire::{
     collective::Operation,
     frame::{Body, CommunicatorState, Frame, Inside, Life, RankDigest},
     id::{CommunicatorId, Rank},
     ledger::Call,
     sampling,
-    simulation::Simulation,
     unit::{Moment, Nanoseconds},
 };
 

@@ -1,7 +1,7 @@
+use xpu_simulation::Simulation;
 use xpu_wire::{
     frame::{Body, DeviceReading, Throttle},
     id::Rank,
-    simulation::Simulation,
 };
 
 use super::cluster::{Cluster, Fault, Layout, only, wait};

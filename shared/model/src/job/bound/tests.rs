@@ -1,9 +1,9 @@
+use xpu_simulation::Simulation;
 use xpu_wire::{
     frame::{
         Body, DeviceReading, Frame, HostTimes, MainThread, RankTimes, SampledPlace, StackFrame, Throttle,
     },
     id::{DeviceUuid, Pid},
-    simulation::Simulation,
     unit::{Moment, Nanoseconds},
 };
 

@@ -1,7 +1,7 @@
 //! The details of a simulated rank: its GEMMs by shape, its collectives by size, its steps.
 
 use super::{BUCKET, Simulation};
-use crate::{
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{

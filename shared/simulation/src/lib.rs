@@ -1,7 +1,5 @@
-//! A simulated cluster from a seed: the frames a real one would send, for screens, scale tests and
-//! benchmarks.
-//!
-//! Nothing is measured here; the demo (`xpu-top demo`) runs the real parts where it can.
+//! A simulated job, computed from a seed: the frames that the collectors of a real one would send, for tests
+//! and benchmarks. No process and no collector runs.
 
 mod detail;
 mod device;
@@ -9,7 +7,7 @@ mod load;
 
 use std::ops::Range;
 
-use crate::{
+use xpu_wire::{
     collective::Operation,
     endpoint::BasePort,
     frame::{
@@ -72,7 +70,7 @@ impl Simulation {
                 });
                 let jobs =
                     vec![JobSnapshot { job: self.job.clone(), ranks: ranks.collect(), turned_away: 0 }];
-                let version = crate::VERSION.to_owned();
+                let version = xpu_wire::VERSION.to_owned();
                 let snapshot = HostSnapshot { version, started: self.started, base: BasePort::DEFAULT, jobs };
                 self.frame(host, seconds, Body::Snapshot(snapshot))
             })
@@ -117,7 +115,7 @@ impl Simulation {
             pid: Self::pid(rank),
             started: self.started,
             program: "python train.py".to_owned(),
-            version: crate::VERSION.to_owned(),
+            version: xpu_wire::VERSION.to_owned(),
             ledger: None,
         }
     }

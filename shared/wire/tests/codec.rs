@@ -1,19 +1,20 @@
-use proptest::prelude::*;
+//! Every kind of frame survives encoding, and hostile bytes are refused.
 
-use super::*;
-use crate::{
+use proptest::prelude::*;
+use xpu_simulation::Simulation;
+use xpu_wire::{
+    codec::{DecodeError, HEADER, MAGIC, VERSION, decode, encode, published},
     collective::Operation,
     datatype::DataType,
     frame::{
-        CallSite, CallState, CaptureOrder, CaptureWindow, Command, Event, KinetoBytes, KinetoEnd,
-        KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow, KinetoWish,
-        PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator, Request, SampleOrder, SpanTotals,
-        StackFrame, StepSource, Steps, Summary, TimedBy, TimedCaptureSheet, Work,
+        Body, CallSite, CallState, CaptureOrder, CaptureWindow, Command, Event, Frame, KinetoBytes,
+        KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow,
+        KinetoWish, PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator, Request, SampleOrder,
+        SpanTotals, StackFrame, StepSource, Steps, Summary, TimedBy, TimedCaptureSheet, Work, example,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Rank, Step},
-    simulation::Simulation,
-    unit::Nanoseconds,
+    unit::{Moment, Nanoseconds},
 };
 
 const ORDER: CaptureOrder = CaptureOrder {
@@ -99,7 +100,7 @@ fn of_a_time() -> Vec<Frame> {
             window: WINDOW,
         })),
         frame(Body::TimedCaptureSheet(TimedCaptureSheet {
-            sheet: crate::frame::example::capture::sheet(&[0, 1]),
+            sheet: example::capture::sheet(&[0, 1]),
             window: WINDOW,
         })),
     ]
@@ -108,19 +109,19 @@ fn of_a_time() -> Vec<Frame> {
 fn of_hosts() -> Vec<Frame> {
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
     vec![
-        frame(Body::Cpu(crate::frame::HostCpu::example())),
-        frame(Body::Times(crate::frame::HostTimes::example())),
+        frame(Body::Cpu(example::host::cpu())),
+        frame(Body::Times(example::host::times())),
         frame(Body::Nccl(nccl())),
-        frame(Body::NcclDetail(crate::frame::RankNccl { job: "j".into(), rank: Rank(1), report: nccl() })),
-        frame(Body::Exit(crate::frame::example::exit())),
+        frame(Body::NcclDetail(xpu_wire::frame::RankNccl { job: "j".into(), rank: Rank(1), report: nccl() })),
+        frame(Body::Exit(example::exit())),
         frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })),
-        frame(Body::PythonSamples(crate::frame::example::capture::samples(1))),
-        frame(Body::Neighbours(crate::frame::HostNeighbours::example())),
-        frame(Body::Work(crate::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
-        frame(Body::Load(crate::frame::HostLoad::example())),
+        frame(Body::PythonSamples(example::capture::samples(1))),
+        frame(Body::Neighbours(example::host::neighbours())),
+        frame(Body::Work(xpu_wire::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
+        frame(Body::Load(example::host::load())),
         frame(Body::Request(Request::ThinnedHistory { length: Nanoseconds(60_000_000_000), digests: 200 })),
         frame(Body::Request(Request::Ras { job: "j".into(), rank: Rank(1) })),
-        frame(Body::Ras(crate::frame::example::ras(&[(0, 1042), (1, 1041)]))),
+        frame(Body::Ras(example::ras(&[(0, 1042), (1, 1041)]))),
     ]
 }
 
@@ -139,8 +140,8 @@ fn frames() -> Vec<Frame> {
         work: Work::default(),
     };
     let data = SpanTotals { name: "data".to_owned(), count: 5, took: Nanoseconds(60_000_000) };
-    let life = Event::Life { job: "j".into(), rank: Rank(1), pid: Pid(2), life: crate::frame::Life::Died };
-    let mut past = crate::frame::History::default();
+    let life = Event::Life { job: "j".into(), rank: Rank(1), pid: Pid(2), life: xpu_wire::frame::Life::Died };
+    let mut past = xpu_wire::frame::History::default();
     for frame in simulation.digests(3) {
         past.frames.push(&encode(&frame));
     }
@@ -180,7 +181,7 @@ fn frames() -> Vec<Frame> {
             standing: KinetoStanding::Refused { why: "no".to_owned() },
             polled: Some(Moment(8)),
             every: Some(Nanoseconds(5_000_000_000)),
-            count: Some(crate::ledger::KinetoCount { step: Step(5), counted: 10 }),
+            count: Some(xpu_wire::ledger::KinetoCount { step: Step(5), counted: 10 }),
             clock_offset: -3,
         })),
         frame(Body::KinetoPart(KinetoPart {
@@ -197,29 +198,29 @@ fn frames() -> Vec<Frame> {
                 wrong: None,
             }),
         })),
-        frame(Body::CaptureAnswer(crate::frame::CaptureAnswer {
+        frame(Body::CaptureAnswer(xpu_wire::frame::CaptureAnswer {
             number: 7,
             job: "j".into(),
             rank: Rank(1),
             completed: Step(5),
-            outcome: crate::frame::CaptureOutcome::TooLate,
+            outcome: xpu_wire::frame::CaptureOutcome::TooLate,
         })),
-        frame(Body::CapturePart(crate::frame::example::capture::part(1, 0))),
-        frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
-        frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
+        frame(Body::CapturePart(example::capture::part(1, 0))),
+        frame(Body::CaptureSheet(example::capture::sheet(&[0, 1]))),
+        frame(Body::Stacks(example::stacks::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
-        frame(Body::Relay(crate::frame::RelaySnapshot {
-            version: crate::VERSION.to_owned(),
-            started: crate::unit::Moment(7),
-            base: crate::endpoint::BasePort::DEFAULT,
-            hosts: vec![crate::frame::RelayedHost {
-                endpoint: crate::endpoint::Endpoint {
+        frame(Body::Relay(xpu_wire::frame::RelaySnapshot {
+            version: xpu_wire::VERSION.to_owned(),
+            started: xpu_wire::unit::Moment(7),
+            base: xpu_wire::endpoint::BasePort::DEFAULT,
+            hosts: vec![xpu_wire::frame::RelayedHost {
+                endpoint: xpu_wire::endpoint::Endpoint {
                     host: "node1".to_owned(),
-                    base: crate::endpoint::BasePort::DEFAULT,
+                    base: xpu_wire::endpoint::BasePort::DEFAULT,
                     ssh: None,
                 },
-                link: crate::link::Link::Down { why: "no answer".to_owned() },
+                link: xpu_wire::link::Link::Down { why: "no answer".to_owned() },
                 called: Some("n1".into()),
             }],
         })),
@@ -227,20 +228,20 @@ fn frames() -> Vec<Frame> {
     all
 }
 
-fn nccl() -> crate::frame::NcclReport {
-    let plan = crate::plan::Plan {
-        algorithm: crate::plan::Algorithm::Ring,
-        protocol: crate::plan::Protocol::Ll128,
+fn nccl() -> xpu_wire::frame::NcclReport {
+    let plan = xpu_wire::plan::Plan {
+        algorithm: xpu_wire::plan::Algorithm::Ring,
+        protocol: xpu_wire::plan::Protocol::Ll128,
         channels: 24,
     };
-    let planned = crate::frame::PlannedCollective {
-        communicator: crate::id::CommunicatorId(7),
-        operation: crate::collective::Operation::AllReduce,
-        datatype: crate::datatype::DataType::Bfloat16,
+    let planned = xpu_wire::frame::PlannedCollective {
+        communicator: xpu_wire::id::CommunicatorId(7),
+        operation: xpu_wire::collective::Operation::AllReduce,
+        datatype: xpu_wire::datatype::DataType::Bfloat16,
         bytes: 1 << 20,
         plan,
     };
-    crate::frame::NcclReport { by_address: 1, by_plugin: 2, uncounted: 3, plans: vec![planned] }
+    xpu_wire::frame::NcclReport { by_address: 1, by_plugin: 2, uncounted: 3, plans: vec![planned] }
 }
 
 /// Test data for clients in other languages. `UPDATE_EXPECT=1` rewrites it.
@@ -248,7 +249,7 @@ const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/f
 
 #[test]
 fn the_example_frames_for_other_languages_have_this_format_and_every_kind() {
-    let info = crate::frame::RankInfo {
+    let info = xpu_wire::frame::RankInfo {
         job: "j".into(),
         rank: Rank(1),
         world_size: 300,
@@ -256,7 +257,7 @@ fn the_example_frames_for_other_languages_have_this_format_and_every_kind() {
         pid: Pid(70_000),
         started: Moment(u64::MAX),
         program: "train.py \u{e9}".to_owned(),
-        version: crate::VERSION.to_owned(),
+        version: xpu_wire::VERSION.to_owned(),
         ledger: Some(7),
     };
     let hello = Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body: Body::Hello(info) };
@@ -288,7 +289,7 @@ fn every_kind_of_frame_comes_back_as_it_was() {
 
 /// Frames that fill each text field that the other example frames leave empty.
 fn wordy() -> Vec<Frame> {
-    use crate::frame::{
+    use xpu_wire::frame::{
         CapturedLabel, CommunicatorState, Ending, FailedKernel, FunctionKind, HookHealth, KernelTotals,
         MissingRank, RankDetail, RankExit, StopRequest, TaskState, Tracing,
     };
@@ -303,7 +304,7 @@ fn wordy() -> Vec<Frame> {
             durations: Histogram::new(),
         }],
         communicators: vec![CommunicatorState {
-            id: crate::id::CommunicatorId(1),
+            id: xpu_wire::id::CommunicatorId(1),
             parent: None,
             name: text(),
             rank: 0,
@@ -315,11 +316,11 @@ fn wordy() -> Vec<Frame> {
             last_bytes: 0,
         }],
         device: text(),
-        gpus: vec![crate::frame::GpuSummary {
-            index: crate::id::DeviceIndex(1),
+        gpus: vec![xpu_wire::frame::GpuSummary {
+            index: xpu_wire::id::DeviceIndex(1),
             name: text(),
             communicators: vec![0],
-            ..crate::frame::GpuSummary::default()
+            ..xpu_wire::frame::GpuSummary::default()
         }],
         hook: HookHealth { blind: vec![text()], ..HookHealth::default() },
         ..Summary::default()
@@ -329,7 +330,7 @@ fn wordy() -> Vec<Frame> {
         digest.ranks[0].blind = vec![text()];
         digest.ranks[0].optimizer = text();
     }
-    let mut part = crate::frame::example::capture::part(1, 0);
+    let mut part = example::capture::part(1, 0);
     part.labels = vec![
         CapturedLabel::Kernel(text()),
         CapturedLabel::Activity(text()),
@@ -338,29 +339,25 @@ fn wordy() -> Vec<Frame> {
     if let Some(account) = &mut part.account {
         account.activity = Tracing::Refused { why: text() };
     }
-    let mut sheet = crate::frame::example::capture::sheet(&[0, 1]);
+    let mut sheet = example::capture::sheet(&[0, 1]);
     sheet.stall = Some(text());
     sheet.missing = vec![MissingRank { rank: Rank(1), why: text() }];
-    let mut stacks = crate::frame::example::stacks::rank(1, &["main", "train"]);
+    let mut stacks = example::stacks::rank(1, &["main", "train"]);
     stacks.why = vec![text()];
     for thread in &mut stacks.threads {
         thread.name = text();
         thread.task = Some(TaskState { letter: 'S', waits_in: Some(text()), call: None });
     }
-    let mut samples = crate::frame::example::capture::samples(1);
+    let mut samples = example::capture::samples(1);
     samples.threads[0].name = text();
     if let Some(account) = &mut samples.account {
         account.why = Some(text());
     }
     let killed = RankExit {
         ending: Ending::OutOfMemory { certain: true, source: text() },
-        kernel: crate::frame::example::exit().kernel.map(|kernel| FailedKernel {
-            name: text(),
-            error: text(),
-            ..kernel
-        }),
+        kernel: example::exit().kernel.map(|kernel| FailedKernel { name: text(), error: text(), ..kernel }),
         asked: Some(StopRequest { by: Pid(1), name: text(), at: Moment(1) }),
-        ..crate::frame::example::exit()
+        ..example::exit()
     };
     let mut all = vec![digests];
     all.extend(
@@ -372,7 +369,7 @@ fn wordy() -> Vec<Frame> {
             Body::Stacks(stacks),
             Body::Exit(killed),
             Body::Record(RankRecord { why: text(), ..record(&text()) }),
-            Body::Ras(crate::frame::RasReport::unanswered("j".into(), text())),
+            Body::Ras(xpu_wire::frame::RasReport::unanswered("j".into(), text())),
             Body::PythonSamples(samples),
         ]
         .map(frame),
@@ -407,8 +404,12 @@ fn no_field_admits_control_characters() {
 
 #[test]
 fn excessive_numbers_of_ranks_are_refused() {
-    let life =
-        |rank| Event::Life { job: "j".into(), rank: Rank(rank), pid: Pid(2), life: crate::frame::Life::Died };
+    let life = |rank| Event::Life {
+        job: "j".into(),
+        rank: Rank(rank),
+        pid: Pid(2),
+        life: xpu_wire::frame::Life::Died,
+    };
     let decoded =
         |body| decode(&encode(&Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body }));
     assert!(decoded(Body::Event(life(Rank::WORLD - 1))).is_ok());

@@ -1,7 +1,7 @@
 //! The health of the simulated cluster's GPUs: busy, warm and without errors.
 
 use super::Simulation;
-use crate::{
+use xpu_wire::{
     frame::{DeviceReading, Throttle},
     id::{DeviceUuid, Rank},
     sampling,

@@ -1,7 +1,7 @@
 //! Load of the simulated cluster's hosts, processes and GPUs.
 
 use super::Simulation;
-use crate::{
+use xpu_wire::{
     frame::{Body, Frame, GpuLoad, HostLoad, HostUse, RankLoad, Traffic},
     id::Rank,
     unit::Nanoseconds,
