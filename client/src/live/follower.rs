@@ -14,6 +14,7 @@ use xpu_net::{
     messages,
     recall::Recall,
     socket,
+    subscriptions::{self, Subscriptions},
 };
 use xpu_wire::{
     frame::{Body, RankRecord, Request, topic},
@@ -43,10 +44,11 @@ pub(super) struct Follower {
     /// The job to follow, if one was named.
     job: Option<JobName>,
     jobs: BTreeSet<JobName>,
-    /// Topics of the ranks whose details are requested.
-    watched: BTreeSet<String>,
+    /// The ranks whose details are requested.
+    watched: Option<WatchedRanks>,
     /// Whether the details of all ranks are requested.
     all: bool,
+    subscriptions: Subscriptions,
 }
 
 impl Follower {
@@ -71,8 +73,9 @@ impl Follower {
             recall: Some(Recall::begin(Instant::now())),
             job: job.clone(),
             jobs: BTreeSet::new(),
-            watched: BTreeSet::new(),
+            watched: None,
             all: false,
+            subscriptions: Subscriptions::default(),
         };
         if let Some(job) = job {
             new.learn(&job);
@@ -84,8 +87,14 @@ impl Follower {
         while !self.outbox.is_closed() {
             for order in orders.try_iter() {
                 match order {
-                    Order::WatchRanks(ranks) => self.watch(ranks),
-                    Order::WatchAll(on) => self.watch_all(on),
+                    Order::WatchRanks(ranks) => {
+                        self.watched = ranks;
+                        self.subscribe();
+                    }
+                    Order::WatchAll(on) => {
+                        self.all = on;
+                        self.subscribe();
+                    }
                     Order::Switch { job, on } => {
                         self.ask(&job, true, || Request::Enable { job: job.clone(), on });
                     }
@@ -247,47 +256,30 @@ impl Follower {
         Ok(())
     }
 
-    /// Subscribes to a new job.
+    /// Follows a new job.
     fn learn(&mut self, job: &JobName) {
         if self.jobs.len() < JOBS && self.jobs.insert(job.clone()) {
-            let details = self.all.then(|| topic::details(job));
-            for topic in [topic::overview(job), topic::events(job)].iter().chain(&details) {
-                subscribe(&self.data, &mut self.outbox, topic);
-            }
+            self.subscribe();
         }
     }
 
-    fn watch_all(&mut self, on: bool) {
-        if std::mem::replace(&mut self.all, on) == on {
-            return;
+    /// Subscribes to what is wanted now, and to nothing else.
+    fn subscribe(&mut self) {
+        let mut wanted: BTreeSet<_> = self.jobs.iter().flat_map(subscriptions::of_job).collect();
+        if self.all {
+            wanted.extend(self.jobs.iter().map(topic::details));
         }
-        for job in &self.jobs {
-            let topic = topic::details(job);
-            if on {
-                subscribe(&self.data, &mut self.outbox, &topic);
-            } else {
-                let _ = self.data.set_unsubscribe(topic.as_bytes());
-            }
+        if let Some(WatchedRanks { job, ranks }) = &self.watched {
+            wanted.extend(ranks.iter().map(|&rank| topic::detail(job, rank)));
         }
-    }
-
-    fn watch(&mut self, ranks: Option<WatchedRanks>) {
-        let topics = |WatchedRanks { job, ranks }| -> BTreeSet<String> {
-            ranks.into_iter().map(|rank| topic::detail(&job, rank)).collect()
-        };
-        let wanted = ranks.map(topics).unwrap_or_default();
-        for topic in self.watched.difference(&wanted) {
+        let changes = self.subscriptions.change_to(wanted);
+        for topic in changes.subscribe {
+            self.outbox.begin(&topic);
+            // This fails only on a socket that is not a SUB socket.
+            let _ = self.data.set_subscribe(topic.as_bytes());
+        }
+        for topic in changes.unsubscribe {
             let _ = self.data.set_unsubscribe(topic.as_bytes());
         }
-        for topic in wanted.difference(&self.watched) {
-            subscribe(&self.data, &mut self.outbox, topic);
-        }
-        self.watched = wanted;
     }
-}
-
-fn subscribe(data: &Socket, outbox: &mut Outbox, topic: &str) {
-    outbox.begin(topic);
-    // This fails only on a socket that is not a SUB socket.
-    let _ = data.set_subscribe(topic.as_bytes());
 }

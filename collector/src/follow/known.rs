@@ -11,6 +11,7 @@ use xpu_model::{
     job::{Clock, Jobs},
     step_times::StepTimes,
 };
+use xpu_net::subscriptions::{self, Subscriptions, TopicChanges};
 use xpu_wire::{
     frame::{Body, Event, Frame, topic},
     id::{HostName, JobName, Rank},
@@ -38,13 +39,6 @@ const STREAMS: usize = 32_768;
 
 type Place = (JobName, Rank);
 
-/// Topics to subscribe to, and to unsubscribe from.
-#[derive(Debug, Default)]
-pub(crate) struct TopicChanges {
-    pub subscribe: Vec<String>,
-    pub unsubscribe: Vec<String>,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     jobs: Jobs,
@@ -57,7 +51,7 @@ pub(crate) struct Known {
     reported: BTreeMap<Place, Moment>,
     /// When a reader last requested a rank's details.
     looked_at: BTreeMap<Place, Instant>,
-    subscribed: BTreeSet<String>,
+    subscriptions: Subscriptions,
     numbers: HashMap<(HostName, Vec<u8>), u64>,
     missed: u64,
     pages: Pages,
@@ -234,22 +228,17 @@ impl Known {
         self.step_times.retain(|job, _| self.jobs.get(job).is_some());
         self.jobs.keep_details(|job, rank| looked_at.contains_key(&(job.clone(), rank)));
         self.tallies.retain(|place, _| reported.contains_key(place));
-        let wanted = self.wanted();
-        let topic_changes = TopicChanges {
-            subscribe: wanted.difference(&self.subscribed).cloned().collect(),
-            unsubscribe: self.subscribed.difference(&wanted).cloned().collect(),
-        };
+        let topic_changes = self.subscriptions.change_to(self.wanted());
         // Frames published without a subscription do not count as missed.
         self.numbers.retain(|(_, topic), _| {
             !topic_changes.unsubscribe.iter().any(|gone| topic.starts_with(gone.as_bytes()))
         });
-        self.subscribed = wanted;
         topic_changes
     }
 
     fn wanted(&self) -> BTreeSet<String> {
         let jobs = || self.jobs.iter().take(JOBS);
-        let general = jobs().flat_map(|job| [topic::overview(job.name()), topic::events(job.name())]);
+        let general = jobs().flat_map(|job| subscriptions::of_job(job.name()));
         let ranks = jobs().flat_map(|job| job.ranks().map(|(rank, _)| topic::detail(job.name(), rank)));
         general.chain(ranks.take(DETAILED)).collect()
     }
@@ -257,7 +246,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::simulation::Simulation;
+    use xpu_simulation::Simulation;
 
     use super::*;
 
