@@ -103,8 +103,9 @@ trainer.log_metrics()
 eval(compile('\\n' * 41 + 'reduce(5)', 'übung.py', 'exec'))
 sync()
 hold()";
-    let versions = ["python3", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13"];
-    let there = |python: &&&str| {
+    let versions =
+        ["", ".9", ".10", ".11", ".12", ".13", ".14", ".15"].map(|minor| format!("python3{minor}"));
+    let there = |python: &&String| {
         let asked = Command::new(python).args(["-c", "import ctypes"]).output();
         asked.is_ok_and(|outcome| outcome.status.success())
     };

@@ -237,7 +237,7 @@ impl Reader {
     }
 
     fn code_of(&self, frame: &Frame) -> usize {
-        peek::word(frame.at + self.layout.code).unwrap_or(0)
+        peek::word(frame.at + self.layout.code).unwrap_or(0) & !layout::TAGS
     }
 
     fn is_code(&self, at: usize) -> bool {

@@ -3,6 +3,10 @@
 /// `ob_type` of any object.
 pub(super) const TYPE: usize = 8;
 
+/// The bits of a frame's reference to its code that are not part of the address. From 3.14 on, they say how
+/// the reference is counted; before, they are 0.
+pub(super) const TAGS: usize = 0b11;
+
 /// Offsets in bytes on 64-bit machines, in a build without `Py_DEBUG` and with the global lock.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layout {
@@ -51,6 +55,8 @@ const OF_3_11: Layout = Layout {
 const OF_3_12: Layout =
     Layout { second: Some(0), previous: 8, code: 0, instructions: 192, letters: 40, ..OF_3_11 };
 const OF_3_13: Layout = Layout { first: 72, second: None, instructions: 200, ..OF_3_12 };
+/// Also of 3.15.
+const OF_3_14: Layout = Layout { instructions: 208, ..OF_3_13 };
 
 impl Layout {
     /// The layout for a version, as Python reports it. `None` if it is unknown.
@@ -65,6 +71,7 @@ impl Layout {
             "11" => Some(&OF_3_11),
             "12" => Some(&OF_3_12),
             "13" => Some(&OF_3_13),
+            "14" | "15" => Some(&OF_3_14),
             _ => None,
         }
     }
@@ -78,7 +85,7 @@ mod tests {
     fn only_known_versions_are_read() {
         assert_eq!(Layout::of("3.11.7 (main, Dec  8 2023) [GCC 12.2.0]"), Some(&OF_3_11));
         assert_eq!(Layout::of("3.9.18 (default)"), Some(&OF_3_9));
-        for other in ["3.8.18", "3.15.0a1", "3.13.0 experimental free-threading build", "2.7.18", ""] {
+        for other in ["3.8.18", "3.16.0a1", "3.13.0 experimental free-threading build", "2.7.18", ""] {
             assert_eq!(Layout::of(other), None, "{other}");
         }
     }
