@@ -134,8 +134,8 @@ pub struct DiffArgs {
 #[derive(Debug, Args)]
 #[command(mut_arg("job", |job| job.help(ONE_JOB)))]
 pub struct WhatIfArgs {
-    /// A capture of a data-parallel job (DDP) by `xpu-top capture`, or a Parquet trace of operations by stage and
-    /// data-parallel rank
+    /// A capture by `xpu-top capture`, of a job whose ranks all make the same calls (DDP, FSDP, tensor parallelism); or
+    /// a Parquet trace of operations by stage and data-parallel rank
     #[arg(value_name = "FILE", required_unless_present = "live", conflicts_with_all = HOSTS, conflicts_with_all = CONNECTION, conflicts_with_all = ["live", "job", "config", "gpu_hour_price"])]
     pub file: Option<PathBuf>,
     /// Print JSON; with --live one line per capture

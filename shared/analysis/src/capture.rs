@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-use clock::ends_together;
+pub(crate) use clock::ends_together;
 use serde::Serialize;
 use xpu_wire::{
     collective::Operation,

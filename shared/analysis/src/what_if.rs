@@ -6,7 +6,6 @@
 //! Analysis" (arXiv 2505.05713).
 
 mod account;
-mod data_parallel;
 mod figures;
 mod graph;
 mod hosts;
@@ -15,6 +14,7 @@ mod loss;
 mod pipeline;
 mod sentence;
 mod sequence;
+mod spmd;
 #[cfg(test)]
 mod tests;
 
@@ -117,9 +117,9 @@ pub enum Refusal {
     )]
     Circle,
     #[error(
-        "{0}: what-if simulates captures of plain data-parallel jobs (DDP) only; `xpu-top report` reads this file"
+        "{0}: what-if simulates captures of jobs only if all their ranks make the same calls (DDP, FSDP, tensor parallelism); `xpu-top report` reads this file"
     )]
-    NotDataParallel(String),
+    NotSpmd(String),
     #[error(
         "{untimed} of {all} operations have no GPU times, more than a quarter: capture fewer steps (`--steps 2`)"
     )]

@@ -1,10 +1,11 @@
-//! One rank: its identity, its figures next to those of its peers, its GPU, its GEMMs and collectives, and
-//! how closely it is watched.
+//! One rank: its identity, its figures next to those of its peers, its GPU and the memory in use there, its
+//! GEMMs and collectives, and how closely it is watched.
 
 mod communicators;
 mod device;
 mod figures;
 pub(super) mod load;
+mod memory;
 mod tables;
 mod watching;
 
@@ -76,7 +77,7 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
     let figures = figures::Comparisons::of(app, rank);
     let (gemms, collectives) = (&rank.status.gemms, &rank.status.collectives);
     let tall = |rows: usize| rows.max(1) as u16 + 3;
-    let [first, second, third, _] = Layout::vertical([
+    let [first, second, third, rest] = Layout::vertical([
         Constraint::Length(figures.height() + 2),
         Constraint::Max(tall(gemms.len())),
         Constraint::Max(tall(collectives.len())),
@@ -87,6 +88,7 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
     figures.draw(app, rank, inner, buffer, hits);
     tables::gemms(app, rank, Breakpoint::Wide, second, buffer);
     tables::collectives(app, rank, Breakpoint::Wide, third, buffer);
+    memory::draw(app, rank, rest, buffer);
     let health = device::lines(app, rank);
     let watched = watching::lines(app, rank, usize::from(right.width).saturating_sub(4));
     // The health is next to the figures, with their height.

@@ -25,7 +25,7 @@ pub struct Clocks {
 }
 
 /// Whether no rank ends in this operation before all have entered.
-pub(super) fn ends_together(operation: Operation) -> bool {
+pub(crate) fn ends_together(operation: Operation) -> bool {
     use Operation::{AllGather, AllReduce, AlltoAll, Fused, ReduceScatter};
     matches!(operation, AllReduce | AllGather | ReduceScatter | AlltoAll | Fused)
 }

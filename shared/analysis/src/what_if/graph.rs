@@ -22,8 +22,37 @@ pub(crate) struct Operation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) members: Vec<Index>,
-    /// Whether members of all replicas take part, not only those of one.
-    pub(crate) of_all_replicas: bool,
+    pub(crate) meets: Meets,
+}
+
+/// The replicas whose members of a group end together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meets {
+    /// Each replica for itself.
+    Itself,
+    All,
+    /// Replicas with the same number; one number for each replica.
+    Sets(Vec<usize>),
+}
+
+impl Meets {
+    /// Replaces each replica's time of one step by the latest of the replicas that it meets.
+    pub(crate) fn wait_for_the_last(&self, times: &mut [f64]) {
+        match self {
+            Self::Itself => {}
+            Self::All => times.fill(times.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
+            Self::Sets(numbers) => {
+                let sets = numbers.iter().max().map_or(0, |highest| highest + 1);
+                let mut last = vec![f64::NEG_INFINITY; sets];
+                for (&number, &time) in numbers.iter().zip(&*times) {
+                    last[number] = last[number].max(time);
+                }
+                for (&number, time) in numbers.iter().zip(times) {
+                    *time = last[number];
+                }
+            }
+        }
+    }
 }
 
 /// The number of replicas and of steps. A row has one place for each replica in each step, ordered by step.
@@ -92,8 +121,8 @@ impl Graph {
         let mut begin = vec![0.0_f64; row];
         for unit in &self.order {
             let (members, meets) = match unit {
-                Unit::Single(index) => (std::slice::from_ref(index), false),
-                Unit::Group(group) => (&*group.members, group.of_all_replicas),
+                Unit::Single(index) => (std::slice::from_ref(index), &Meets::Itself),
+                Unit::Group(group) => (&*group.members, &group.meets),
             };
             begin.fill(f64::NEG_INFINITY);
             for &index in members {
@@ -102,12 +131,7 @@ impl Graph {
                     *begin = begin.max(waited.fold(0.0, f64::max) + durations.own[index * row + place]);
                 }
             }
-            if meets {
-                for step in begin.chunks_mut(shape.replicas) {
-                    let last = step.iter().copied().fold(0.0, f64::max);
-                    step.fill(last);
-                }
-            }
+            begin.chunks_mut(shape.replicas).for_each(|step| meets.wait_for_the_last(step));
             for &index in members {
                 for (place, begin) in begin.iter().enumerate() {
                     let cell = index * row + place;

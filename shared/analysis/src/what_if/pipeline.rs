@@ -9,7 +9,7 @@ use xpu_wire::id::{Rank, Step};
 
 use super::{
     Job, Kind, Refusal,
-    graph::{Durations, Graph, Group, Index, Operation, Shape},
+    graph::{Durations, Graph, Group, Index, Meets, Operation, Shape},
 };
 
 /// One operation of a trace. Times are seconds.
@@ -184,15 +184,14 @@ impl Cells {
         }
         for group in groups {
             for step in 0..shape.steps {
-                let replicas = (0..shape.replicas).map(|replica| shape.place(step, replica));
-                let begins =
-                    |place: usize| group.members.iter().map(move |index| self.begin[index * row + place]);
-                let last = |places: &mut dyn Iterator<Item = usize>| {
-                    places.flat_map(begins).fold(f64::NEG_INFINITY, f64::max)
+                let places = (0..shape.replicas).map(|replica| shape.place(step, replica));
+                let begin = |place: usize| {
+                    let begins = group.members.iter().map(|index| self.begin[index * row + place]);
+                    begins.fold(f64::NEG_INFINITY, f64::max)
                 };
-                let of_all = last(&mut replicas.clone());
-                for place in replicas {
-                    let last = if group.of_all_replicas { of_all } else { last(&mut std::iter::once(place)) };
+                let mut last: Vec<f64> = places.clone().map(begin).collect();
+                group.meets.wait_for_the_last(&mut last);
+                for (place, last) in places.zip(last) {
                     for index in &group.members {
                         let cell = index * row + place;
                         let transfer = self.end[cell] - last;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Group, Index, Kind, Name, Refusal, Row};
+use super::{Group, Index, Kind, Meets, Name, Refusal, Row};
 
 pub(super) struct Waits {
     pub(super) after: Vec<Vec<Index>>,
@@ -59,7 +59,7 @@ pub(super) fn waits(rows: &[&Row], names: &BTreeMap<Name, Index>, stages: usize)
 }
 
 fn of_all(members: Vec<Index>) -> Group {
-    Group { members, of_all_replicas: true }
+    Group { members, meets: Meets::All }
 }
 
 impl Waits {
@@ -87,14 +87,14 @@ impl Waits {
                 ] {
                     let ends = [send, receive];
                     let members = ends.iter().filter_map(|&(stage, kind)| names.get(&(stage, kind, number)));
-                    self.groups.push(Group { members: members.copied().collect(), of_all_replicas: false });
+                    self.groups.push(Group { members: members.copied().collect(), meets: Meets::Itself });
                 }
             }
         }
         let of = |kind: Kind| (0..stages).flat_map(|stage| all_of(names, stage, kind)).collect::<Vec<_>>();
         let embedding = of(Kind::EmbeddingGradsAllReduce);
         if !embedding.is_empty() {
-            self.groups.push(Group { members: embedding, of_all_replicas: false });
+            self.groups.push(Group { members: embedding, meets: Meets::Itself });
         }
         // The norm of all gradients is computed over all stages together.
         let clip = of(Kind::OptimizerClipMainGrad);

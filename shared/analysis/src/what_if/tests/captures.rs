@@ -1,4 +1,4 @@
-//! Captures of data-parallel jobs, assembled from frames.
+//! Captures of jobs, assembled from frames.
 
 use xpu_wire::{
     collective::Operation,
@@ -166,26 +166,111 @@ fn collective(operation: Operation) -> CapturedLabel {
 }
 
 #[test]
-fn other_parallelism_than_plain_data_parallelism_is_refused_by_name() {
+fn collectives_that_gather_or_scatter_make_all_ranks_wait_too() {
+    for operation in [Operation::AllGather, Operation::ReduceScatter, Operation::AlltoAll] {
+        let job = Job::of_capture(&capture(with_label(collective(operation)))).expect("it can be simulated");
+        let figures = WhatIf::of(&job);
+        near(figures.step.simulated_ms, 17.0);
+        near(figures.workers[0].repaired_ms.expect("it is simulated"), 13.0);
+    }
+}
+
+/// The collectives of four ranks in pairs: with the neighbour, and with the rank two further.
+const NEIGHBOUR: u32 = 1;
+const OPPOSITE: u32 = 2;
+
+/// One of four ranks, whose steps take 21 ms. It computes for 10 ms (rank 1 for 14), exchanges for 2 ms with its
+/// neighbour, computes for 4, and exchanges for 1 ms with the opposite rank. Its host's clock is `ahead` ms ahead.
+fn of_a_grid(rank: u32, ahead: u64) -> CapturePart {
+    const STEP: u64 = 21;
+    let mut new = part(rank, 0);
+    let begin = BEGIN + ahead * MS;
+    let CapturedLabel::Collective { datatype, bytes, bus_bytes, .. } = new.labels[1] else { panic!() };
+    let exchange = |operation, id: u32| CapturedLabel::Collective {
+        communicator: CommunicatorId(u64::from(id)),
+        operation,
+        datatype,
+        bytes,
+        bus_bytes,
+        plan: None,
+    };
+    new.labels[NEIGHBOUR as usize] = exchange(Operation::AllGather, 10 + rank / 2);
+    new.labels[OPPOSITE as usize] = exchange(Operation::ReduceScatter, 20 + rank % 2);
+    let computes = if rank == 1 { 14 } else { 10 };
+    // It leaves the exchange with its neighbour when the slower of the two has computed.
+    let left = if rank < 2 { 16 } else { 12 };
+    let spans =
+        [(0, 0, computes), (NEIGHBOUR, computes, left), (0, left, left + 4), (OPPOSITE, left + 4, 21)];
+    let operation = |step: u64, at: usize| {
+        let (label, from, to): (u32, u64, u64) = spans[at];
+        // The host launches all at the start of the step, 1 ms apart.
+        let late = from as i64 - at as i64;
+        CapturedOperation {
+            label,
+            after: Nanoseconds(
+                MS * if at > 0 {
+                    1
+                } else if step > 0 {
+                    STEP - 3
+                } else {
+                    0
+                },
+            ),
+            thread: 0,
+            sequence: (label > 0).then_some(Sequence(step)),
+            span: CapturedSpan::Gpu {
+                stream: 0,
+                late: late * MS as i64,
+                took: Nanoseconds((to - from) * MS),
+            },
+        }
+    };
+    new.since = Moment(begin);
+    new.operations = (0..4)
+        .flat_map(|step| (0..spans.len()).map(move |at| (step, at)))
+        .map(|(step, at)| operation(step, at))
+        .collect();
+    if let Some(account) = &mut new.account {
+        let mark = |step: u64| StepMark { completed: Step(40 + step), at: Moment(begin + step * STEP * MS) };
+        account.marks = (0..=4).map(mark).collect();
+        account.operations = new.operations.len() as u64;
+    }
+    new
+}
+
+#[test]
+fn ranks_that_meet_in_pairs_wait_for_their_own_partner() {
+    let parts = [of_a_grid(0, 0), of_a_grid(1, 5000), of_a_grid(2, 90_000), of_a_grid(3, 7)];
+    let figures = WhatIf::of(&Job::of_capture(&capture(parts)).expect("it can be simulated"));
+    near(figures.step.measured_ms, 21.0);
+    near(figures.step.simulated_ms, 21.0);
+    near(figures.step.ideal_ms, 11.0 + 2.0 + 4.0 + 1.0);
+    assert_eq!(figures.workers[0].rank, Rank(1));
+    near(figures.workers[0].repaired_ms.expect("it is simulated"), 17.0);
+}
+
+#[test]
+fn other_parallelism_is_refused_by_name() {
     let cases = [
-        (collective(Operation::AllGather), "its ranks gather parameters or scatter gradients (FSDP, ZeRO)"),
-        (collective(Operation::ReduceScatter), "(FSDP, ZeRO)"),
-        (collective(Operation::Send), "its ranks send to each other (a pipeline)"),
-        (collective(Operation::AlltoAll), "it has all-to-all collectives (experts)"),
+        (collective(Operation::Send), "its ranks send to each other (a pipeline, or all-to-all by sends)"),
         (collective(Operation::Broadcast), "its steps have Broadcast operations"),
         (CapturedLabel::Graph(1), "it has launches of CUDA graphs"),
         (CapturedLabel::Set { bytes: 8 }, "it has no collective"),
     ];
     for (label, what) in cases {
         let why = refused(with_label(label), what);
-        assert!(matches!(why, Refusal::NotDataParallel(_)), "{why}");
+        assert!(matches!(why, Refusal::NotSpmd(_)), "{why}");
     }
     let mut parts = three(3);
     for part in &mut parts {
         let CapturedLabel::Collective { communicator, .. } = &mut part.labels[1] else { continue };
         *communicator = CommunicatorId(u64::from(part.rank.0));
     }
-    refused(parts, "its ranks do not launch the same collectives (tensor or expert parallelism)");
+    refused(parts, "it has no collective of all ranks, and none that aligns the clocks of all hosts");
+    let mut parts = three(3);
+    let CapturedLabel::Collective { bytes, .. } = &mut parts[1].labels[1] else { panic!() };
+    *bytes += 8;
+    refused(parts, "its ranks do not launch the same collectives");
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn groups_are_of_two_stages_or_of_all_replicas() {
     let waits = waits(&template, &names(&rows), 2).expect("it is a pipeline");
     let named = |group: &Group| {
         let of = |&index: &Index| format!("{}@{}", name(&rows[index]), rows[index].stage);
-        (group.members.iter().map(of).collect::<Vec<_>>().join(" "), group.of_all_replicas)
+        (group.members.iter().map(of).collect::<Vec<_>>().join(" "), group.meets == Meets::All)
     };
     let groups: BTreeSet<_> = waits.groups.iter().map(named).collect();
     for (members, of_all) in [

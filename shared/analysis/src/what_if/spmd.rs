@@ -1,10 +1,11 @@
-//! A job from a capture, if it is purely data-parallel: every rank does the same work, and all take part in
-//! the same collectives.
+//! A job from a capture, if all its ranks run the same program (SPMD): every rank makes the same calls, but
+//! collectives may be of some ranks only (FSDP, tensor parallelism).
 //!
-//! A step ends where all ranks leave its last collective together. So no host clocks are compared, and a
-//! rank's work after that collective belongs to the step that it delays. Between two collectives there is one
-//! operation, `compute`. It lasts from the end of the operation for which it waits to the end of the last
-//! timed operation, and includes work that the hook does not see.
+//! A step ends where all ranks leave its last collective of all ranks together. So no host clocks are
+//! compared, and a rank's work after that collective belongs to the step that it delays. If no collective is
+//! of all ranks, the hosts' clocks are aligned, and a step ends with its last collective. Between two
+//! collectives there is one operation, `compute`. It lasts from the end of the operation for which it waits
+//! to the end of the last timed operation, and includes work that the hook does not see.
 
 mod track;
 
@@ -12,7 +13,7 @@ use track::{Cut, Tracks};
 
 use super::{
     Job, Kind, Refusal,
-    graph::{Durations, Graph, Group, Operation, Shape, mean},
+    graph::{Durations, Graph, Group, Meets, Operation, Shape, mean},
 };
 use crate::capture::Capture;
 
@@ -36,8 +37,8 @@ impl Job {
             stage: 0,
             class: index,
         };
-        let groups =
-            (0..collectives).map(|k| Group { members: vec![2 * k + 1], of_all_replicas: true }).collect();
+        let group = |(k, meets): (usize, &Meets)| Group { members: vec![2 * k + 1], meets: meets.clone() };
+        let groups = tracks.meets.iter().enumerate().map(group).collect();
         let measured = cuts.chunks(shape.replicas).map(|step| {
             step.iter().filter_map(|cut| cut.collectives.last()).map(|last| last.1).fold(0.0, f64::max)
         });
@@ -47,7 +48,7 @@ impl Job {
         let host_steps = tracks.host_steps.iter().map(|&step| if step < AHEAD * mean { step } else { 0.0 });
         let host_steps = host_steps.collect();
         Ok(Self {
-            actual: durations(cuts, &after, shape),
+            actual: durations(cuts, &tracks.meets, &after, shape),
             measured,
             graph: Graph::new((0..2 * collectives).map(operation).collect(), after, groups)?,
             shape,
@@ -90,7 +91,7 @@ fn waits(cuts: &[Cut], collectives: usize) -> Vec<Vec<usize>> {
     after
 }
 
-fn durations(cuts: &[Cut], after: &[Vec<usize>], shape: Shape) -> Durations {
+fn durations(cuts: &[Cut], meets: &[Meets], after: &[Vec<usize>], shape: Shape) -> Durations {
     let mut durations = Durations::zero(after.len(), shape);
     let row = shape.row();
     // End times of the operations handled so far.
@@ -98,8 +99,9 @@ fn durations(cuts: &[Cut], after: &[Vec<usize>], shape: Shape) -> Durations {
     for (index, before) in after.iter().enumerate() {
         for (step, of_step) in cuts.chunks(shape.replicas).enumerate() {
             let k = index / 2;
-            let last = of_step.iter().map(|cut| cut.collectives[k].0).fold(f64::NEG_INFINITY, f64::max);
-            for (replica, cut) in of_step.iter().enumerate() {
+            let mut last: Vec<f64> = of_step.iter().map(|cut| cut.collectives[k].0).collect();
+            meets[k].wait_for_the_last(&mut last);
+            for (replica, (cut, last)) in of_step.iter().zip(last).enumerate() {
                 let place = shape.place(step, replica);
                 let cell = index * row + place;
                 let ready = before.iter().map(|before| ends[before * row + place]).fold(0.0, f64::max);
