@@ -8,6 +8,7 @@ use std::{
 use serde_json::Value;
 use xpu_tests::{
     built,
+    host::Host,
     place::Place,
     program::{Outcome, Program, run, until},
 };
@@ -64,6 +65,44 @@ fn a_slow_rank_is_named_with_what_it_costs() {
     let text = what_if(&place, &file, &[]).stdout;
     let reported = "If rank 5 were as fast as the others, a step would take ";
     assert!(text.contains(reported) && text.contains("ranks, the slowest first"), "{text}");
+}
+
+/// Four ranks as in hybrid sharding: each shares its parameters with its neighbour, and averages gradients with
+/// the rank two further. No collective is of all ranks.
+const SHARDED: &str = "
+world = communicator()
+def split(color):
+    part = c_void_p()
+    ok(process.ncclCommSplit(world, color, RANK, byref(part), None))
+    return part
+shard, replicas = split(RANK // 2), split(RANK % 2)
+while True:
+    ok(all_gather(shard, 1 << 20))
+    for _ in range(8): ok(gemm_ex(8192, 8192, 8192))
+    ok(reduce_scatter(shard, 1 << 20))
+    ok(all_reduce(replicas, 1 << 20))
+    sync()
+    step()
+";
+
+#[test]
+fn a_slow_rank_of_a_sharded_job_is_named_with_what_it_costs() {
+    let host = Host::with_visible_gpus();
+    let slow = |rank| [("SIMGPU_SLOWDOWN", if rank == 3 { "1.5" } else { "1" })];
+    let _ranks: Vec<_> = (0..4).map(|rank| host.rank_of_where((rank, 4), &slow(rank), SHARDED)).collect();
+    until("steps", || (host.status()["steps"]["min"].as_u64()? >= 20).then_some(()));
+    let file = host.place.path("c.bin");
+    let done = host.ask(&format!("capture --no-watch --steps 6 --wait 60 -o {}", file.display()));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let said = what_if(&host.place, &file, &["--json"]);
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let figures: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    let time = |name: &str| figures["step"][name].as_f64().expect("a time");
+    assert!((time("simulated_ms") / time("measured_ms") - 1.0).abs() < 0.05, "{figures:#}");
+    let first = &figures["workers"][0];
+    assert_eq!(first["rank"], 3, "{figures:#}");
+    // The rank computes for half as long again as the others.
+    assert!(first["repaired_ms"].as_f64() < Some(0.8 * time("measured_ms")), "{figures:#}");
 }
 
 #[test]

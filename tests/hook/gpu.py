@@ -8,8 +8,12 @@ import ctypes
 import os
 import sys
 import time
+import warnings
 from ctypes import byref, c_double, c_float, c_int, c_int64, c_longlong, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
+
+# Python 3.12 warns at a fork because the hook has a thread. With CUDA itself there are other threads.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 BF16, FLOAT, HALF, E4M3, E5M2, FP4 = 14, 0, 2, 28, 29, 33
 COMPUTE_16F, COMPUTE_32F, COMPUTE_TF32 = 64, 68, 77

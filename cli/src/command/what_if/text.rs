@@ -7,10 +7,12 @@ use xpu_model::figure::counted;
 
 pub(super) fn text(of: &WhatIf, top: usize) -> String {
     let steps = counted(of.steps.len(), "step", "steps");
-    let ranks = counted(of.data_parallel, "data-parallel rank", "data-parallel ranks");
     let mut out = match of.stages {
-        1 => format!("{steps} of {ranks}"),
-        stages => format!("{steps} of {stages} stages of {ranks}"),
+        1 => format!("{steps} of {}", counted(of.data_parallel, "rank", "ranks")),
+        stages => {
+            let ranks = counted(of.data_parallel, "data-parallel rank", "data-parallel ranks");
+            format!("{steps} of {stages} stages of {ranks}")
+        }
     };
     if of.steps_left_out > 0 {
         let left_out = counted(of.steps_left_out, "step", "steps");

@@ -13,14 +13,16 @@ pub(crate) fn join(python: Vec<(StackFrame, bool)>, native: &[StackFrame]) -> (V
     let mut all = Vec::new();
     let mut rest = python.into_iter().peekable();
     let threaded_python = rest.peek().is_some();
-    for frame in native {
+    let runs = if threaded_python { runs(native) } else { Vec::new() };
+    for (at, frame) in native.iter().enumerate() {
         if threaded_python && rest.peek().is_none() {
             break;
         }
-        if threaded_python && RUNS.iter().any(|name| frame.function.starts_with(name)) {
+        if runs.contains(&at) {
+            let is_last = runs.last() == Some(&at) && !is_run(frame);
             for (frame, entry) in rest.by_ref() {
                 all.push(frame);
-                if entry {
+                if entry && !is_last {
                     break;
                 }
             }
@@ -33,6 +35,22 @@ pub(crate) fn join(python: Vec<(StackFrame, bool)>, native: &[StackFrame]) -> (V
     all.truncate(RankStacks::FRAMES);
     all.reverse();
     (all, more)
+}
+
+/// The frames at which the interpreter runs frames of Python. If none has the name of the interpreter's
+/// function, because the interpreter was built from tail calls (3.14) and has no symbols, the first frame of
+/// each group of frames in the interpreter's file stands for a run, and the last group runs all that is left.
+fn runs(native: &[StackFrame]) -> Vec<usize> {
+    let named: Vec<_> = (0..native.len()).filter(|&at| is_run(&native[at])).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let is_inside = |at: usize| is_interpreter(&native[at].file);
+    (0..native.len()).filter(|&at| is_inside(at) && (at == 0 || !is_inside(at - 1))).collect()
+}
+
+fn is_run(frame: &StackFrame) -> bool {
+    RUNS.iter().any(|name| frame.function.starts_with(name))
 }
 
 fn is_interpreter(file: &str) -> bool {
@@ -78,6 +96,21 @@ mod tests {
             joined(python, &native),
             ["<module>", "train", "call_back", "hook", "inner", "wait", "poll"]
         );
+    }
+
+    #[test]
+    fn an_interpreter_without_symbols_runs_frames_in_each_of_its_groups() {
+        let native = native(&[
+            "poll",
+            "(unnamed)@/usr/bin/python3.14",
+            "(unnamed)@/usr/bin/python3.14",
+            "call_back@/v/torch/lib/libtorch.so",
+            "(unnamed)@/usr/bin/python3.14",
+            "Py_RunMain@/usr/bin/python3.14",
+            "__libc_start_main",
+        ]);
+        let python = python(&[("hook", true), ("sorted_by", true), ("<module>", true)]);
+        assert_eq!(joined(python, &native), ["<module>", "sorted_by", "call_back", "hook", "poll"]);
     }
 
     #[test]

@@ -141,7 +141,9 @@ impl Sequence {
             }
             let mut numbers = vec![0; self.communicators.len()];
             for (number, members) in members.values().enumerate() {
-                members.iter().for_each(|&rank| numbers[rank] = number);
+                for &rank in members {
+                    numbers[rank] = number;
+                }
             }
             Ok(Meets::Sets(numbers))
         };
