@@ -223,6 +223,40 @@ fn a_hang_is_kept_after_the_job_and_its_collector_have_ended() {
     assert!(nobody.stderr.contains(&format!("xpu-top stacks --replay {}", folder.display())), "{nobody:?}");
 }
 
+/// A waiting rank is ended as by PyTorch's watchdog, and the rank that caused the hang after it.
+#[test]
+fn a_hang_stays_the_reason_if_a_watchdog_ends_the_job() {
+    let host = Host::new();
+    let ranks: Vec<_> = (0..2).map(|rank| host.rank_where(rank, &[], &script(STUCK))).collect();
+    let log = || host.collector_log();
+    let folder = at_last("a folder with stacks", log, || {
+        let folder = folders(&host.place).pop()?;
+        kept_status(&folder)?["stacks"].is_object().then_some(folder)
+    });
+    ranks[0].signal("ABRT");
+    at_last("the first end to be kept too", log, || {
+        kept_status(&folder)?["ranks"][0]["exit"].is_object().then_some(())
+    });
+    ranks[1].signal("KILL");
+    at_last("the second end to be known", log, || {
+        (host.status()["ranks"][1]["state"] == "dead").then_some(())
+    });
+    let of = |line: &str| run(&mut xpu_top(&host.place, &format!("{line} --replay {}", folder.display())));
+    for status in [of("status --json"), host.ask("status --json --now")] {
+        let status: Value = serde_json::from_str(&status.stdout).unwrap();
+        let found = &status["findings"][0];
+        assert_eq!(
+            (&found["kind"], &found["ranks"]),
+            (&"hang".into(), &serde_json::json!([1])),
+            "{status:#}"
+        );
+        let evidence = found["evidence"].as_str().unwrap();
+        assert!(evidence.contains("; then rank 0 (sim, pid "), "{evidence}");
+    }
+    let stacks = of("stacks");
+    assert!(stacks.status.success() && stacks.stdout.contains("fault"), "{stacks:?}");
+}
+
 /// The environment is as `xpu-top run --gpu-core-on-hang` sets it. The folder shows the hang, and not the
 /// exits that reading the kernels caused.
 #[test]

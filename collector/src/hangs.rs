@@ -189,11 +189,13 @@ impl Keeper {
         }
         if let Body::Stacks(stacks) = &frame.body
             && stacks.threads.is_empty()
-            && self.incidents.get(&stacks.job).is_some_and(Incident::is_held)
+            && self.has_stacks_of(&stacks.job, stacks.rank)
         {
             // The earlier stacks stay.
             let why = stacks.why.join("; ");
-            tracing::warn!("{}: the kernels of rank {} are not named: {why}", stacks.job, stacks.rank);
+            if self.incidents.get(&stacks.job).is_some_and(Incident::is_held) {
+                tracing::warn!("{}: the kernels of rank {} are not named: {why}", stacks.job, stacks.rank);
+            }
             return Ok(());
         }
         if let Body::Ras(report) = &frame.body {
@@ -209,6 +211,11 @@ impl Keeper {
             self.jobs.fold(frame);
         }
         Ok(())
+    }
+
+    fn has_stacks_of(&self, name: &JobName, rank: Rank) -> bool {
+        let known = self.jobs.get(name).and_then(|job| job.stacks().find(|stacks| stacks.rank == rank));
+        known.is_some_and(|stacks| !stacks.threads.is_empty())
     }
 
     /// Takes RAS's answer about a job that hangs. Ignores answers after the ranks were ended to name their

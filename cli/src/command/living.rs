@@ -63,6 +63,15 @@ pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<
     }
 }
 
+/// The named job if it has ended and its collectors still know it, or the only such job.
+pub(super) fn ended_job(following: &Following, named: Option<&JobName>) -> Option<JobName> {
+    let known: Vec<_> = following.jobs().iter().map(Job::name).collect();
+    match named {
+        Some(named) => known.contains(&named).then(|| named.clone()),
+        None => unambiguous(&known).ok().flatten(),
+    }
+}
+
 /// The only one of these jobs; a choice between several is the user's.
 pub(super) fn unambiguous(jobs: &[&JobName]) -> Result<Option<JobName>, UsageError> {
     match jobs {

@@ -30,8 +30,8 @@ use xpu_wire::{
 
 use super::{
     living::{
-        Connection, LOOK, connect, report_kept, report_no_job, report_unreachable, selected, take_until,
-        the_job,
+        Connection, LOOK, connect, ended_job, report_kept, report_no_job, report_unreachable, selected,
+        take_until, the_job,
     },
     output::{print, print_json},
     past,
@@ -59,7 +59,11 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
         None => following.has_answered(),
     };
     runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, answered));
-    let Some(job) = the_job(&following, args.of.job.as_ref())? else {
+    let living = the_job(&following, args.of.job.as_ref())?;
+    // Collectors keep the stacks of a job that hung and has ended.
+    let kept = living.is_none();
+    let ended = || ended_job(&following, args.of.job.as_ref()).filter(|_| !args.gpus);
+    let Some(job) = living.or_else(ended) else {
         report_unreachable(&following, ": its ranks are not shown");
         report_no_job(args.of.job.as_ref());
         report_kept("stacks", args.of.job.as_ref());
@@ -69,14 +73,21 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
         Some(filter) => selected(filter, &following, Moment::now(), &job, |_| true)?,
         None => args.rank.clone(),
     };
-    let mut gathered = Gathered::new(job, ranks, Depth::of(args));
+    let depth = if kept { Depth::Kept } else { Depth::of(args) };
+    let mut gathered = Gathered::new(job, ranks, depth);
     let wait = args.wait.unwrap_or(if args.gpus { WAIT_FOR_GPUS } else { WAIT });
     if args.gpus && !args.yes && !is_agreed(gathered.missing(&following).len())? {
         return Ok(ExitCode::from(Code::Usage as u8));
     }
     runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, wait));
     report_unreachable(&following, ": its ranks are not shown");
-    output(&gathered.document(&following), args)
+    let document = gathered.document(&following);
+    if kept && document.is_empty() {
+        eprintln!("xpu-top: job {} has ended, and its collectors have no stacks of it", document.job);
+        report_kept("stacks", Some(&document.job));
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    output(&document, args)
 }
 
 /// The stacks in a recording: those of a job that hung, and those that were requested during the recording.
@@ -112,7 +123,7 @@ fn output(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     for line in document.notes() {
         eprintln!("xpu-top: {line}");
     }
-    if document.ranks.iter().all(|rank| rank.stacks.threads.is_empty()) {
+    if document.is_empty() {
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     put(document, args)?;
@@ -126,6 +137,8 @@ enum Depth {
     Native,
     /// Kernels on the GPUs, and native frames.
     Gpus,
+    /// Those that collectors have read before the job ended.
+    Kept,
 }
 
 impl Depth {
@@ -208,6 +221,7 @@ impl Gathered {
             }
             match self.depth {
                 Depth::Gpus => live.gpu_stacks(self.job.clone(), missing),
+                Depth::Kept => live.kept_stacks(self.job.clone(), missing),
                 depth => live.stacks(self.job.clone(), missing, depth == Depth::Native),
             }
             let pause = deadline.min(Instant::now() + ASK_AGAIN);
@@ -250,6 +264,12 @@ struct Document {
     ranks: Vec<OneRank>,
     no_answer: Vec<Rank>,
     hosts_unreachable: Vec<UnreachableHost>,
+}
+
+impl Document {
+    fn is_empty(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.stacks.threads.is_empty())
+    }
 }
 
 #[derive(Debug, Serialize)]

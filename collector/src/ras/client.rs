@@ -45,7 +45,9 @@ impl Default for Limits {
 /// Why a question has no answer. If several connections fail, the last reason in this order counts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub(super) enum Unanswered {
-    #[error("nothing listens there: RAS needs NCCL 2.24 or newer, without NCCL_RAS_ENABLE=0")]
+    #[error(
+        "nothing listens there: RAS needs NCCL 2.24 or newer (xpu-top 2.28.7 or newer), without NCCL_RAS_ENABLE=0"
+    )]
     NotListening,
     #[error("cannot connect: {0}")]
     Unreachable(String),

@@ -349,8 +349,10 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
 /// Why a job makes no progress, if it makes none: a cheap part of [`examine`].
 pub fn stall(job: &Job, now: Moment) -> Option<Finding> {
     // Ranks that wait for a lost rank are no separate finding.
-    let found = dead::ranks(job, now).or_else(|| hang::examine(job, now))?;
-    Some(places::with_places(job, found))
+    match dead::ranks(job, now) {
+        Some(ended) => Some(dead::after_hang(job, ended, now)),
+        None => Some(places::with_places(job, hang::examine(job, now)?)),
+    }
 }
 
 /// Whether the job makes no progress: a cheap part of [`is_stuck`]. A job without a living rank is over, so

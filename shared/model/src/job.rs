@@ -7,6 +7,7 @@ mod arrival_skew;
 mod bound;
 mod breakdown;
 mod clock;
+mod hang_before_end;
 mod jobs;
 mod join;
 mod matched;
@@ -25,6 +26,7 @@ pub use arrival_skew::Arrivals;
 pub use bound::{Bound, BoundBy, GemmTime, GilHolder, MainThreadSeen, OtherTime};
 pub use breakdown::{Breakdown, HostShares};
 pub use clock::Clock;
+use hang_before_end::HangBeforeEnd;
 pub use jobs::{Collector, Jobs, Stream};
 pub use join::{Join, Joins, Place};
 pub use matched::PartlySeen;
@@ -61,6 +63,7 @@ pub struct Job {
     ras: Option<Box<RasReport>>,
     /// Ends of failed ranks, which may arrive before the ranks are introduced.
     exits: BTreeMap<Rank, RankExit>,
+    hang: Option<HangBeforeEnd>,
     /// Time by which each host's clock is behind the most advanced one, and that clock's value then.
     behind: BTreeMap<HostName, (Moment, Duration)>,
     /// Whether ranks may disagree on their number.
@@ -82,6 +85,7 @@ impl Job {
             records: Records::default(),
             ras: None,
             exits: BTreeMap::new(),
+            hang: None,
             behind: BTreeMap::new(),
             mixed: false,
             replaced: None,

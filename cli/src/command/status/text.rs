@@ -26,8 +26,9 @@ const RANKS: usize = 256;
 /// Number of ended findings, newest first; `--json` has more.
 const GONE: usize = 8;
 
-/// Longest text of a rank's place.
+/// Longest text of a rank's place, and of a finding that has ended.
 const LONGEST: usize = 200;
+const LONGEST_PAST: usize = 1000;
 
 const LONGEST_OPTIMIZER: usize = 40;
 const LONGEST_HOST: usize = 40;
@@ -164,7 +165,7 @@ fn write_ended(to: &mut String, gone: &Episode) -> std::fmt::Result {
         "past, from {} for {}: {}",
         clock(moment(gone.came_at)),
         age(lasted),
-        printable(&gone.evidence, LONGEST)
+        printable(&gone.evidence, LONGEST_PAST)
     )
 }
 

@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::exit::Exited};
+use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::exit::Exited, hang};
 use crate::job::{Job, RankView};
 
 /// Unexplained ends this close to each other count as one: an end that nobody noted is dated by the rank's last
@@ -60,6 +60,19 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
         severity: Severity::Critical,
         cost: None,
     })
+}
+
+/// The hang that had lasted when the first rank ended, and that end. `ended` itself, if the job did not hang then.
+pub(super) fn after_hang(job: &Job, ended: Finding, now: Moment) -> Finding {
+    let Some((hang, at)) = job.hang_before_end() else { return ended };
+    let since_s = hang.since_s + now.since(at).as_secs_f64();
+    // Of a rank whose end was noticed late, the others' hang is a consequence.
+    if since_s - ended.since_s < hang::PATIENCE.as_secs_f64() {
+        return ended;
+    }
+    let Evidence::Exited(exited) = ended.evidence else { return ended };
+    let hang = hang::with_kernels(job, hang.clone());
+    Finding { since_s, evidence: Evidence::Ended(Box::new(hang.evidence), Box::new(exited)), ..hang }
 }
 
 /// When its process ended; if that is unknown, when the rank was last heard.

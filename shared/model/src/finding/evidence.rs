@@ -61,6 +61,8 @@ pub enum Evidence {
     OnGpus(Box<Evidence>, Vec<hang::GpusAt>),
     /// The evidence of a hang, and the places of the ranks that it names, as far as known.
     At(Box<Evidence>, Vec<hang::RankPlace>),
+    /// The evidence of a hang, and the first end of a rank after it.
+    Ended(Box<Evidence>, Box<exit::Exited>),
 }
 
 impl Evidence {
@@ -96,7 +98,8 @@ impl Evidence {
             | Self::Shared(of, _)
             | Self::Aged(of, _)
             | Self::OnGpus(of, _)
-            | Self::At(of, _) => of.reported(),
+            | Self::At(of, _)
+            | Self::Ended(of, _) => of.reported(),
         }
     }
 
@@ -162,7 +165,7 @@ impl Evidence {
     pub fn gpus(&self) -> &[hang::GpusAt] {
         match self {
             Self::OnGpus(_, gpus) => gpus,
-            Self::At(of, _) => of.gpus(),
+            Self::At(of, _) | Self::Ended(of, _) => of.gpus(),
             _ => &[],
         }
     }
@@ -177,7 +180,16 @@ impl Evidence {
     pub fn places(&self) -> &[hang::RankPlace] {
         match self {
             Self::At(_, places) => places,
+            Self::Ended(of, _) => of.places(),
             _ => &[],
+        }
+    }
+
+    /// The first end of a rank after a hang.
+    pub fn end(&self) -> Option<&exit::Exited> {
+        match self {
+            Self::Ended(_, end) => Some(end),
+            _ => None,
         }
     }
 
@@ -197,7 +209,8 @@ impl fmt::Display for Evidence {
         self.neighbours().map_or(Ok(()), |neighbours| write!(f, "; {neighbours}"))?;
         self.places().iter().try_for_each(|place| write!(f, "; {place}"))?;
         self.gpus_sentence().map_or(Ok(()), |gpus| write!(f, "; {gpus}"))?;
-        self.age_s().map_or(Ok(()), |age| write!(f, "; {}", aged(age)))
+        self.age_s().map_or(Ok(()), |age| write!(f, "; {}", aged(age)))?;
+        self.end().map_or(Ok(()), |end| write!(f, "; then {end}"))
     }
 }
 

@@ -62,37 +62,9 @@ impl Examiner {
         let profiles = self.profiles.values();
         let ranks = job.ranks().zip(profiles).map(|((rank, view), (_, profile))| (rank, view, profile));
         let cohorts = cohort::of(ranks);
-        let growth = if is_stuck { None } else { pace::growth(job) };
-        // NCCL's threads transfer more slowly without a core: the link is not the cause.
-        let lacks_cpu = growth.and_then(|growth| cpu_wait::ranks(job, growth.since_s));
-        let mut link = link::slow(job).filter(|_| !is_stuck && lacks_cpu.is_none());
-        let mut slow = slow::ranks(&cohorts, is_stuck || link.is_some(), growth.as_ref());
-        if slow.len() > 1 {
-            // How much each of several ranks contributes is unknown.
-            slow = slow::ranks(&cohorts, is_stuck || link.is_some(), None);
-        }
-        if let Some(link) = &mut link {
-            if !slow.is_empty() {
-                // Exposed communication includes waiting for the slow ranks.
-                link.cost = None;
-            } else if let Some(growth) = growth.filter(|growth| growth.began_with(link.since_s)) {
-                (link.cost, link.since_s) = (Some(growth.cost(job.gpus())), growth.since_s);
-            }
-        }
-        if let Some(pauses) = pace::pauses_in_place(job, &slow).filter(|_| !is_stuck) {
-            slow = vec![pauses];
-        }
-        // A slow rank's finding includes its cost to all steps.
-        let explained = is_stuck || link.is_some() || !slow.is_empty();
-        let pace = match explained {
-            false => pace::changes(job),
-            true if is_stuck || slow.is_empty() => None,
-            true => pace::pauses_beside(job, &slow),
-        };
         let stops = stall.into_iter().map(|finding| idle(job, finding, now));
-        let mut costs: Vec<_> = slow.into_iter().chain(link).chain(pace).collect();
-        let run = self.runs.as_ref().filter(|_| !is_stuck).and_then(|runs| runs.before(job));
-        costs.extend(run.and_then(|run| past_run::slower(job, run, &costs)));
+        // The figures of a job that makes no progress are those of the time before.
+        let mut costs = if is_stuck { Vec::new() } else { self.costs(job, &cohorts) };
         for finding in &mut costs {
             finding.severity = finding.cost.map_or(finding.severity, |cost| cost.severity());
         }
@@ -103,6 +75,40 @@ impl Examiner {
         costs.sort_by(|a, b| pct(b).total_cmp(&pct(a)));
         let grows = memory::growing(job).filter(|_| !is_stuck);
         stops.chain(costs).chain(device::troubles(job, now)).chain(grows).collect()
+    }
+
+    /// What makes the steps of a running job longer.
+    fn costs(&self, job: &Job, cohorts: &[Vec<cohort::Member<'_>>]) -> Vec<Finding> {
+        let growth = pace::growth(job);
+        // NCCL's threads transfer more slowly without a core: the link is not the cause.
+        let lacks_cpu = growth.and_then(|growth| cpu_wait::ranks(job, growth.since_s));
+        let mut link = link::slow(job).filter(|_| lacks_cpu.is_none());
+        let mut slow = slow::ranks(cohorts, link.is_some(), growth.as_ref());
+        if slow.len() > 1 {
+            // How much each of several ranks contributes is unknown.
+            slow = slow::ranks(cohorts, link.is_some(), None);
+        }
+        if let Some(link) = &mut link {
+            if !slow.is_empty() {
+                // Exposed communication includes waiting for the slow ranks.
+                link.cost = None;
+            } else if let Some(growth) = growth.filter(|growth| growth.began_with(link.since_s)) {
+                (link.cost, link.since_s) = (Some(growth.cost(job.gpus())), growth.since_s);
+            }
+        }
+        if let Some(pauses) = pace::pauses_in_place(job, &slow) {
+            slow = vec![pauses];
+        }
+        // A slow rank's finding includes its cost to all steps.
+        let pace = match (link.is_some(), slow.is_empty()) {
+            (false, true) => pace::changes(job),
+            (true, true) => None,
+            (_, false) => pace::pauses_beside(job, &slow),
+        };
+        let mut costs: Vec<_> = slow.into_iter().chain(link).chain(pace).collect();
+        let run = self.runs.as_ref().and_then(|runs| runs.before(job));
+        costs.extend(run.and_then(|run| past_run::slower(job, run, &costs)));
+        costs
     }
 
     /// Brings all profiles up to date.

@@ -26,6 +26,7 @@ use xpu_wire::{
 };
 
 pub use doing::Doing;
+pub(super) use gpu_progress::with_kernels;
 pub use rendezvous::meeting_place;
 pub use witness::Witness;
 
@@ -37,7 +38,7 @@ use crate::job::{Job, RankView};
 
 /// Shortest time without progress after which a job hangs. A little less than ten seconds, because digests
 /// come once a second.
-const PATIENCE: Duration = Duration::from_millis(9_500);
+pub(super) const PATIENCE: Duration = Duration::from_millis(9_500);
 
 /// Multiple of its usual step for which a job must make no progress.
 const STEPS: u32 = 5;

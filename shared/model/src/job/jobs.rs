@@ -14,7 +14,7 @@ use super::Job;
 /// Every job seen, by name.
 #[derive(Debug, Default)]
 pub struct Jobs {
-    known: BTreeMap<JobName, Job>,
+    pub(super) known: BTreeMap<JobName, Job>,
     streams: BTreeMap<HostName, Stream>,
     collectors: BTreeMap<HostName, Collector>,
     /// The most advanced host clock.
@@ -44,6 +44,7 @@ impl Jobs {
             // Each frame of the history has its own host and time.
             return history.frames.frames().for_each(|frame| self.fold(&frame));
         }
+        self.note_hang(frame);
         let behind = self.update_clocks(frame);
         match &frame.body {
             Body::Snapshot(snapshot) => {

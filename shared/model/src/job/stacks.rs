@@ -20,7 +20,15 @@ pub(super) struct Stacks {
 impl Job {
     pub(super) fn keep_stacks(&mut self, stacks: &RankStacks) {
         let before = self.stacks.of.get(&stacks.rank);
-        if self.rank(stacks.rank).is_some() && !before.is_some_and(|before| stacks.lacks_gpus_of(before)) {
+        let Some(view) = self.rank(stacks.rank) else { return };
+        // No stacks can be read of a process that has ended: those from before stay.
+        let is_too_late = |before: &RankStacks| {
+            !view.is_alive()
+                && stacks.threads.is_empty()
+                && before.pid == stacks.pid
+                && !before.threads.is_empty()
+        };
+        if !before.is_some_and(|before| stacks.lacks_gpus_of(before) || is_too_late(before)) {
             self.stacks.of.insert(stacks.rank, stacks.clone());
             self.stacks.revision += 1;
             // The findings of a hang have the places of its ranks.

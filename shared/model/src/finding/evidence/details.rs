@@ -151,6 +151,10 @@ impl Evidence {
                 to.add(aged(*age));
             }
             Self::OnGpus(of, _) | Self::At(of, _) => of.add_details(to),
+            Self::Ended(of, end) => {
+                of.add_details(to);
+                to.add(format!("then {end}"));
+            }
         }
     }
 }

@@ -227,7 +227,7 @@ impl Evidence {
             Self::OnGpus(of, gpus) => {
                 on_gpus(of, culprits_kernel(ranks, gpus), &who, of.headline(ranks, host))
             }
-            Self::Sampled(of, _) | Self::At(of, _) => of.headline(ranks, host),
+            Self::Sampled(of, _) | Self::At(of, _) | Self::Ended(of, _) => of.headline(ranks, host),
         }
     }
 }

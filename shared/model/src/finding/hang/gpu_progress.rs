@@ -48,12 +48,35 @@ pub(super) fn with_gpus(job: &Job, stalled: &[StalledCommunicator<'_>], mut find
         }),
     };
     if let Some(groups) = groups.filter(|groups| !groups.is_empty()) {
-        if let Some(kernel) = culprits_kernel(&finding.ranks, &groups) {
-            finding.advice = format!("look at what launches {kernel}, and at why it does not end");
-        }
         finding.evidence = Evidence::OnGpus(Box::new(finding.evidence), groups);
+        advise(&mut finding);
     }
     finding
+}
+
+/// Adds the kernels that a core dump has named since then.
+pub(in super::super) fn with_kernels(job: &Job, mut finding: Finding) -> Finding {
+    fn named(job: &Job, evidence: Evidence) -> Evidence {
+        match evidence {
+            Evidence::At(of, places) => Evidence::At(Box::new(named(job, *of)), places),
+            Evidence::OnGpus(of, groups) => {
+                let single = |group: &GpusAt, rank| GpusAt { ranks: vec![rank], ..group.clone() };
+                let states = groups.iter().flat_map(|of| of.ranks.iter().map(move |&rank| single(of, rank)));
+                Evidence::OnGpus(of, grouped(job, states))
+            }
+            other => other,
+        }
+    }
+    finding.evidence = named(job, finding.evidence);
+    advise(&mut finding);
+    finding
+}
+
+/// The kernel of the ranks that the finding names is the next thing to look at.
+fn advise(finding: &mut Finding) {
+    if let Some(kernel) = culprits_kernel(&finding.ranks, finding.evidence.gpus()) {
+        finding.advice = format!("look at what launches {kernel}, and at why it does not end");
+    }
 }
 
 /// The states in collective `number`, the fewest ranks first.

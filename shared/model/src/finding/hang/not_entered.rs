@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use xpu_wire::id::Rank;
+use xpu_wire::{frame::Life, id::Rank};
 
 use super::super::evidence::hang::{Deadlock, NotEntered};
 use super::{
@@ -54,7 +54,13 @@ pub(super) fn ranks(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Fi
         hung_s: stalled.stalled_for.as_secs_f64(),
         doing: Doing::closely(job, first.rank, first.view),
     });
-    let advice = if ranks.len() == 1 { "look at that rank's stack" } else { "look at those ranks' stacks" };
+    let advice = match &ranks[..] {
+        _ if absent.iter().all(|place| place.view.life() == Life::Ended) => {
+            "look at why it left before the others: the end of its log, its number of batches"
+        }
+        [_] => "look at that rank's stack",
+        _ => "look at those ranks' stacks",
+    };
     Some(finding(Class::NotEntered, ranks, confidence, stalled, evidence, advice, Some(collective)))
 }
 

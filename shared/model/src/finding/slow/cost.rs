@@ -31,6 +31,9 @@ const ENOUGH: u32 = 30;
 /// Number of timed collectives: the chance that one of two ranks enters all of them last is one in 2^8.
 const ALL_OF: u32 = 8;
 
+/// The same, if the time that its threads wait for the GPU also shows the rank.
+const SOME_OF: u32 = ALL_OF / 2;
+
 /// Largest number of seconds that [`LONG`] digests cover, because they are a second or a little more apart.
 pub(super) const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 
@@ -85,6 +88,19 @@ fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost
     member.delay.filter(|delay| delay.joined >= ALL_OF && delay.last == delay.joined)?;
     let seldom = |other: &&Member<'_>| other.delay.is_none_or(|delay| 2 * delay.last <= delay.joined);
     waited_more(member, others).filter(|_| others.iter().all(seldom))
+}
+
+/// The time by which its threads wait for the GPU less than the others' threads do, for a rank for which the
+/// others wait, or which entered most of its timed collectives last as no other did. This time is counted
+/// completely. If one collective of many carries most of the delay, it is rarely timed.
+fn spared(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
+    let is_mostly_last = |member: &Member<'_>, least: u32| {
+        member.delay.is_some_and(|delay| delay.joined >= least && 2 * delay.last > delay.joined)
+    };
+    let is_last = is_mostly_last(member, SOME_OF) && !others.iter().any(|other| is_mostly_last(other, 1));
+    let usual = blocked_time(others).filter(|_| is_last || waited_for(member, others).is_some());
+    let share = usual? - waits(member)?;
+    waits_less(member, usual).then_some(Lost { share, error: 0.0 })
 }
 
 /// The time that the others lose because of it: at most the time that they wait for it.
@@ -280,8 +296,18 @@ fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
 /// The finding for the costliest rank, if no rule has named one.
 pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> Option<Finding> {
     let all: Vec<_> = cohorts.iter().flatten().collect();
-    let is_own = |delay: StragglerDelay| delay.steady > STEADY && delay.waited < PASSED_ON * delay.cost;
-    let suspects = all.iter().filter(|member| member.begun && member.delay.is_some_and(is_own));
+    // Whether the waits of threads show that it accounts for most of the growth.
+    let is_spared = |member: &Member<'_>| {
+        growth.is_some_and(|growth| {
+            let spared = spared(member, &others(&all, member.rank));
+            spared.is_some_and(|spared| spared.share > MOST * growth.share())
+        })
+    };
+    let is_own = |member: &Member<'_>, delay: StragglerDelay| {
+        delay.steady > STEADY && (delay.waited < PASSED_ON * delay.cost || is_spared(member))
+    };
+    let suspects =
+        all.iter().filter(|member| member.begun && member.delay.is_some_and(|delay| is_own(member, delay)));
     // Waiting for sends and receives is not observed: a rank that waited for a pipeline neighbour may be late
     // because of it.
     if all.iter().any(|member| member.sends) {
@@ -294,14 +320,19 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         if growth.is_none() {
             return lost(member, &others);
         }
-        waited_for(member, &others).or_else(|| always_waited_for(member, &others))
+        let timed = waited_for(member, &others).or_else(|| always_waited_for(member, &others));
+        [timed, spared(member, &others)]
+            .into_iter()
+            .flatten()
+            .max_by(|one, other| one.share.total_cmp(&other.share))
     };
     // Waits from before the growth do not account for it.
     let accounts = |member: &Member<'_>| {
         growth.is_none_or(|growth| {
             let recent = member.view.recent_delay(Duration::from_secs_f64(growth.since_s));
             recent.is_some_and(|Recent { lost, joined, last }| {
-                lost > EXPLAINS * growth.share() || joined >= ALL_OF && 2 * last > joined
+                let many = joined >= ALL_OF || joined >= SOME_OF && is_spared(member);
+                lost > EXPLAINS * growth.share() || many && 2 * last > joined
             })
         })
     };

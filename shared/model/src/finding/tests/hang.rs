@@ -3,7 +3,8 @@ mod gpu;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        Body, CommunicatorState, HostWork, Life, RankDigest, RankStacks, StackFrame, StepSource, ThreadStack,
+        Body, CommunicatorState, Event, HostWork, Life, RankDigest, RankStacks, StackFrame, StepSource,
+        ThreadStack,
     },
     id::{CommunicatorId, Rank},
     ledger::Call,
@@ -54,6 +55,47 @@ fn a_rank_that_did_not_enter_is_named_with_what_it_misses() {
     assert_eq!((missed.communicator.as_str(), missed.number), ("9ca792c9", STALL * 9 * 4));
     assert_eq!((missed.operation.as_deref(), missed.bytes), (Some("AllReduce"), Some(64 << 20)));
     assert!(finding.evidence.to_string().contains("7 ranks have waited"), "{}", finding.evidence);
+}
+
+/// PyTorch's watchdog ends a rank that waits, and the launcher the others.
+#[test]
+fn a_hang_stays_the_reason_after_its_ranks_were_ended() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |rank, digest| {
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    });
+    let ends = |cluster: &mut Cluster, rank| {
+        let (job, pid) = (cluster.job().name().clone(), cluster.job().rank(Rank(rank)).unwrap().pid());
+        cluster.fold([Body::Event(Event::Life { job, rank: Rank(rank), pid, life: Life::Died })]);
+    };
+    let (hang, _) = cluster.until_found(30);
+    cluster.run(5);
+    ends(&mut cluster, 0);
+    ends(&mut cluster, 6);
+    let found = cluster.findings();
+    let [found] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((found.kind, found.class, &found.ranks), (Kind::Hang, hang[0].class, &only(6)));
+    assert!((found.since_s - hang[0].since_s - 5.0).abs() < 1.5, "{} {}", found.since_s, hang[0].since_s);
+    let evidence = found.evidence.to_string();
+    let (before, end) = evidence.split_once("; then rank 0 (").expect("its end is reported too");
+    assert!(before.contains("7 ranks have waited") && end.contains("without an orderly exit"), "{evidence}");
+}
+
+/// A rank ends, and then the others wait for it.
+#[test]
+fn an_end_stays_the_reason_of_the_hang_that_follows() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |rank, digest| {
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    });
+    cluster.second = STALL + 4;
+    cluster.run(4);
+    let (job, pid) = (cluster.job().name().clone(), cluster.job().rank(Rank(6)).unwrap().pid());
+    cluster.fold([Body::Event(Event::Life { job, rank: Rank(6), pid, life: Life::Died })]);
+    let found = cluster.findings();
+    assert_eq!((found[0].kind, &found[0].ranks), (Kind::Exited, &only(6)), "{found:#?}");
 }
 
 /// The others entered several of them before they waited. The first missed one is reported.
