@@ -113,7 +113,7 @@ impl<'a> List<'a> {
             let _ = match one {
                 One::Present { finding, .. } => {
                     let lasted = age(Duration::from_secs_f64(finding.since_s.max(0.0)));
-                    let there = if is_recorded { "still present at the end" } else { "still there" };
+                    let there = if is_recorded { "still present at the end" } else { "still present" };
                     let cost =
                         finding.cost.as_ref().map_or_else(String::new, |cost| format!("\n  costs {cost}"));
                     writeln!(text, "{lasted}, {there}\n  {}{cost}", clean(&finding.sentence()))

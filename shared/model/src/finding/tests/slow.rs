@@ -293,9 +293,9 @@ fn a_slow_link_costs_at_most_its_part_of_exposed_communication() {
     }
 }
 
-/// A rank that no longer reports may still be slow.
+/// From then on, a cost per step would mix in the time without steps.
 #[test]
-fn a_rank_that_was_slow_before_a_stall_is_named_during_it() {
+fn a_slow_rank_is_named_until_the_job_is_known_to_hang() {
     let is_stuck = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         if rank != 6 {
             wait(digest, 0, 1);
@@ -304,14 +304,22 @@ fn a_rank_that_was_slow_before_a_stall_is_named_during_it() {
     for fault in [Fault::Compute { rank: 5, factor: 1.5 }, Fault::Host { rank: 5, ms: 40.0 }] {
         let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).hang_from(20, is_stuck);
         cluster.run(20);
+        let (mut before, mut hung) = (0, 0);
         for _ in 0..100 {
             let found = cluster.run(1).findings();
-            let slow = found.iter().find(|one| one.kind == Kind::SlowRank);
-            assert!(slow.is_some_and(|slow| slow.ranks == only(5)), "second {}: {found:#?}", cluster.second);
+            let [one] = &found[..] else { panic!("second {}: {found:#?}", cluster.second) };
+            match one.kind {
+                Kind::SlowRank if hung == 0 => {
+                    assert_eq!(one.ranks, only(5));
+                    before += 1;
+                }
+                _ => {
+                    assert_eq!((one.kind, &one.ranks), (Kind::Hang, &only(6)));
+                    hung += 1;
+                }
+            }
         }
-        let found = cluster.findings();
-        assert_eq!((found[0].kind, found[0].ranks.clone()), (Kind::Hang, only(6)));
-        assert!(found[1].evidence.to_string().contains("as of 99 s ago"), "{}", found[1].evidence);
+        assert!((5..=15).contains(&before) && hung >= 85, "{before} {hung}");
     }
 }
 
