@@ -239,7 +239,7 @@ fn a_hang_stays_the_reason_if_a_watchdog_ends_the_job() {
     });
     ranks[1].signal("KILL");
     at_last("the second end to be known", log, || {
-        (host.status()["ranks"][1]["state"] == "dead").then_some(())
+        (host.status()["ranks"][1]["state"] == "exited").then_some(())
     });
     let of = |line: &str| run(&mut xpu_top(&host.place, &format!("{line} --replay {}", folder.display())));
     for status in [of("status --json"), host.ask("status --json --now")] {
