@@ -32,7 +32,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// The hang before the first rank ended, and the moment of which its duration is.
+    /// The hang before the first rank ended, and when it was noted: its duration is up to then.
     pub(crate) fn hang_before_end(&self) -> Option<(&Finding, Moment)> {
         self.hang.as_ref().map(|hang| (&*hang.found, hang.at))
     }
