@@ -62,8 +62,9 @@ WHEEL = nice -n 19 $(PACKAGED) wheel
 # Most tests wait most of the time, so two cores run five tests at a time, and build the wheel beside them at
 # low priority.
 test: TARGETS := --all-targets
-test: export CARGO_PROFILE_RELEASE_LTO := off
-test: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
+# Clippy, too, so that the C libraries are compiled once.
+test lint: export CARGO_PROFILE_RELEASE_LTO := off
+test lint: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
 test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 2 + 1)
 test: build packaged-hook $(BIN)/maturin $(BIN)/pytest browser
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(INSTALL) $(NEXTEST)

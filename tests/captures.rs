@@ -85,6 +85,27 @@ impl Job {
     }
 }
 
+/// As programs do that wait for their GPU every ten or twenty steps.
+#[test]
+fn all_operations_have_gpu_times_though_the_host_launches_a_thousand_ahead() {
+    let job = Job::new(
+        "
+def ahead():
+    for _ in range(400): ok(gemm_ex(3072, 3072, 3072))
+    ok(all_reduce(comm, 1000))
+    step()
+while True:
+    for _ in range(6): ahead()
+    sync()
+",
+    );
+    let done = job.capture("--steps 3 --wait 25");
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let report = job.report();
+    assert_eq!((&report["dropped"], &report["untimed"]), (&json!(0), &json!(0)), "{report:#}");
+    assert!(report["operations"].as_u64() >= Some(2 * 3 * 401), "{report:#}");
+}
+
 #[test]
 fn a_capture_has_all_launched_work_and_leaves_the_job_unchanged() {
     let job = Job::new(ENDLESS);

@@ -258,10 +258,10 @@ fn is_reported(found: &[(String, Value, f64)]) {
 /// Checks that the document shows when rank 1 was late.
 #[track_caller]
 fn is_gone(document: &Value) {
-    let gone = document["came_and_went"].as_array().expect("something came and went");
+    let gone = document["ended_findings"].as_array().expect("something came and went");
     let one = gone.iter().find(|gone| gone["ranks"][0] == 1).unwrap_or_else(|| panic!("{gone:?}"));
     let now = Moment::now().0 as f64 / 1e9;
-    for (end, ago) in [("came_at", WAS_LATE.end), ("went_at", WAS_LATE.start)] {
+    for (end, ago) in [("began_at", WAS_LATE.end), ("ended_at", WAS_LATE.start)] {
         let reported = now - one[end].as_f64().expect("a time");
         assert!((reported - ago as f64).abs() < 20.0 * 60.0, "{end} {reported} s ago, really {ago}");
     }
@@ -317,7 +317,7 @@ fn all_viewers_have_the_same_begin_and_the_same_past_findings() {
                 all.iter().filter(|one| one["state"] == state).cloned().collect::<Vec<_>>()
             };
             is_reported(&findings(&json!({ "findings": with("present") })));
-            is_gone(&json!({ "came_and_went": with("ended") }));
+            is_gone(&json!({ "ended_findings": with("ended") }));
         }
     }
 }

@@ -277,7 +277,7 @@ impl Following {
             self.ended_findings.as_deref().filter(|(job, _)| *job == status.job)
         {
             ended_findings.extend(&mut status.findings, now);
-            status.came_and_went = ended_findings.gone(&status.findings);
+            status.ended_findings = ended_findings.gone(&status.findings);
         }
         status
     }

@@ -76,11 +76,11 @@ export function cost({ cost_pct: pct, cost_pct_error: error, cost_ms_per_step: m
 }
 
 function past() {
-  const gone = state.status.came_and_went ?? [];
+  const gone = state.status.ended_findings ?? [];
   const rows = gone.length === 0
     ? h("p", { class: "muted" }, "none, as far as the collector remembers")
     : table([
-      ["until, UTC", (one) => timeOfDay(one.went_at)], ["for", (one) => age(one.went_at - one.came_at)],
+      ["until, UTC", (one) => timeOfDay(one.ended_at)], ["for", (one) => age(one.ended_at - one.began_at)],
       ["", (one) => name(one)], ["", (one) => one.evidence],
     ], gone.slice(0, 50), { name: "past" });
   return [h("h2", {}, "Past findings ", h("small", {}, "newest first")), rows];

@@ -12,7 +12,7 @@ programs=$(realpath "$1") out=$(realpath "$2") gpus=${3:-2}
 here=$(dirname "$(realpath "$0")")
 export PATH="$programs:$PATH"
 XPU_TOP_RUNTIME_DIR=$(mktemp -d) HOME=$(mktemp -d)
-export XPU_TOP_RUNTIME_DIR HOME
+export XPU_TOP_RUNTIME_DIR HOME XPU_TOP_BASE_PORT=27000
 libraries=$(python3 - <<'PYTHON'
 import ctypes, torch
 torch.zeros(1).cuda()

@@ -18,7 +18,8 @@ pub(crate) fn neighbours(setting: &Setting, rank: u32, at: f64) -> Vec<GpuProces
     match setting.fault {
         Fault::Neighbour { rank: shared, factor } if shared == rank && setting.has_fault_at(at) => {
             let busy = Some((100.0 * (factor - 1.0) / factor) as u8);
-            vec![GpuProcess { pid: NEIGHBOUR, name: "python3".to_owned(), busy, memory: None }]
+            let since = moment(setting.from);
+            vec![GpuProcess { pid: NEIGHBOUR, name: "python3".to_owned(), busy, memory: None, since }]
         }
         _ => Vec::new(),
     }

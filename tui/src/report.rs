@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use xpu_model::{
     figure,
-    finding::{Confidence, Kind, What},
+    finding::{Confidence, Kind},
     job::Job,
     stack,
 };
@@ -105,11 +105,7 @@ pub fn text(app: &App) -> String {
         let _ = writeln!(text, "\nLog:");
     }
     for entry in app.observed.log.entries().take(LOGGED) {
-        let what = match entry.what {
-            What::Came => "came".to_owned(),
-            What::Went(after) => format!("gone after {}", figure::age(after)),
-        };
-        let _ = writeln!(text, "  {} {what}: {}", figure::clock(entry.at), entry.finding.evidence);
+        let _ = writeln!(text, "  {} {}: {}", figure::clock(entry.at), entry.what, entry.finding.evidence);
     }
     text
 }

@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use xpu_client::follow::Following;
 use xpu_model::{
     figure::{age, clock, counted, time_of_day},
-    finding::{Episode, Finding},
+    finding::{EndedFinding, Finding},
     status::{ExitCode as Code, Status},
 };
 use xpu_wire::{id::JobName, text::clean, unit::Moment};
 
 use super::{
     living::{Connection, LOOK, connect, report_kept, report_no_job, report_unreachable, take_until},
-    output::print_document,
+    output::{indented, print_document, width},
     past,
 };
 use crate::args::FindingsArgs;
@@ -71,21 +71,22 @@ struct List<'a> {
 enum One<'a> {
     /// Still present at the end.
     Present {
-        came_at: f64,
+        began_at: f64,
+        headline: String,
         #[serde(flatten)]
         finding: &'a Finding,
     },
     Ended {
         #[serde(flatten)]
-        episode: &'a Episode,
+        finding: &'a EndedFinding,
     },
 }
 
 impl One<'_> {
-    fn came_at(&self) -> f64 {
+    fn began_at(&self) -> f64 {
         match self {
-            Self::Present { came_at, .. } => *came_at,
-            Self::Ended { episode } => episode.came_at,
+            Self::Present { began_at, .. } => *began_at,
+            Self::Ended { finding } => finding.began_at,
         }
     }
 }
@@ -93,10 +94,15 @@ impl One<'_> {
 impl<'a> List<'a> {
     fn of(status: &'a Status, now: Moment) -> Self {
         let until = now.0 as f64 / 1e9;
-        let present = |finding: &'a Finding| One::Present { came_at: until - finding.since_s, finding };
-        let ended = status.came_and_went.iter().map(|episode| One::Ended { episode });
+        let host = |rank| status.ranks.iter().find(|row| row.rank == rank).map(|row| row.host.as_str());
+        let present = |finding: &'a Finding| One::Present {
+            began_at: until - finding.since_s,
+            headline: finding.headline_on(finding.ranks.first().and_then(|&rank| host(rank))),
+            finding,
+        };
+        let ended = status.ended_findings.iter().map(|finding| One::Ended { finding });
         let mut findings: Vec<_> = status.findings.iter().map(present).chain(ended).collect();
-        findings.sort_by(|one, other| one.came_at().total_cmp(&other.came_at()));
+        findings.sort_by(|one, other| one.began_at().total_cmp(&other.began_at()));
         Self { job: &status.job, until, findings }
     }
 
@@ -109,19 +115,21 @@ impl<'a> List<'a> {
             format!("{}: {} until {end}\n", self.job, counted(self.findings.len(), "finding", "findings"));
         for one in &self.findings {
             // Writing to a String cannot fail.
-            let _ = write!(text, "\n{}  ", time_of_day(moment(one.came_at())));
+            let _ = write!(text, "\n{}  ", time_of_day(moment(one.began_at())));
             let _ = match one {
-                One::Present { finding, .. } => {
+                One::Present { headline, finding, .. } => {
                     let lasted = age(Duration::from_secs_f64(finding.since_s.max(0.0)));
                     let there = if is_recorded { "still present at the end" } else { "still present" };
-                    let cost =
-                        finding.cost.as_ref().map_or_else(String::new, |cost| format!("\n  costs {cost}"));
-                    writeln!(text, "{lasted}, {there}\n  {}{cost}", clean(&finding.sentence()))
+                    let _ = writeln!(text, "{lasted}, {there}\n  {}", clean(headline));
+                    text += &indented(&clean(&finding.details(headline)), width());
+                    finding.cost.as_ref().map_or(Ok(()), |cost| writeln!(text, "  costs {cost}"))
                 }
-                One::Ended { episode } => {
-                    let lasted = age(Duration::from_secs_f64((episode.went_at - episode.came_at).max(0.0)));
-                    let went = time_of_day(moment(episode.went_at));
-                    writeln!(text, "{lasted}, until {went}\n  {}", clean(&episode.evidence))
+                One::Ended { finding: ended } => {
+                    let lasted = age(Duration::from_secs_f64((ended.ended_at - ended.began_at).max(0.0)));
+                    let until = time_of_day(moment(ended.ended_at));
+                    let _ = writeln!(text, "{lasted}, until {until}\n  {}", clean(&ended.headline));
+                    text += &indented(&clean(&ended.evidence), width());
+                    Ok(())
                 }
             };
         }

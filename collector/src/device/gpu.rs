@@ -66,8 +66,8 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
         }
         if running.is_due(now) {
             running.measure(now, || {
-                let found = processes.read(&gpu.device);
-                *lock(&slot.processes) = (Moment::now(), found);
+                let now = Moment::now();
+                *lock(&slot.processes) = (now, processes.read(&gpu.device, now));
             });
         }
         // One thread at a time: two simultaneous readings crashed the driver's library on two H200s.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use xpu_model::{
-    finding::{EndedFindings, Episode, Finding},
+    finding::{EndedFinding, EndedFindings, Finding},
     job::{Clock, Jobs},
     step_times::StepTimes,
 };
@@ -105,7 +105,7 @@ impl Known {
     }
 
     /// Findings of a job that have ended: those of its history that are not among the present findings.
-    pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<Episode> {
+    pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<EndedFinding> {
         self.chronicles.get(job).map_or_else(Vec::new, |ended_findings| ended_findings.gone(present))
     }
 

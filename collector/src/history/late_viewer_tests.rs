@@ -3,7 +3,7 @@
 use std::{path::Path, time::Instant};
 
 use xpu_model::{
-    finding::{EndedFindings, Episode, Finding, examine},
+    finding::{EndedFinding, EndedFindings, Finding, examine},
     job::{Job, Jobs},
 };
 use xpu_net::recall::{self, Recall};
@@ -53,7 +53,7 @@ impl Viewer {
         self.jobs.foremost().expect("frames")
     }
 
-    fn found(&self) -> (Vec<Finding>, Vec<Episode>) {
+    fn found(&self) -> (Vec<Finding>, Vec<EndedFinding>) {
         let mut found = examine(self.job(), self.jobs.clock());
         self.ended.extend(&mut found, self.jobs.clock());
         let gone = self.ended.gone(&found);
@@ -114,7 +114,7 @@ fn both_find_the_same(job: &TwoFaults, asked: usize, share: f64) {
         assert_eq!(gone.ranks, [Rank(1)]);
         let length = (job.was_late.end - job.was_late.start) as f64;
         let began = job.at(job.was_late.start).0 as f64 / 1e9;
-        assert!((gone.came_at - began).abs() < 2.0 * length && gone.went_at > gone.came_at, "{gone:#?}");
+        assert!((gone.began_at - began).abs() < 2.0 * length && gone.ended_at > gone.began_at, "{gone:#?}");
     }
 }
 

@@ -143,7 +143,7 @@ pub(super) async fn job(State(app): State<Arc<App>>, Path(name): Path<String>) -
 pub(super) fn status(known: &Known, name: Option<&str>) -> Result<Status, Problem> {
     let job = find(known, name)?;
     let mut status = Status::of(known.jobs(), job, known.there(Moment::now()));
-    status.came_and_went = known.gone(job.name(), &status.findings);
+    status.ended_findings = known.gone(job.name(), &status.findings);
     status.price(known.pages().price);
     Ok(status)
 }
@@ -195,11 +195,11 @@ pub(super) async fn findings(
 ) -> Answer {
     let name = query(which)?.job;
     let found = seen(&app, move |known| {
-        let Status { job, world_size, coverage, findings, came_and_went, .. } =
+        let Status { job, world_size, coverage, findings, ended_findings, .. } =
             &status(known, name.as_deref())?;
         Ok(json!({
             "job": job, "world_size": world_size, "ranks_seen": coverage.ranks_seen, "findings": findings,
-            "came_and_went": came_and_went,
+            "ended_findings": ended_findings,
         }))
     });
     Ok(Json(found.await?))

@@ -52,17 +52,19 @@ struct Sampled {
 }
 
 /// A rank's behaviour. `idle` is the share of the time that is neither GEMM nor exposed communication, if
-/// that is the largest share. `step` is the step time in seconds.
+/// that is the largest share. The step time, in seconds, is within `shortest` and `longest`, because a period
+/// begins and ends in the middle of a step.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     idle: f64,
-    step: f64,
+    shortest: f64,
+    longest: f64,
 }
 
 impl Pace {
     fn is_like(self, other: Self) -> bool {
-        (self.idle - other.idle).abs() < OTHER_SHARE
-            && self.step.max(other.step) < OTHER_STEP * self.step.min(other.step)
+        let is_same_step = self.shortest.max(other.shortest) < OTHER_STEP * self.longest.min(other.longest);
+        (self.idle - other.idle).abs() < OTHER_SHARE && is_same_step
     }
 }
 
@@ -167,8 +169,10 @@ impl Times {
         let exposed = last.exposed?.0.checked_sub(first.exposed?.0)?;
         let exposed = Nanoseconds(exposed).seconds() / passed;
         let idle = 1.0 - gemms - exposed;
-        let step = passed / (last.steps - first.steps) as f64;
-        (gemms > 0.0 && idle >= SUSPECTED.max(gemms).max(exposed)).then_some(Pace { idle, step })
+        let steps = (last.steps - first.steps) as f64;
+        let (shortest, longest) = (passed / (steps + 1.0), passed / (steps - 1.0));
+        let is_suspected = gemms > 0.0 && idle >= SUSPECTED.max(gemms).max(exposed);
+        is_suspected.then_some(Pace { idle, shortest, longest })
     }
 
     /// The samples that still describe the rank's behaviour.
@@ -227,9 +231,10 @@ mod tests {
 
     /// A reading each second of a rank whose steps take this long; GEMMs take this share of the time.
     fn steps(times: &mut Times, from: u64, seconds: u64, (step, gemms): (f64, f64)) {
+        let start = times.readings.back().map_or(0, |last| last.steps);
         for second in from..from + seconds {
-            let before = times.readings.back().map_or((0, 0.0), |last| (last.steps, last.flops));
-            let (steps, flops) = (before.0 + (1.0 / step) as u64, before.1 + gemms);
+            let flops = times.readings.back().map_or(0.0, |last| last.flops) + gemms;
+            let steps = start + ((second + 1 - from) as f64 / step) as u64;
             let at = Moment(second * 1_000_000_000);
             let zero = Nanoseconds(0);
             times.take_reading(Reading {
@@ -271,5 +276,19 @@ mod tests {
         assert!(times.changes_since.is_some());
         steps(&mut times, 24, 4, (0.05, 0.1));
         assert!(times.pace().is_some() && times.changes_since.is_none());
+    }
+
+    /// With a thread that holds the GIL, on real GPUs: one or two steps end in three seconds.
+    #[test]
+    fn steps_of_two_seconds_settle_and_stay_alike() {
+        let mut times = Times::default();
+        steps(&mut times, 0, 20, (0.01, 0.1));
+        steps(&mut times, 20, 8, (2.1, 0.001));
+        assert!(times.changes_since.is_none());
+        let settled = times.pace().unwrap();
+        for second in 28..60 {
+            steps(&mut times, second, 1, (if second % 2 == 0 { 1.0 } else { 2.0 }, 0.001));
+            assert!(times.pace().unwrap().is_like(settled) && times.changes_since.is_none(), "{second}");
+        }
     }
 }

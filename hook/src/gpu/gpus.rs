@@ -12,8 +12,9 @@ use xpu_wire::id::{DeviceIndex, Rank};
 
 use crate::gpu::runtime;
 
-/// Number of a thread's first GEMMs whose device is queried in any case.
-const FIRST: u64 = 64;
+/// Number of a thread's first GEMMs whose device is queried in any case: more than it launches until [`Gpus::uses`]
+/// has been called for each device, also if one thread launches on all of them.
+const FIRST: u64 = 1 << 14;
 
 /// The process has not used any device.
 const NONE: u32 = u32::MAX;

@@ -2,7 +2,7 @@
 
 mod free;
 
-use std::{cell::UnsafeCell, ffi::c_int, ptr};
+use std::{cell::UnsafeCell, ffi::c_int, num::NonZero, ptr, sync::OnceLock};
 
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 use free::Free;
@@ -18,7 +18,11 @@ use crate::{
 /// about a hundred.
 pub(crate) const PAIRS: usize = 256;
 
-/// The index of a pair in its lane.
+/// Additional pairs of a thread whose operations are captured: each of them is timed, and a thread may launch
+/// dozens of steps ahead of its GPU.
+const MORE: usize = 8192;
+
+/// The index of a pair in its lane: of the usual ones, then of the additional ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimerId(u16);
 
@@ -26,13 +30,21 @@ pub(crate) struct TimerId(u16);
 pub(crate) struct Timers {
     free: Free<{ PAIRS / 64 }>,
     pairs: Box<[UnsafeCell<Pair>]>,
+    /// `None` if there was no memory for them.
+    more: OnceLock<Option<More>>,
 }
 
+struct More {
+    free: Free<{ MORE / 64 }>,
+    pairs: &'static [UnsafeCell<Pair>],
+}
+
+/// All zeros are an unused pair.
 struct Pair {
     start: cudaEvent_t,
     stop: cudaEvent_t,
-    /// The device of the events' context; `None` until they are created.
-    device: Option<c_int>,
+    /// One more than the device of the events' context; `None` until they are created.
+    ordinal: Option<NonZero<c_int>>,
     /// The stream on which the operation runs.
     stream: cudaStream_t,
 }
@@ -62,18 +74,20 @@ impl Timers {
             UnsafeCell::new(Pair {
                 start: ptr::null_mut(),
                 stop: ptr::null_mut(),
-                device: None,
+                ordinal: None,
                 stream: ptr::null_mut(),
             })
         };
-        Some(Self { free: Free::new(), pairs: memory::slice(PAIRS, || Some(unmade()))? })
+        let pairs = memory::slice(PAIRS, || Some(unmade()))?;
+        Some(Self { free: Free::new(), pairs, more: OnceLock::new() })
     }
 
     /// Marks the start of an operation on `stream`, which belongs to this device, or else to the current one.
-    /// `None` if no pair is free or CUDA refuses. Called by the thread that owns these timers.
-    pub(crate) fn start(&self, stream: cudaStream_t, device: Option<c_int>) -> Option<TimerId> {
+    /// With `many`, also of the additional pairs. `None` if no pair is free or CUDA refuses. Called by the
+    /// thread that owns these timers.
+    pub(crate) fn start(&self, stream: cudaStream_t, device: Option<c_int>, many: bool) -> Option<TimerId> {
         let device = device.or_else(runtime::current_device)?;
-        let id = self.take(device)?;
+        let id = self.take(device).or_else(|| if many { self.take_more(device) } else { None })?;
         let pair = self.pair(id);
         // SAFETY: the pair is this thread's until it is recorded and pushed.
         let start = unsafe {
@@ -104,15 +118,30 @@ impl Timers {
 
     /// Takes the lowest free pair of this device, creating its events if it has none.
     fn take(&self, device: c_int) -> Option<TimerId> {
-        let taken = self.free.take(|number| {
-            // SAFETY: the pair is free, so this thread may take it.
-            let pair = unsafe { &mut *self.pair(TimerId(number)).get() };
-            if pair.device.is_none() {
-                runtime::on_device(device, || make(pair, device))?;
-            }
-            Some(pair.device == Some(device))
-        });
+        let taken = self.free.take(|number| self.fits(TimerId(number), device));
         taken.map(TimerId)
+    }
+
+    /// The same, of the additional pairs.
+    #[cold]
+    fn take_more(&self, device: c_int) -> Option<TimerId> {
+        let more = self.more.get_or_init(|| {
+            // SAFETY: all zeros are an unused pair.
+            let pairs = unsafe { memory::zeros(MORE) }?;
+            Some(More { free: Free::new(), pairs })
+        });
+        let id = |number| TimerId(PAIRS as u16 + number);
+        more.as_ref()?.free.take(|number| self.fits(id(number), device)).map(id)
+    }
+
+    /// Whether a free pair is one of this device; creates its events if it has none.
+    fn fits(&self, id: TimerId, device: c_int) -> Option<bool> {
+        // SAFETY: the pair is free, so this thread may take it.
+        let pair = unsafe { &mut *self.pair(id).get() };
+        if pair.ordinal.is_none() {
+            runtime::on_device(device, || make(pair, device))?;
+        }
+        Some(pair.device() == Some(device))
     }
 
     /// A pair's result. Called by the hook's thread, with the pair's device current.
@@ -159,7 +188,7 @@ impl Timers {
     /// The device that a pair belongs to.
     pub(crate) fn device(&self, id: TimerId) -> Option<c_int> {
         // SAFETY: as in `read`; a pair's device never changes once it is made.
-        unsafe { (*self.pair(id).get()).device }
+        unsafe { (*self.pair(id).get()).device() }
     }
 
     /// The stream of the pair's operation; only to be compared with other streams.
@@ -169,15 +198,37 @@ impl Timers {
     }
 
     pub(crate) fn give_back(&self, id: TimerId) {
-        self.free.give_back(id.0);
+        match self.additional(id) {
+            Some((more, number)) => more.free.give_back(number as u16),
+            None => self.free.give_back(id.0),
+        }
     }
 
     pub(crate) fn all_free(&self) -> bool {
-        self.free.is_all()
+        self.free.is_all() && self.more().is_none_or(|more| more.free.is_all())
+    }
+
+    fn more(&self) -> Option<&More> {
+        self.more.get()?.as_ref()
+    }
+
+    /// The number of a pair among the additional ones, if it is one.
+    fn additional(&self, id: TimerId) -> Option<(&More, usize)> {
+        let number = usize::from(id.0).checked_sub(PAIRS)?;
+        Some((self.more()?, number))
     }
 
     fn pair(&self, id: TimerId) -> &UnsafeCell<Pair> {
-        &self.pairs[usize::from(id.0)]
+        match self.additional(id) {
+            Some((more, number)) => &more.pairs[number],
+            None => &self.pairs[usize::from(id.0)],
+        }
+    }
+}
+
+impl Pair {
+    fn device(&self) -> Option<c_int> {
+        self.ordinal.map(|ordinal| ordinal.get() - 1)
     }
 }
 
@@ -193,7 +244,7 @@ fn make(pair: &mut Pair, device: c_int) -> Option<()> {
         return None;
     };
     (pair.start, pair.stop) = (start, stop);
-    pair.device = Some(device);
+    pair.ordinal = NonZero::new(device + 1);
     Some(())
 }
 

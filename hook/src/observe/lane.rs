@@ -30,6 +30,7 @@ use xpu_wire::{
 };
 
 use crate::{
+    capture,
     gpu::{
         runtime,
         timer::{TimerId, Timers},
@@ -268,7 +269,9 @@ impl Lane {
     /// The same on a stream of this device, if it is known; it need not be the current device.
     pub(crate) fn start_timing_on(&self, stream: cudaStream_t, device: Option<c_int>) -> Timing {
         let from = Costs::measures(self.counters.timed.get()).then(monotonic);
-        let timer = runtime::may_record(stream).then(|| self.timers.start(stream, device)).flatten();
+        let timer = runtime::may_record(stream)
+            .then(|| self.timers.start(stream, device, capture::is_on()))
+            .flatten();
         timer
             .map_or(Timing::Not, |timer| Timing::Started { timer, cost: from.map(|from| monotonic() - from) })
     }
@@ -296,7 +299,7 @@ impl Lane {
 
     /// Records an empty pair, while the GPU is as busy as it was for the previous operation.
     fn measure_gap(&self, stream: cudaStream_t, device: Option<c_int>) {
-        let Some(timer) = self.timers.start(stream, device) else { return };
+        let Some(timer) = self.timers.start(stream, device, false) else { return };
         if self.timers.stop(timer, stream) {
             self.counters.gaps.add(1);
             self.push(Record::Gap { timer });

@@ -33,7 +33,7 @@ pub use ended_findings::EndedFindings;
 pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
 pub use hang::{Doing, EARLY_PATIENCE, GPU_WAITS, Witness, meeting_place, patience};
-pub use log::{Entry, Episode, Log, What};
+pub use log::{EndedFinding, Entry, Log, What};
 pub use lost::Lost;
 pub use price::{Money, PRICE, Price};
 use serde::{Deserialize, Serialize};

@@ -26,7 +26,7 @@ use xpu_wire::{
 use crate::{
     divergence::Divergence,
     figure::counted,
-    finding::{self, Episode, Finding, Lost, Price},
+    finding::{self, EndedFinding, Finding, Lost, Price},
     job::{Bound, Job, Jobs, RankView, mean, median, processes},
 };
 
@@ -77,7 +77,7 @@ pub struct Status {
     pub divergence: Option<Divergence>,
     /// Ended findings, newest first, as far as the history reaches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub came_and_went: Vec<Episode>,
+    pub ended_findings: Vec<EndedFinding>,
     /// Where all ranks are; only once stacks were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
@@ -242,7 +242,7 @@ impl Status {
             lost: Lost::to(&findings),
             findings,
             divergence: job.divergence().cloned(),
-            came_and_went: Vec::new(),
+            ended_findings: Vec::new(),
             stacks: StackStatus::of(job),
             coverage: Coverage {
                 ranks_seen: u32::try_from(seen).unwrap_or(u32::MAX),

@@ -240,26 +240,19 @@ fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) 
     }
     let width = usize::from(inner.width);
     let shown = || app.observed.log.entries().take(inner.height.into());
-    let words = shown().map(|entry| what(entry).width()).max().unwrap_or(0);
+    let words = shown().map(|entry| entry.what.to_string().width()).max().unwrap_or(0);
     for (entry, y) in shown().zip(inner.y..) {
         buffer.set_line(inner.x, y, &logged(app, entry, words, width), inner.width);
     }
 }
 
-fn what(entry: &Entry) -> String {
-    match entry.what {
-        What::Came => "came".to_owned(),
-        What::Went(after) => format!("gone after {}", figure::age(after)),
-    }
-}
-
 fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static> {
     let (sign, role) = match entry.what {
-        What::Came => headline::emphasis(&entry.finding),
-        What::Went(_) => (glyph::ENDED, Role::Good),
+        What::Began => headline::emphasis(&entry.finding),
+        What::Ended(_) => (glyph::ENDED, Role::Good),
     };
     let time = format!("{}  ", figure::time_of_day(entry.at));
-    let head = format!("{sign} {}  ", Column::name(words).cell(&what(entry)));
+    let head = format!("{sign} {}  ", Column::name(words).cell(&entry.what.to_string()));
     let taken = time.width() + head.width();
     Line::from(vec![
         Span::styled(time, app.palette.of(Role::Muted)),

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use xpu_analysis::render::Table;
 use xpu_model::{
     figure::{age, clock, counted, fine_percent, percent},
-    finding::{Episode, Finding},
+    finding::{EndedFinding, Finding},
     job::processes,
     status::{
         NcclCalls, RankState, RankStatus, Status, StepSign,
@@ -105,7 +105,7 @@ fn write(to: &mut String, status: &Status, filtered: Option<Filtered<'_>>, width
     if let (Some(bound), true) = (&status.bound, status.findings.iter().all(|it| !it.stops_the_job())) {
         writeln!(to, "{bound}")?;
     }
-    for gone in status.came_and_went.iter().take(GONE) {
+    for gone in status.ended_findings.iter().take(GONE) {
         write_ended(to, gone)?;
     }
     let coverage = &status.coverage;
@@ -157,13 +157,13 @@ fn write_finding(to: &mut String, status: &Status, finding: &Finding, width: usi
 }
 
 /// Ended findings, by the clock of the hosts.
-fn write_ended(to: &mut String, gone: &Episode) -> std::fmt::Result {
+fn write_ended(to: &mut String, gone: &EndedFinding) -> std::fmt::Result {
     let moment = |seconds: f64| Moment((seconds.max(0.0) * 1e9) as u64);
-    let lasted = Duration::from_secs_f64((gone.went_at - gone.came_at).max(0.0));
+    let lasted = Duration::from_secs_f64((gone.ended_at - gone.began_at).max(0.0));
     writeln!(
         to,
         "past, from {} for {}: {}",
-        clock(moment(gone.came_at)),
+        clock(moment(gone.began_at)),
         age(lasted),
         printable(&gone.evidence, LONGEST_PAST)
     )

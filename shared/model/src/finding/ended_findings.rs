@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xpu_wire::unit::Moment;
 
-use super::{Episode, Examiner, Finding, Log};
+use super::{EndedFinding, Examiner, Finding, Log};
 use crate::job::Job;
 
 /// Interval between computations of the findings, by the hosts' clock; longer with many ranks.
@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const EACH: u32 = 128;
 
 /// Ended findings that are listed, at most.
-const EPISODES: usize = 64;
+const MOST: usize = 64;
 
 /// The ended findings of one job.
 #[derive(Debug, Default)]
@@ -48,11 +48,11 @@ impl EndedFindings {
     }
 
     /// Findings that have ended, newest first.
-    pub fn gone(&self, present: &[Finding]) -> Vec<Episode> {
-        let is_there = |gone: &Episode| {
+    pub fn gone(&self, present: &[Finding]) -> Vec<EndedFinding> {
+        let is_there = |gone: &EndedFinding| {
             let same = |it: &Finding| (it.kind, it.class, &it.ranks) == (gone.kind, gone.class, &gone.ranks);
             present.iter().any(same)
         };
-        self.log.episodes().filter(|gone| !is_there(gone)).take(EPISODES).collect()
+        self.log.ended().filter(|gone| !is_there(gone)).take(MOST).collect()
     }
 }

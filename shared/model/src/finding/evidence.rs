@@ -103,6 +103,15 @@ impl Evidence {
         }
     }
 
+    /// Its longer steps, with or without the place of a main thread.
+    fn regression(&self) -> Option<&pace::Regression> {
+        match self {
+            Self::Regression(of) => Some(of),
+            Self::Sampled(of, _) => of.regression(),
+            _ => None,
+        }
+    }
+
     /// Whether the host of its rank launches too late because of the program. The place of its main thread is
     /// then more useful than general advice.
     pub(super) fn launches_late(&self) -> bool {

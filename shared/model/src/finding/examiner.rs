@@ -101,7 +101,12 @@ impl Examiner {
         }
         // A slow rank's finding includes its cost to all steps.
         let pace = match (link.is_some(), slow.is_empty()) {
-            (false, true) => pace::changes(job),
+            (false, true) => {
+                let changes = pace::changes(job);
+                let is_unexplained = changes.as_ref().is_none_or(|found| found.class == Class::Step);
+                let shared = if is_unexplained { pace::on_gpu(job) } else { None };
+                shared.or(changes)
+            }
             (true, true) => None,
             (_, false) => pace::pauses_beside(job, &slow),
         };

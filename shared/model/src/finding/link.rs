@@ -8,6 +8,7 @@ use super::{
     Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{SPREADS, spread},
     evidence::link::SlowLink,
+    pace::Growth,
 };
 use crate::{
     job::{Job, Route, Track, Traffic, median},
@@ -115,15 +116,20 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
     Some(finding(job, &slow, worst))
 }
 
-/// The cost of slow transfers between these ranks if step times do not show it. It is at most the part of the
-/// ranks' exposed communication by which the transfers take longer. Less if that part is waiting or other
-/// transfers, so the estimate is half of it. `None` if exposed communication is unknown.
+/// The cost of transfers between these ranks that have been slow for `since_s`, if the job's step times did not
+/// clearly change. It is at most the part of the ranks' exposed communication by which the transfers take
+/// longer, and less if that part is waiting or other transfers. Within this limit, it is the increase of the
+/// step time since then, or half of the limit if the steps before it are unknown. `None` if neither is known.
 fn cost(job: &Job, ranks: &[Rank], slow: &Slow, since_s: f64) -> Option<Cost> {
     let views: Vec<_> = ranks.iter().filter_map(|&rank| job.rank(rank)).collect();
-    let exposed = median(views.iter().filter_map(|view| view.exposed()).collect())?;
-    let half = exposed * (1.0 - slow.rate / slow.usual) / 2.0;
+    let exposed = median(views.iter().filter_map(|view| view.exposed()).collect());
+    let most = exposed.map(|exposed| exposed * (1.0 - slow.rate / slow.usual));
     let pace = views.iter().find_map(|view| view.pace());
-    Some(Cost::of(half, half, pace, job.gpus(), since_s))
+    let (share, error) = match (Growth::since(&views, since_s), most) {
+        (Some(growth), most) => (growth.share().clamp(0.0, most.unwrap_or(1.0)), growth.error()),
+        (None, most) => (most? / 2.0, most? / 2.0),
+    };
+    Some(Cost::of(share, error, pace, job.gpus(), since_s))
 }
 
 /// The members of each communicator, by their last digests.

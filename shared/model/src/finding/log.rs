@@ -1,11 +1,12 @@
 //! Findings that began and ended, with their times.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{Class, Finding, Kind};
+use crate::figure;
 
 /// Entries kept; the oldest are dropped.
 const KEPT: usize = 256;
@@ -25,9 +26,19 @@ pub struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    Came,
+    Began,
     /// It ended, after this duration.
-    Went(Duration),
+    Ended(Duration),
+}
+
+/// `began`, `ended after 45 s`
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Began => write!(f, "began"),
+            Self::Ended(after) => write!(f, "ended after {}", figure::age(*after)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -38,14 +49,15 @@ struct Present {
 
 /// A finding that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Episode {
+pub struct EndedFinding {
     pub kind: Kind,
     pub class: Class,
     pub ranks: Vec<Rank>,
     /// When it was first and last found, in seconds since 1970.
-    pub came_at: f64,
-    pub went_at: f64,
-    /// The evidence when it was last found.
+    pub began_at: f64,
+    pub ended_at: f64,
+    /// The headline and the evidence when it was last found.
+    pub headline: String,
     pub evidence: String,
 }
 
@@ -65,10 +77,10 @@ impl Log {
             && !is_there(&before.finding)
         {
             before.finding = hang.clone();
-            self.push(Entry { at: now, finding: hang.clone(), what: What::Came });
+            self.push(Entry { at: now, finding: hang.clone(), what: What::Began });
         }
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
-            let what = What::Went(now.since(gone.since));
+            let what = What::Ended(now.since(gone.since));
             self.push(Entry { at: now, finding: gone.finding, what });
         }
         for finding in findings {
@@ -77,7 +89,7 @@ impl Log {
                 present.finding = finding.clone();
             } else {
                 self.present.push(Present { since: now, finding: finding.clone() });
-                self.push(Entry { at: now, finding: finding.clone(), what: What::Came });
+                self.push(Entry { at: now, finding: finding.clone(), what: What::Began });
             }
         }
     }
@@ -95,19 +107,20 @@ impl Log {
     }
 
     /// Ended findings, newest first.
-    pub fn episodes(&self) -> impl Iterator<Item = Episode> {
+    pub fn ended(&self) -> impl Iterator<Item = EndedFinding> {
         self.entries().filter_map(|Entry { at, finding, what }| {
-            let What::Went(after) = what else { return None };
-            let Finding { kind, class, ref ranks, ref evidence, .. } = *finding;
-            let went_at = at.0 as f64 / 1e9;
-            let came_at = went_at - after.as_secs_f64();
-            Some(Episode {
+            let What::Ended(after) = what else { return None };
+            let Finding { kind, class, ref ranks, .. } = *finding;
+            let ended_at = at.0 as f64 / 1e9;
+            let began_at = ended_at - after.as_secs_f64();
+            Some(EndedFinding {
                 kind,
                 class,
                 ranks: ranks.clone(),
-                came_at,
-                went_at,
-                evidence: evidence.to_string(),
+                began_at,
+                ended_at,
+                headline: finding.headline(None),
+                evidence: finding.evidence.to_string(),
             })
         })
     }

@@ -1,9 +1,11 @@
 //! Steps that take longer than before, regardless of the causing rank.
 
 mod late;
+mod neighbour;
 mod pauses;
 mod regression;
 
+pub(super) use neighbour::on_gpu;
 pub(super) use pauses::lost_in_pauses;
 use regression::regression;
 use xpu_wire::{id::Rank, unit::Nanoseconds};
@@ -130,8 +132,19 @@ impl Growth {
         if changes.len() * 2 <= heard.len() {
             return None;
         }
+        Some(Self::typical(measure, &changes))
+    }
+
+    /// The change of these ranks' steps since a fault that began this many seconds ago, however small. `None`
+    /// if the steps before it are unknown.
+    pub(super) fn since(views: &[&RankView], since_s: f64) -> Option<Self> {
+        let changes: Vec<_> = views.iter().filter_map(|view| change_since(view, since_s)).collect();
+        (!changes.is_empty()).then(|| Self::typical(Measure::Median, &changes))
+    }
+
+    fn typical(measure: Measure, changes: &[Change]) -> Self {
         let of = |pick: fn(&Change) -> f64| median(changes.iter().map(pick).collect()).unwrap_or(0.0);
-        Some(Self {
+        Self {
             measure,
             before: of(|c| c.before),
             after: of(|c| c.after),
@@ -139,7 +152,7 @@ impl Growth {
             work: of(|c| c.work),
             rate: of(|c| c.rate.unwrap_or(0.0)),
             error: of(|c| c.error),
-        })
+        }
     }
 
     fn longer(&self) -> f64 {
@@ -168,9 +181,13 @@ impl Growth {
         self.measure == Measure::Median
     }
 
-    /// The additional time as a share of a step.
+    /// The additional time as a share of a step, and the error of this share.
     pub(super) fn share(&self) -> f64 {
         1.0 - self.before / self.after
+    }
+
+    pub(super) fn error(&self) -> f64 {
+        self.error
     }
 
     /// Its cost to a job of this many ranks.
@@ -212,6 +229,44 @@ fn mean_step(samples: &[PaceSample]) -> f64 {
 fn throughput(samples: &[PaceSample]) -> Option<f64> {
     let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
     Some(sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)).filter(|work| *work > 0.0)
+}
+
+/// The change of a rank's steps since a moment that is known: this many seconds ago, give or take some. `None`
+/// if too few digests are known before or after it.
+fn change_since(view: &RankView, since_s: f64) -> Option<Change> {
+    let samples: Vec<PaceSample> = view.pace_samples().copied().collect();
+    let mut passed = 0.0;
+    let after = samples.iter().rev().take_while(|sample| {
+        passed += f64::from(sample.span);
+        passed <= since_s
+    });
+    let (before, after) = samples.split_at(samples.len() - after.count());
+    // Those just before it may have slow steps.
+    let before = &before[..before.len().saturating_sub(FEW_AFTER)];
+    if before.len() < BEFORE || after.len() < FEW_AFTER {
+        return None;
+    }
+    let (usual, usual_error) = typical(before)?;
+    let (now, error) = typical(after)?;
+    let ratio = |figure: fn(&[PaceSample]) -> Option<f64>| {
+        figure(before).zip(figure(after)).map(|(usual, now)| now / usual - 1.0)
+    };
+    Some(Change {
+        before: usual,
+        after: now,
+        work: (1.0 + ratio(throughput).unwrap_or(0.0)) * now / usual - 1.0,
+        rate: ratio(rate),
+        since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
+        error: usual_error.hypot(error) / now,
+    })
+}
+
+/// The median step time, and its error, which is 1.25 times that of a mean.
+fn typical(samples: &[PaceSample]) -> Option<(f64, f64)> {
+    let paces: Vec<_> = samples.iter().map(|sample| f64::from(sample.pace)).collect();
+    let spread_of = |median: f64| spread(paces.iter().map(|pace| pace - median));
+    let median = median(paces.clone())?;
+    Some((median, 1.25 * WIDTH * spread_of(median) / (paces.len() as f64).sqrt()))
 }
 
 /// Whether the rank has completed no step for a time that only longer steps explain.

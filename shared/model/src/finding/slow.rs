@@ -8,6 +8,7 @@ mod late;
 pub(super) mod work;
 
 use compute::{by_compute, by_own_past};
+pub(super) use cost::REPORTED;
 use describe::finding;
 use late::by_arrival;
 use xpu_wire::id::Rank;

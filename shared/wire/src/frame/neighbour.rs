@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{JobName, Pid, Rank};
+use crate::{
+    id::{JobName, Pid, Rank},
+    unit::Moment,
+};
 
 /// The ranks of a job on one host whose GPUs other processes use now. Sent only if there are any.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +34,8 @@ pub struct GpuProcess {
     pub busy: Option<u8>,
     /// Bytes of the GPU's memory; `None` if the driver does not report them.
     pub memory: Option<u64>,
+    /// When its collector first saw it take time, by the host's clock. After a pause it begins again.
+    pub since: Moment,
 }
 
 impl GpuProcess {

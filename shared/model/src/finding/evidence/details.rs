@@ -303,6 +303,9 @@ fn forming(of: &Forming, to: &mut Clauses<'_>) {
 fn not_entered(of: &NotEntered, to: &mut Clauses<'_>) {
     to.ranks(&of.ranks);
     to.add(format!("{} {}", counted(of.waiting), if of.waiting == 1 { "waits" } else { "wait" }));
+    if let Some(site) = of.call_site() {
+        to.add(site);
+    }
     to.add(match &of.ranks[..] {
         [first, _, ..] => format!("rank {first}: {}", of.doing),
         _ => of.doing.to_string(),

@@ -55,6 +55,6 @@ impl WithFigures for Stopped {
     fn figures(&self, to: &mut Figures) {
         to.count("pid", u64::from(self.pid.0));
         to.count("step", self.step.map(|step| step.0));
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
     }
 }

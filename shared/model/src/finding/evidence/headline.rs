@@ -221,8 +221,14 @@ impl Evidence {
             Self::Idle(of) => idle(of, &who),
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
             Self::Shared(of, neighbours) => {
+                if let Some(of) = of.regression() {
+                    let who = self::who(ranks, neighbours.rank, host);
+                    let longer = 100.0 * (of.after_ms / of.before_ms - 1.0);
+                    let what = format!("{who}: {}", neighbours.shares());
+                    return with_cost(&what, &format!(", steps {longer:.0} % longer"), "");
+                }
                 let line = of.headline(ranks, host);
-                fitted([format!("{line}{}", neighbours.beside()), line])
+                fitted([format!("{line}, {}", neighbours.shares()), line])
             }
             Self::OnGpus(of, gpus) => {
                 on_gpus(of, culprits_kernel(ranks, gpus), &who, of.headline(ranks, host))

@@ -33,9 +33,9 @@ impl Neighbours {
         format!("process {pid}{name}{more}")
     }
 
-    /// The same as an addition to a headline.
-    pub(super) fn beside(&self) -> String {
-        format!(", shares its GPU with {}", self.who())
+    /// `shares its GPU with process 4242 (python3)`, about the rank, in a headline.
+    pub(super) fn shares(&self) -> String {
+        format!("shares its GPU with {}", self.who())
     }
 
     pub(in crate::finding) fn advice(&self) -> String {
@@ -67,7 +67,7 @@ impl Serialize for Neighbours {
             memory_bytes: Option<u64>,
         }
         let mut list = serializer.serialize_seq(Some(1 + self.more.len()))?;
-        for GpuProcess { pid, name, busy, memory } in [&self.first].into_iter().chain(&self.more) {
+        for GpuProcess { pid, name, busy, memory, .. } in [&self.first].into_iter().chain(&self.more) {
             list.serialize_element(&Process { pid: pid.0, name, busy_pct: *busy, memory_bytes: *memory })?;
         }
         list.end()
@@ -76,7 +76,7 @@ impl Serialize for Neighbours {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::id::Pid;
+    use xpu_wire::{id::Pid, unit::Moment};
 
     use super::*;
     use crate::finding::evidence::{
@@ -98,7 +98,13 @@ mod tests {
             cause: Cause::SharedGpu,
             explained_pct: None,
         };
-        let first = GpuProcess { pid: Pid(4242), name: "python3".into(), busy: Some(48), memory: None };
+        let first = GpuProcess {
+            pid: Pid(4242),
+            name: "python3".into(),
+            busy: Some(48),
+            memory: None,
+            since: Moment(0),
+        };
         let neighbours = Neighbours { rank: Rank(5), first, more: Vec::new() };
         assert_eq!(
             Evidence::Shared(Box::new(Evidence::Straggler(straggler)), neighbours).to_string(),

@@ -374,7 +374,7 @@ fn all() -> Vec<Case> {
                 step: Some(Step(20)),
                 hung_s,
             }),
-            vec![("pid", "pid 4005"), ("step", "step 20"), ("stands_s", "hung for 12 s")],
+            vec![("pid", "pid 4005"), ("step", "step 20"), ("hung_s", "hung for 12 s")],
         ),
         (
             Evidence::Forming(Forming {
@@ -386,7 +386,7 @@ fn all() -> Vec<Case> {
                     doing: Doing::Inside(Call::StreamSynchronize, 9.0),
                 },
             }),
-            vec![("ranks_waiting", "2 ranks have been"), ("stands_s", "for 12 s"), ("inside_s", "for 9 s")],
+            vec![("ranks_waiting", "2 ranks have been"), ("hung_s", "for 12 s"), ("inside_s", "for 9 s")],
         ),
         (
             Evidence::Forming(Forming {
@@ -412,11 +412,12 @@ fn all() -> Vec<Case> {
                 collective: collective(),
                 waiting: 7,
                 hung_s,
+                called_at: Some("train.py:45 step".to_owned()),
                 doing: Doing::Outside,
             }),
             vec![
                 ("ranks_waiting", "7 ranks have waited"),
-                ("stands_s", "for 12 s"),
+                ("hung_s", "for 12 s"),
                 ("collective_number", "number 720"),
                 ("collective_bytes", "64 MiB"),
             ],
@@ -452,7 +453,7 @@ fn all() -> Vec<Case> {
                 ("calls", "called 754"),
                 ("usual_calls", "called 729"),
                 ("ranks_alike", "7 ranks"),
-                ("stands_s", "for 12 s"),
+                ("hung_s", "for 12 s"),
             ],
         ),
         (
@@ -467,7 +468,7 @@ fn all() -> Vec<Case> {
         ),
         (
             Evidence::Partial(Partial { ranks: ranks.clone(), collective: collective(), others: 7, hung_s }),
-            vec![("ranks_done", "ended on 7 ranks"), ("stands_s", "for 12 s")],
+            vec![("ranks_done", "ended on 7 ranks"), ("hung_s", "for 12 s")],
         ),
         (
             Evidence::NotStarted(NotStarted {
@@ -482,7 +483,7 @@ fn all() -> Vec<Case> {
                     until: Some("train.py:92 step".to_owned()),
                 }),
             }),
-            vec![("ranks_started", "GPUs of 7 other ranks have"), ("stands_s", "has hung for 12 s")],
+            vec![("ranks_started", "GPUs of 7 other ranks have"), ("hung_s", "has hung for 12 s")],
         ),
         (
             Evidence::NotStarted(NotStarted {
@@ -525,7 +526,7 @@ fn all() -> Vec<Case> {
             }),
             vec![
                 ("collective_number", "number 91"),
-                ("stands_s", "has hung for"),
+                ("hung_s", "has hung for"),
                 ("inside_s", "rank 5: it has been inside cudaStreamSynchronize for 9 s"),
             ],
         ),
@@ -536,7 +537,7 @@ fn all() -> Vec<Case> {
                 hung_s,
                 messages: Messages::Unread,
             }),
-            vec![("ranks_waiting", "all 4 ranks of communicator 9ca792c9"), ("stands_s", "hung for 12 s")],
+            vec![("ranks_waiting", "all 4 ranks of communicator 9ca792c9"), ("hung_s", "hung for 12 s")],
         ),
         (
             Evidence::Exchanging(Exchanging {
@@ -558,7 +559,7 @@ fn all() -> Vec<Case> {
             vec![
                 ("step", "ranks 0-3 have completed no step for 12 s after step 300"),
                 ("usual_step_ms", "a step usually took 24.9 ms"),
-                ("stands_s", "; rank 0 has been inside cudaStreamSynchronize for 125 s"),
+                ("hung_s", "; rank 0 has been inside cudaStreamSynchronize for 125 s"),
             ],
         ),
         (
@@ -632,6 +633,7 @@ fn a_headline_has_who_where_what_and_the_cost() {
         collective: CollectiveCall { number: 100, communicator: "ec6e3145".to_owned(), ..collective() },
         waiting: 7,
         hung_s: 68.0,
+        called_at: None,
         doing: Doing::Outside,
     });
     let reported = "rank 3 (node-1) did not enter AllReduce 100 of ec6e3145: 7 ranks wait, 68 s";
@@ -654,6 +656,7 @@ fn details_repeat_no_clause_of_the_headline() {
         collective: collective(),
         waiting: 7,
         hung_s: 68.0,
+        called_at: None,
         doing: Doing::Outside,
     });
     let headline = hang.headline(&[Rank(3)], Some("node-1"));

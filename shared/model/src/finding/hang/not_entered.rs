@@ -9,7 +9,10 @@ use super::{
     Class, Confidence, Doing, Evidence, Finding, StalledCommunicator, WORKING_PATIENCE, Waits, anyone_held,
     finding, held, kernel,
 };
-use crate::{divergence::DivergenceKind, job::Job};
+use crate::{
+    divergence::{Divergence, DivergenceKind},
+    job::Job,
+};
 
 /// Whether an unblocked rank that is behind still works: a checkpoint, an evaluation. It gets more time.
 pub(super) fn is_working(stalled: &[StalledCommunicator<'_>]) -> bool {
@@ -34,8 +37,8 @@ pub(super) fn ranks(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Fi
     // one in which most ranks wait.
     let missed =
         |stalled: &&StalledCommunicator<'_>| stalled.behind().any(|place| culprits.contains(&place.rank));
-    let first =
-        job.divergence().filter(|found| found.kind == DivergenceKind::NotEntered).map(|found| found.id);
+    let recorded = job.divergence().filter(|found| found.kind == DivergenceKind::NotEntered);
+    let first = recorded.map(|found| found.id);
     let waiting = stalled.iter().filter(missed).map(|stalled| stalled.waiting().count()).max()?;
     let stalled = stalled.iter().filter(missed).max_by_key(|stalled| {
         (Some(stalled.id) == first, stalled.waiting().count(), std::cmp::Reverse(stalled.id))
@@ -52,6 +55,7 @@ pub(super) fn ranks(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Fi
         collective: collective.clone(),
         waiting,
         hung_s: stalled.stalled_for.as_secs_f64(),
+        called_at: recorded.filter(|found| found.id == stalled.id).and_then(call_site),
         doing: Doing::closely(job, first.rank, first.view),
     });
     let advice = match &ranks[..] {
@@ -62,6 +66,14 @@ pub(super) fn ranks(job: &Job, stalled: &[StalledCommunicator<'_>]) -> Option<Fi
         _ => "look at those ranks' stacks",
     };
     Some(finding(Class::NotEntered, ranks, confidence, stalled, evidence, advice, Some(collective)))
+}
+
+/// The place of the call that some ranks have not made, if all others made it there.
+fn call_site(found: &Divergence) -> Option<String> {
+    let mut made =
+        found.calls.iter().filter(|call| call.ranks.iter().any(|rank| !found.ranks.contains(rank)));
+    let site = made.next()?.site.clone();
+    site.filter(|_| made.next().is_none())
 }
 
 /// The ranks behind that have no known dependency and are in no call. The others also wait for something,

@@ -18,7 +18,7 @@ use super::{
 use crate::job::{Onset, Recent, StragglerDelay};
 
 /// Share of the time from which a cost is reported; a smaller one is not worth an investigation.
-pub(super) const REPORTED: f64 = 0.02;
+pub(in crate::finding) const REPORTED: f64 = 0.02;
 
 /// The share that must remain without the digest of the largest loss. Leaving it out removes a fifteenth of
 /// [`LONG`] equal losses, and a fifth of unequal ones.

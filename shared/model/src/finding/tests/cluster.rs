@@ -58,7 +58,8 @@ pub(super) enum Fault {
     MoreWork { rank: u32, factor: f64, ms: f64 },
 }
 
-/// The second in which a link becomes slow. The seconds before it are its past.
+/// The second in which a link becomes slow, unless [`Cluster::from`] is set. The seconds before it are its
+/// past.
 pub(super) const LINK_FROM: u64 = 30;
 
 /// A rank's digest once the job hangs.
@@ -280,7 +281,7 @@ impl Cluster {
     /// Milliseconds of an undisturbed transfer.
     fn transfer(&self) -> f64 {
         let longer = self.present().map(|fault| match fault {
-            Fault::Link { factor } if self.second > LINK_FROM => factor,
+            Fault::Link { factor } if self.from > 0 || self.second > LINK_FROM => factor,
             Fault::Scatter { share } => 1.0 + share * self.chance(0, self.second / 2 + (1 << 20)),
             _ => 1.0,
         });

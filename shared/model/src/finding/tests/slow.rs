@@ -281,16 +281,27 @@ fn a_link_that_slows_down_is_named() {
     assert_eq!((found.len(), found[0].kind, found[0].class), (1, Kind::SlowLink, Class::Group));
 }
 
-/// The slower transfers are hidden by GEMMs, or are exposed communication in part or as a whole.
+/// The slower transfers are hidden by GEMMs, or are exposed communication in part or as a whole. The steps
+/// before them are unknown.
 #[test]
 fn a_slow_link_costs_at_most_its_part_of_exposed_communication() {
     for exposed in [0.0, 0.3] {
         let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]);
-        (cluster.exposed, cluster.transfers) = (Some(0.0), exposed);
+        (cluster.exposed, cluster.transfers, cluster.from) = (Some(0.0), exposed, 12);
         let (found, _) = cluster.until_found(60);
         let cost = found[0].cost.expect("a cost");
         assert!((cost.pct + cost.pct_error - 100.0 * exposed / 3.0).abs() < 2.0, "{exposed}: {found:#?}");
     }
+}
+
+/// In the simulated job, steps do not become longer.
+#[test]
+fn a_slow_link_costs_what_steps_are_longer_by_since_then() {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]);
+    (cluster.exposed, cluster.transfers) = (Some(0.0), 0.3);
+    let (found, _) = cluster.until_found(60);
+    let cost = found[0].cost.expect("a cost");
+    assert!(cost.pct + cost.pct_error < 1.0, "{found:#?}");
 }
 
 /// From then on, a cost per step would mix in the time without steps.

@@ -6,7 +6,7 @@ use crate::{
         RankLoad, RankNeighbours, RankTimes, SampledPlace, StackFrame, Traffic,
     },
     id::{Pid, Rank},
-    unit::Nanoseconds,
+    unit::{Moment, Nanoseconds},
 };
 
 /// A rank that waits for its data loader for much of the time.
@@ -34,8 +34,13 @@ pub fn times() -> HostTimes {
 
 /// Another process on a rank's GPU.
 pub fn neighbours() -> HostNeighbours {
-    let process =
-        GpuProcess { pid: Pid(11), name: "python3".to_owned(), busy: Some(48), memory: Some(2 << 30) };
+    let process = GpuProcess {
+        pid: Pid(11),
+        name: "python3".to_owned(),
+        busy: Some(48),
+        memory: Some(2 << 30),
+        since: Moment(1_700_000_000_000_000_000),
+    };
     let rank = RankNeighbours { rank: Rank(1), pid: Pid(7), processes: vec![process] };
     HostNeighbours { job: "j".into(), ranks: vec![rank] }
 }

@@ -38,7 +38,7 @@ impl fmt::Display for Diverged {
 impl WithFigures for Diverged {
     fn figures(&self, to: &mut Figures) {
         to.count("collective_number", self.number);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         to.put("inside_s", self.lacks.and_then(|(_, doing)| doing.seconds()));
     }
 }
@@ -93,7 +93,7 @@ impl fmt::Display for Exchanging {
 impl WithFigures for Exchanging {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_waiting", self.ranks.len() as u64);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
     }
 }
 
@@ -104,13 +104,22 @@ pub struct NotEntered {
     pub collective: CollectiveCall,
     pub waiting: usize,
     pub hung_s: f64,
+    /// Where the others called it; `None` if it is unknown, or not the same for all.
+    pub called_at: Option<String>,
     /// The activity of the first of them.
     pub doing: Doing,
 }
 
+impl NotEntered {
+    /// `the call is at train.py:45 step`
+    pub(in crate::finding::evidence) fn call_site(&self) -> Option<String> {
+        self.called_at.as_ref().map(|site| format!("the call is at {site}"))
+    }
+}
+
 impl fmt::Display for NotEntered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, collective, waiting, hung_s, doing } = self;
+        let Self { ranks, collective, waiting, hung_s, doing, .. } = self;
         let (who, collective) = (phrase::ranks(ranks), collective.to_string());
         let wait = if *waiting == 1 { "has waited" } else { "have waited" };
         write!(
@@ -118,6 +127,9 @@ impl fmt::Display for NotEntered {
             "{who} did not enter {collective}, in which {} {wait} for {hung_s:.0} s; ",
             counted(*waiting)
         )?;
+        if let Some(site) = self.call_site() {
+            write!(f, "{site}; ")?;
+        }
         match &ranks[..] {
             [first, _, ..] => write!(f, "rank {first}: {doing}"),
             _ => doing.fmt(f),
@@ -128,7 +140,7 @@ impl fmt::Display for NotEntered {
 impl WithFigures for NotEntered {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_waiting", self.waiting as u64);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         to.put("inside_s", self.doing.seconds());
         numbers(&self.collective, to);
     }
@@ -157,7 +169,7 @@ impl fmt::Display for Deadlock {
 
 impl WithFigures for Deadlock {
     fn figures(&self, to: &mut Figures) {
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         numbers(&self.here, to);
         to.count("other_collective_number", self.there.number);
         to.count("other_collective_bytes", self.there.bytes);
@@ -192,7 +204,7 @@ impl fmt::Display for Mismatch {
 impl WithFigures for Mismatch {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_alike", self.most.map(|most| most as u64));
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         numbers(&self.collective, to);
         to.count("called_bytes", self.called.first().map(|(.., bytes)| *bytes));
     }
@@ -231,7 +243,7 @@ impl WithFigures for OutOfStep {
         to.count("calls", self.most);
         to.count("usual_calls", self.least);
         to.count("ranks_alike", self.others as u64);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         numbers(&self.collective, to);
     }
 }
@@ -264,6 +276,6 @@ impl WithFigures for Unmatched {
         to.count("calls", self.calls);
         to.count("usual_calls", self.usual);
         to.count("ranks_compared", self.of as u64);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
     }
 }

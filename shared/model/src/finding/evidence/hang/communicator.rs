@@ -77,6 +77,6 @@ impl WithFigures for Forming {
             Missing::Ranks { doing, .. } => to.put("inside_s", doing.seconds()),
             Missing::Nobody | Missing::Unknown => {}
         }
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
     }
 }

@@ -39,7 +39,7 @@ impl fmt::Display for NotLaunched {
 impl WithFigures for NotLaunched {
     fn figures(&self, to: &mut Figures) {
         to.put("inside_s", self.inside_s);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         numbers(&self.collective, to);
     }
 }
@@ -129,7 +129,7 @@ impl WithFigures for NotStarted {
                 to.put("others_power_w", others_watts);
             }
         }
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         numbers(&self.collective, to);
     }
 }
@@ -164,7 +164,7 @@ impl fmt::Display for InKernel {
 impl WithFigures for InKernel {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_launched", self.launched as u64);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         numbers(&self.collective, to);
         to.count("communicators_alike", self.alike as u64);
     }
@@ -196,7 +196,7 @@ impl fmt::Display for Partial {
 impl WithFigures for Partial {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_done", self.others as u64);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
         numbers(&self.collective, to);
     }
 }

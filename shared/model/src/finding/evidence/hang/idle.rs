@@ -46,6 +46,6 @@ impl WithFigures for Idle {
     fn figures(&self, to: &mut Figures) {
         to.count("step", self.step.map(|step| step.0));
         to.put("usual_step_ms", self.usual_step_ms);
-        to.put("stands_s", self.hung_s);
+        to.put("hung_s", self.hung_s);
     }
 }

@@ -247,7 +247,7 @@ fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
 }
 
 #[test]
-fn a_hang_of_which_more_becomes_known_is_one_episode() {
+fn a_hang_of_which_more_becomes_known_is_one_finding() {
     use CallState::{Begun, Queued};
     let found = launched(Layout::Data, 2, |rank| [Some(if rank == 1 { Queued } else { Begun }), None]);
     let known = Finding { class: Class::InKernel, ranks: vec![Rank(0), Rank(1)], ..found[0].clone() };
@@ -255,11 +255,11 @@ fn a_hang_of_which_more_becomes_known_is_one_episode() {
     let began = Moment(1_000_000_000);
     log.follow(&[known], began);
     log.follow(&found, Moment(began.0 * 31));
-    assert_eq!((log.since(&found[0]), log.episodes().count()), (Some(began), 0));
+    assert_eq!((log.since(&found[0]), log.ended().count()), (Some(began), 0));
     log.follow(&[], Moment(began.0 * 40));
-    let ended: Vec<_> = log.episodes().collect();
+    let ended: Vec<_> = log.ended().collect();
     assert_eq!(
-        ended.iter().map(|hang| (hang.class, hang.came_at)).collect::<Vec<_>>(),
+        ended.iter().map(|hang| (hang.class, hang.began_at)).collect::<Vec<_>>(),
         [(Class::NotStarted, 1.0)]
     );
 }
