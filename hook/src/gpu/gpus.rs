@@ -60,6 +60,12 @@ impl Gpus {
         if self.are_several() || number < FIRST { launching() } else { None }
     }
 
+    /// Whether the process is known to use this device.
+    pub(crate) fn is_used(&self, device: c_int) -> bool {
+        u32::try_from(device)
+            .is_ok_and(|device| device < Rank::GPUS && self.used.load(Relaxed) >> device & 1 == 1)
+    }
+
     /// This device, if its work counts separately from that of the first device.
     pub(crate) fn beside_home(&self, device: Option<c_int>) -> Option<DeviceIndex> {
         let device = u32::try_from(device?).ok().filter(|&device| device < Rank::GPUS)?;

@@ -129,6 +129,7 @@ impl Fold {
     /// Takes all records from the lanes, and reads finished timers.
     pub(crate) fn gather(&mut self, observer: &'static Observer) {
         let begun = monotonic();
+        self.gpus.begin(begun);
         // Waits are counted before the records are read: so for each counted wait, the records show whether
         // it was selected.
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
@@ -168,6 +169,7 @@ impl Fold {
             true
         });
         self.waiting = waiting;
+        self.settle_gemms(&observer.gpus, false);
         self.exposed.settle(waits);
         let waiting = self.waiting.iter().filter_map(|waiting| waiting.record.at());
         self.capture.settle(self.device, waiting);
@@ -212,7 +214,7 @@ impl Fold {
                 self.steps.gemm(&shape);
                 let device = gpus::device_of(observer, lane, record);
                 self.gpus.count(device, |launches| launches.gemms += 1);
-                self.gemms.count(GemmKey { gpu: observer.gpus.beside_home(device), shape }, 1);
+                self.add_gemm(&observer.gpus, device, shape, None);
             }
             Record::Collective { communicator, operation, datatype, bytes, at, .. } => {
                 let slot = observer.communicators.slot(communicator);
@@ -250,7 +252,7 @@ impl Fold {
             Record::Gemm { shape, .. } => {
                 let device = gpus::device_of(observer, lane, record);
                 self.gpus.timed(&observer.gpus, device);
-                self.gemms.time(GemmKey { gpu: observer.gpus.beside_home(device), shape }, duration);
+                self.add_gemm(&observer.gpus, device, shape, Some(duration));
             }
             Record::Collective {
                 communicator,

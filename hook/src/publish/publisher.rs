@@ -228,6 +228,7 @@ impl Publisher {
     fn send_last(&mut self) {
         if let Some(visit) = Visit::begin().filter(|_| memory::is_left(NEEDED)) {
             self.fold.gather(self.observer);
+            self.fold.settle_gemms(&self.observer.gpus, true);
             drop(visit);
         }
         self.publish();
