@@ -100,22 +100,29 @@ for number in sorted(set(of[0]) & set(of[1])):
     );
 }
 
+/// PyTorch's analyser names the missing ranks of a collective. Of calls that differ, it names the kind of
+/// difference and the rank that differs from its first one.
 #[test]
 fn the_analyser_of_pytorch_names_the_same_rank() {
     let Some(analyser) = torch::program("torchfrtrace") else { return };
-    let script = script("", &format!("    if differs: hold()\n{SAME}"));
-    let job = Hung::of(3, &script);
-    let (hang, _) = job.hang();
-    assert_eq!(hang["ranks"], serde_json::json!([1]), "{hang:#}");
-    let folder = job.host.place.path("fr");
-    let written = job.host.ask(&format!("collectives --flight-recorder {}", folder.display()));
-    assert_eq!(written.status.code(), Some(0), "{written:?}");
-    let outcome = run(Command::new(analyser).arg(&folder).args(["--prefix", "nccl_trace_rank_"]));
-    let says = format!("{}{}", outcome.stdout, outcome.stderr);
-    assert!(
-        says.contains("Not all ranks joining collective") && says.contains("missing ranks: {1}"),
-        "{says}"
-    );
+    let cases = [
+        (format!("    if differs: hold()\n{SAME}"), "not_entered", vec![
+            "Not all ranks joining collective",
+            "missing ranks: {1}",
+        ]),
+        (format!("    if differs: size = 123\n{SAME}"), "mismatch", vec!["SIZE_OR_SYNTAX_MISMATCH"]),
+    ];
+    for (steps, class, expected) in cases {
+        let job = Hung::of(3, &script("", &steps));
+        let (hang, _) = job.hang();
+        assert_eq!((&hang["class"], &hang["ranks"]), (&class.into(), &serde_json::json!([1])), "{hang:#}");
+        let folder = job.host.place.path("fr");
+        let written = job.host.ask(&format!("collectives --flight-recorder {}", folder.display()));
+        assert_eq!(written.status.code(), Some(0), "{written:?}");
+        let outcome = run(Command::new(&analyser).arg(&folder).args(["--prefix", "nccl_trace_rank_"]));
+        let says = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(expected.iter().all(|text| says.contains(text)), "{says}");
+    }
 }
 
 #[test]
