@@ -106,10 +106,11 @@ for number in sorted(set(of[0]) & set(of[1])):
 fn the_analyser_of_pytorch_names_the_same_rank() {
     let Some(analyser) = torch::program("torchfrtrace") else { return };
     let cases = [
-        (format!("    if differs: hold()\n{SAME}"), "not_entered", vec![
-            "Not all ranks joining collective",
-            "missing ranks: {1}",
-        ]),
+        (
+            format!("    if differs: hold()\n{SAME}"),
+            "not_entered",
+            vec!["Not all ranks joining collective", "missing ranks: {1}"],
+        ),
         (format!("    if differs: size = 123\n{SAME}"), "mismatch", vec!["SIZE_OR_SYNTAX_MISMATCH"]),
     ];
     for (steps, class, expected) in cases {

@@ -182,3 +182,16 @@ fn empty_results_and_usage_errors_have_their_own_exit_codes() {
         assert_eq!(run(&mut host.xpu_top(line)).status.code(), Some(64), "{line}");
     }
 }
+
+/// As a new user writes it.
+#[test]
+fn a_folder_without_the_option_is_refused_with_the_option() {
+    let host = Host::new();
+    let folder = host.place.path("");
+    let refused = host.ask(&format!("stacks {}", folder.display()));
+    assert_eq!(refused.status.code(), Some(64), "{refused:?}");
+    let hint = format!("write --replay {}", folder.display());
+    assert!(refused.stderr.contains(&hint), "{refused:?}");
+    let unknown = host.ask("stacks no-such-folder");
+    assert!(unknown.status.code() == Some(64) && !unknown.stderr.contains("--replay"), "{unknown:?}");
+}

@@ -2,7 +2,10 @@
 
 use std::{io::Write as _, path::Path, process::ExitCode};
 
-use clap::Parser as _;
+use clap::{
+    Parser as _,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use xpu_client::{
     live,
     new_file::NotWritable,
@@ -18,11 +21,24 @@ use xpu_tui::{
     watch::{Replayed, WatchOptions, watch},
 };
 
+/// A file or folder that was given to a command which reads it with `--replay`.
+fn misplaced_path(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
+    let usage = error.to_string();
+    let takes = ["status", "stacks", "collectives", "ras"].map(|command| format!("xpu-top {command} "));
+    let is_path = error.kind() == ErrorKind::UnknownArgument && Path::new(given).exists();
+    (is_path && takes.iter().any(|command| usage.contains(command))).then(|| given.clone())
+}
+
 fn main() -> ExitCode {
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
         Err(error) => {
             let _ = error.print();
+            if let Some(path) = misplaced_path(&error) {
+                let hint = format!("to read a recording or an incident folder, write --replay {path}");
+                let _ = writeln!(std::io::stderr(), "{hint}");
+            }
             // Help and version were asked for.
             return ExitCode::from(if error.use_stderr() { Code::Usage as u8 } else { 0 });
         }
