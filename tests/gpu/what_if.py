@@ -19,9 +19,9 @@ import threading
 import time
 
 KINDS = ["ddp", "fsdp", "tensor"]
-WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
+WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 16
 # Multiplications that rank 1 makes in addition.
-MORE = 12
+MORE = 40
 
 
 def tensor_parallel(dist, torch):

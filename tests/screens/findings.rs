@@ -12,7 +12,7 @@ fn a_slow_rank_is_reported_with_its_evidence_and_what_to_do() {
     let mut lab = one_slow();
     lab.screen(80, 24).shows("next: ");
     lab.keys("f");
-    lab.screen(132, 40).shows("slow rank, compute").shows("gpu-005, pid 4037").shows("next ").shows("came ");
+    lab.screen(132, 40).shows("slow rank, compute").shows("gpu-005, pid 4037").shows("next ").shows("began ");
     for size in SIZES {
         golden_at("findings-slow", size, &mut lab);
     }
@@ -27,7 +27,7 @@ fn a_past_hang_stays_in_the_log() {
     golden_at_both("findings-hang", &mut lab);
     lab.keys("<Enter>").screen(132, 40).shows("✖ HANG ");
     let mut lab = lab.go_on().run(5);
-    lab.keys("f").screen(132, 40).shows("gone after");
+    lab.keys("f").screen(132, 40).shows("ended after");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn line(app: &App, Mark { at, job, finding }: &Mark, is_later: bool, width: usiz
     let muted = app.palette.of(Role::Muted);
     let (sign, role) = headline::emphasis(finding);
     let time = format!("{}  ", figure::time_of_day(*at));
-    let word = if is_later { "later  " } else { "came   " };
+    let word = if is_later { "later  " } else { "began  " };
     let head = format!("{sign} {word}");
     let shown = app.job().filter(|shown| shown.name() == job);
     let of = if shown.is_some() { String::new() } else { format!("job {job}: ") };
