@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::{
     super::{Clocks, CollectiveCall, Cost},
-    Evidence,
+    Evidence, Neighbours,
     cost::{Cause, Straggler},
     device::GrowingMemory,
     exit::Exited,
@@ -220,16 +220,7 @@ impl Evidence {
             Self::Exchanging(of) => exchanging(of, host),
             Self::Idle(of) => idle(of, &who),
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
-            Self::Shared(of, neighbours) => {
-                if let Some(of) = of.regression() {
-                    let who = self::who(ranks, neighbours.rank, host);
-                    let longer = 100.0 * (of.after_ms / of.before_ms - 1.0);
-                    let what = format!("{who}: {}", neighbours.shares());
-                    return with_cost(&what, &format!(", steps {longer:.0} % longer"), "");
-                }
-                let line = of.headline(ranks, host);
-                fitted([format!("{line}, {}", neighbours.shares()), line])
-            }
+            Self::Shared(of, neighbours) => shared(of, neighbours, ranks, host),
             Self::OnGpus(of, gpus) => {
                 on_gpus(of, culprits_kernel(ranks, gpus), &who, of.headline(ranks, host))
             }
@@ -293,6 +284,17 @@ fn pauses(of: &Pauses, host: Option<&str>) -> String {
         None => String::new(),
     };
     with_cost(&format!("{before}single long steps"), &figures, &costs(None, of.lost_pct))
+}
+
+/// With the other processes on the GPU of its rank, which are the cause of longer steps.
+fn shared(of: &Evidence, neighbours: &Neighbours, ranks: &[Rank], host: Option<&str>) -> String {
+    if let Some(of) = of.regression() {
+        let longer = 100.0 * (of.after_ms / of.before_ms - 1.0);
+        let what = format!("{}: {}", who(ranks, neighbours.rank, host), neighbours.shares());
+        return with_cost(&what, &format!(", steps {longer:.0} % longer"), "");
+    }
+    let line = of.headline(ranks, host);
+    fitted([format!("{line}, {}", neighbours.shares()), line])
 }
 
 fn regression(of: &Regression) -> String {
