@@ -50,10 +50,9 @@ def tensor_parallel(dist, torch):
 
 
 def work():
+    import model as transformer
     import torch
     import torch.distributed as dist
-
-    import model as transformer
 
     xpu_top, kind, path = sys.argv[1:4]
     device = int(os.environ["LOCAL_RANK"])
