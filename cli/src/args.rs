@@ -155,7 +155,7 @@ pub enum Command {
     /// Show the kernels on the GPUs of a hung job that was started with `xpu-top run --gpu-core`; this ends
     /// these ranks
     ///
-    /// Exit codes: those of `stacks`; 64 also if you do not confirm
+    /// Exit codes: those of `stacks`; 1: no kernel could be read, 64 also if you do not confirm
     GpuCore(GpuCoreArgs),
     /// Show the last NCCL calls of every rank in order, and where the ranks diverge; also of a job that hangs or has ended
     ///

@@ -25,9 +25,11 @@ const FOLLOWED: usize = 16;
 /// A thread is busy if it ran, or waited to run, for this share of the time.
 const BUSY: f64 = 0.01;
 
-/// A process is busy if its main thread ran, or waited to run, for this share of the time, or if it read and wrote this many bytes
-/// per second.
+/// A process is busy if its main thread ran for this share of the time, if it never slept (it ran or waited to
+/// run for nearly all of the time), or if it read and wrote this many bytes per second. A thread that only
+/// sleeps may wait for a core each time it wakes up.
 const BUSY_SHARE: f64 = 0.25;
+const AWAKE_SHARE: f64 = 0.9;
 const BUSY_BYTES: f64 = 1e6;
 
 /// The activity of one process since the previous reading.
@@ -102,12 +104,13 @@ impl Process {
             return None;
         }
         let state = process::state(pid)?;
-        let (mut longest, mut worked): (Option<(u64, i32)>, u64) = (None, 0);
+        let (mut longest, mut ran, mut awake): (Option<(u64, i32)>, u64, u64) = (None, 0, 0);
         self.threads.retain_mut(|thread| {
             let Some(next) = Thread::read(pid, thread.id) else { return false };
             longest = longest.max(Some((next.waited.saturating_sub(thread.waited), thread.id)));
             if thread.id == pid.0.cast_signed() {
-                worked = next.busy().saturating_sub(thread.busy());
+                ran = next.ran.saturating_sub(thread.ran);
+                awake = next.busy().saturating_sub(thread.busy());
             }
             *thread = next;
             true
@@ -122,7 +125,8 @@ impl Process {
         self.moved = moved;
         let (waited, id) = longest.unwrap_or((0, 0));
         let name = fs::read_to_string(format!("/proc/{pid}/task/{id}/comm")).unwrap_or_default();
-        let is_busy = worked as f64 >= BUSY_SHARE * interval.as_nanos() as f64 || rate >= BUSY_BYTES;
+        let share = |time: u64| time as f64 / interval.as_nanos() as f64;
+        let is_busy = works(share(ran), share(awake), rate);
         let wait = RankCpu {
             rank,
             pid,
@@ -151,6 +155,12 @@ impl Process {
         self.threads = followed.into_iter().take(FOLLOWED).map(|(_, thread)| thread).collect();
         (self.all, self.all_at) = (all, now);
     }
+}
+
+/// Whether a process works whose main thread ran, and ran or waited to run, for these shares of the time, and
+/// which moved this many bytes per second.
+fn works(ran: f64, awake: f64, bytes: f64) -> bool {
+    ran >= BUSY_SHARE || awake >= AWAKE_SHARE || bytes >= BUSY_BYTES
 }
 
 impl Thread {
@@ -191,6 +201,15 @@ mod tests {
     };
 
     use super::*;
+
+    /// On a busy host, a rank that slept in a loop counted as one that works, and its hang was not reported.
+    #[test]
+    fn a_thread_that_sleeps_does_not_work_if_it_waits_for_a_core_when_it_wakes_up() {
+        assert!(!works(0.002, 0.5, 0.0));
+        assert!(works(0.3, 0.3, 0.0), "it computes");
+        assert!(works(0.02, 0.98, 0.0), "it would compute");
+        assert!(works(0.0, 0.0, 2e6));
+    }
 
     /// If two threads share one core, each waits for it half of the time.
     #[test]

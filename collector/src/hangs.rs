@@ -30,6 +30,8 @@ use std::{
 
 use serde_json::Value;
 use xpu_model::{
+    figure,
+    finding::Kind,
     job::{Job, Jobs},
     status::Status,
 };
@@ -368,7 +370,20 @@ impl Drop for Keeper {
 /// The input of the program: the job's status, or the report of a rank's end.
 fn document(jobs: &Jobs, job: &Job, cause: Cause, host: &HostName, now: Moment) -> Option<Value> {
     match cause {
-        Cause::Hang => serde_json::to_value(Status::of(jobs, job, now)).ok(),
+        Cause::Hang => {
+            let status = Status::of(jobs, job, now);
+            let found = status.findings.iter().find(|finding| finding.kind == Kind::Hang);
+            let sentence = found.map_or_else(
+                || {
+                    let ranks = figure::counted(status.ranks.len(), "rank on", "ranks on");
+                    format!("{ranks} {host}: no progress, and the cause is on another host: ask all hosts (xpu-top status --job-hosts)")
+                },
+                |finding| finding.evidence.to_string(),
+            );
+            let mut document = serde_json::to_value(status).ok()?;
+            document.as_object_mut()?.insert("hang".to_owned(), sentence.into());
+            Some(document)
+        }
         Cause::End => Some(exits::report(incident::first_end(job, now)?, host)),
     }
 }

@@ -23,7 +23,7 @@ use xpu_model::{
     status::{ExitCode as Code, UnreachableHost},
 };
 use xpu_wire::{
-    frame::{Body, Life, RankStacks},
+    frame::{Body, Life, RankStacks, ThreadStack},
     id::{HostName, JobName, Rank},
     unit::Moment,
 };
@@ -127,7 +127,9 @@ fn output(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     put(document, args)?;
-    Ok(ExitCode::SUCCESS)
+    let has_kernels =
+        || document.ranks.iter().any(|rank| rank.stacks.threads.iter().any(ThreadStack::is_gpu));
+    Ok(if args.gpus && !has_kernels() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The kind of stacks to read from each rank.

@@ -154,4 +154,7 @@ pub struct Job {
     /// seconds. A host that launches ahead of its GPU needs this long even if no other rank is late. 0 if it
     /// is not known to launch ahead; empty for a trace, which has no host times.
     pub(crate) host_steps: Vec<f64>,
+    /// For each operation in each place, the replica for which a collective beside it waited: NCCL's kernel then
+    /// takes SMs from it. Empty for a trace, in which that is unknown.
+    pub(crate) crowded_by: Vec<Option<usize>>,
 }

@@ -23,7 +23,9 @@ pub(super) fn of(job: &Job, records: &[&RankRecord], last: Option<usize>, chosen
         Some(Divergence { sentence, passed: false, .. }) => format!("{sentence}\n"),
         Some(Divergence { sentence, .. }) => format!("{sentence}; the job continued after it\n"),
         None => {
-            format!("the recorded calls of {} ranks do not diverge\n", job.records().count())
+            let (known, all) = (job.records().count(), job.world_size() as usize);
+            let known = if known < all { format!("{known} of {all}") } else { known.to_string() };
+            format!("the recorded calls of {known} ranks do not diverge\n")
         }
     };
     let mut shown: Vec<_> = records.to_vec();

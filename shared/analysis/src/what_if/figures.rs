@@ -270,7 +270,9 @@ fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
         };
         job.make_like(&mut durations, &chosen, &others);
     }
-    job.repaired_ms(&durations, &|replica| workers.iter().any(|worker| worker.data_parallel == replica))
+    let is_repaired = |replica: usize| workers.iter().any(|worker| worker.data_parallel == replica);
+    job.uncrowd(&mut durations, &is_repaired);
+    job.repaired_ms(&durations, &is_repaired)
 }
 
 /// The smallest sufficient set of workers. A repair suffices if a step then takes at most `enough_ms`.

@@ -33,7 +33,9 @@ pub(super) fn figures(job: &Job, workers: &[Worker]) -> Vec<HostFigures> {
             let is_there = |_: usize, place: usize| job.hosts[place % job.shape.replicas] == *host;
             let mut durations = job.actual.clone();
             job.make_like(&mut durations, &is_there, &|index, place| !is_there(index, place));
-            let repaired_ms = job.repaired_ms(&durations, &|replica| job.hosts[replica] == *host);
+            let is_repaired = |replica: usize| job.hosts[replica] == *host;
+            job.uncrowd(&mut durations, &is_repaired);
+            let repaired_ms = job.repaired_ms(&durations, &is_repaired);
             HostFigures { host: host.clone(), ranks: of(host), repaired_ms }
         })
         .collect();

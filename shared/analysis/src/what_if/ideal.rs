@@ -17,8 +17,10 @@ impl Job {
             let row = self.shape.row();
             let is_compute = self.graph.operations[members[0]].kind.is_compute();
             let typical = |all: &[f64]| {
-                let values: Vec<f64> =
-                    members.iter().flat_map(|&index| &all[index * row..(index + 1) * row]).copied().collect();
+                let cells = || members.iter().flat_map(|&index| index * row..(index + 1) * row);
+                let free: Vec<f64> =
+                    cells().filter(|&cell| self.crowded_by(cell).is_none()).map(|cell| all[cell]).collect();
+                let values = if free.is_empty() { cells().map(|cell| all[cell]).collect() } else { free };
                 if is_compute { mean(&values) } else { median(values) }
             };
             let (own, transfer) = (typical(&self.actual.own), typical(&self.actual.transfer));
@@ -56,10 +58,37 @@ impl Job {
                 };
                 members.iter().flat_map(of).collect()
             };
-            let (mine, theirs) = (cells(chosen), cells(others));
+            let (mine, mut theirs) = (cells(chosen), cells(others));
+            theirs.retain(|&cell| self.crowded_by(cell).is_none());
             if !mine.is_empty() && !theirs.is_empty() {
                 map_quantiles(&mut durations.own, &self.actual.own, &mine, &theirs);
                 map_quantiles(&mut durations.transfer, &self.actual.transfer, &mine, &theirs);
+            }
+        }
+    }
+
+    /// The replica for which a collective waited beside this operation.
+    fn crowded_by(&self, cell: usize) -> Option<usize> {
+        self.crowded_by.get(cell).copied().flatten()
+    }
+
+    /// Gives operations beside which a collective waited for one of these replicas the typical time of those
+    /// beside which none waited.
+    pub(crate) fn uncrowd(&self, durations: &mut Durations, is_repaired: &dyn Fn(usize) -> bool) {
+        let row = self.shape.row();
+        for members in self.classes() {
+            let cells = || members.iter().flat_map(|&index| index * row..(index + 1) * row);
+            let mine: Vec<_> = cells()
+                .filter(|&cell| {
+                    let is_waiting = !is_repaired(cell % row % self.shape.replicas);
+                    is_waiting && self.crowded_by(cell).is_some_and(is_repaired)
+                })
+                .collect();
+            let free = cells().filter(|&cell| self.crowded_by(cell).is_none());
+            let free: Vec<f64> = free.map(|cell| self.actual.own[cell]).collect();
+            if !mine.is_empty() && !free.is_empty() {
+                let typical = median(free);
+                mine.into_iter().for_each(|cell| durations.own[cell] = durations.own[cell].min(typical));
             }
         }
     }

@@ -86,6 +86,7 @@ impl Job {
             steps: steps.iter().map(|&step| Step(step as u64)).collect(),
             left_out: 0,
             host_steps: Vec::new(),
+            crowded_by: Vec::new(),
         })
     }
 }

@@ -7,6 +7,7 @@
 //! collectives there is one operation, `compute`. It lasts from the end of the operation for which it waits
 //! to the end of the last timed operation, and includes work that the hook does not see.
 
+mod crowding;
 mod track;
 
 use track::{Cut, Tracks};
@@ -49,6 +50,7 @@ impl Job {
         let host_steps = host_steps.collect();
         Ok(Self {
             actual: durations(cuts, &tracks.meets, &after, shape),
+            crowded_by: crowding::crowded_by(cuts, &tracks.meets, shape),
             measured,
             graph: Graph::new((0..2 * collectives).map(operation).collect(), after, groups)?,
             shape,
