@@ -21,7 +21,7 @@ const VIEWS: [(&str, &str); 5] = [
     ("6", "Where ranks are"),
     ("7", "Past findings"),
     ("8", "In this folder"),
-    ("9", "9 hosts"),
+    ("9", "Hosts all are up"),
 ];
 
 #[test]

@@ -190,9 +190,9 @@ fn findings_are_marked_and_jumped_to() {
         shown.lines().iter().filter(|line| line.contains(word)).count()
     };
     shown.seek(Moment(0));
-    assert_eq!((listed(&mut shown, " later  "), listed(&mut shown, " came  ")), (marks.len(), 0));
+    assert_eq!((listed(&mut shown, " later  "), listed(&mut shown, " began  ")), (marks.len(), 0));
     shown.seek(last);
-    assert_eq!((listed(&mut shown, " later  "), listed(&mut shown, " came  ")), (0, marks.len()));
+    assert_eq!((listed(&mut shown, " later  "), listed(&mut shown, " began  ")), (0, marks.len()));
     shown.seek(Moment(0)).keys("1");
     for mark in &marks {
         let effects = shown.keys("]");
