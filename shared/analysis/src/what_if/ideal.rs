@@ -88,7 +88,9 @@ impl Job {
             let free: Vec<f64> = free.map(|cell| self.actual.own[cell]).collect();
             if !mine.is_empty() && !free.is_empty() {
                 let typical = median(free);
-                mine.into_iter().for_each(|cell| durations.own[cell] = durations.own[cell].min(typical));
+                for cell in mine {
+                    durations.own[cell] = durations.own[cell].min(typical);
+                }
             }
         }
     }
