@@ -258,7 +258,7 @@ fn is_reported(found: &[(String, Value, f64)]) {
 /// Checks that the document shows when rank 1 was late.
 #[track_caller]
 fn is_gone(document: &Value) {
-    let gone = document["ended_findings"].as_array().expect("something came and went");
+    let gone = document["ended_findings"].as_array().expect("something has ended");
     let one = gone.iter().find(|gone| gone["ranks"][0] == 1).unwrap_or_else(|| panic!("{gone:?}"));
     let now = Moment::now().0 as f64 / 1e9;
     for (end, ago) in [("began_at", WAS_LATE.end), ("ended_at", WAS_LATE.start)] {

@@ -376,7 +376,7 @@ fn document(jobs: &Jobs, job: &Job, cause: Cause, host: &HostName, now: Moment) 
             let sentence = found.map_or_else(
                 || {
                     let ranks = figure::counted(status.ranks.len(), "rank on", "ranks on");
-                    format!("{ranks} {host}: no progress, and the cause is on another host: ask all hosts (xpu-top status --job-hosts)")
+                    format!("{ranks} {host}: no progress; this host alone does not show the cause: ask all hosts (xpu-top status --job-hosts)")
                 },
                 |finding| finding.evidence.to_string(),
             );

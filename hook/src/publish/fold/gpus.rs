@@ -137,24 +137,22 @@ impl Fold {
         took: Option<Nanoseconds>,
     ) {
         let early = device.map(|device| Early { device, shape, took });
-        if self.gpus.holds(gpus, early) {
-            return;
-        }
-        let key = GemmKey { gpu: gpus.beside_home(device), shape };
-        match took {
-            None => self.gemms.count(key, 1),
-            Some(took) => self.gemms.time(key, took),
+        if !self.gpus.holds(gpus, early) {
+            self.put_gemm(GemmKey { gpu: gpus.beside_home(device), shape }, took);
         }
     }
 
     /// Adds the GEMMs that were held back until it was known whether their devices are used.
     pub(crate) fn settle_gemms(&mut self, gpus: &Gpus, all: bool) {
         for Early { device, shape, took } in self.gpus.settled(gpus, all) {
-            let key = GemmKey { gpu: gpus.beside_home(Some(device)), shape };
-            match took {
-                None => self.gemms.count(key, 1),
-                Some(took) => self.gemms.time(key, took),
-            }
+            self.put_gemm(GemmKey { gpu: gpus.beside_home(Some(device)), shape }, took);
+        }
+    }
+
+    fn put_gemm(&mut self, key: GemmKey, took: Option<Nanoseconds>) {
+        match took {
+            None => self.gemms.count(key, 1),
+            Some(took) => self.gemms.time(key, took),
         }
     }
 

@@ -126,7 +126,7 @@ fn cost(job: &Job, ranks: &[Rank], slow: &Slow, since_s: f64) -> Option<Cost> {
     let most = exposed.map(|exposed| exposed * (1.0 - slow.rate / slow.usual));
     let pace = views.iter().find_map(|view| view.pace());
     let (share, error) = match (Growth::since(&views, since_s), most) {
-        (Some(growth), most) => (growth.share().clamp(0.0, most.unwrap_or(1.0)), growth.error()),
+        (Some(growth), most) => (growth.share().clamp(0.0, most.unwrap_or(1.0)), growth.error),
         (None, most) => (most? / 2.0, most? / 2.0),
     };
     Some(Cost::of(share, error, pace, job.gpus(), since_s))

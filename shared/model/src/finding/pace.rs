@@ -119,7 +119,8 @@ pub(super) struct Growth {
     /// Shares, as in [`Change`].
     work: f64,
     rate: f64,
-    error: f64,
+    /// Of [`Self::share`].
+    pub(super) error: f64,
 }
 
 impl Growth {
@@ -181,13 +182,9 @@ impl Growth {
         self.measure == Measure::Median
     }
 
-    /// The additional time as a share of a step, and the error of this share.
+    /// The additional time as a share of a step.
     pub(super) fn share(&self) -> f64 {
         1.0 - self.before / self.after
-    }
-
-    pub(super) fn error(&self) -> f64 {
-        self.error
     }
 
     /// Its cost to a job of this many ranks.

@@ -28,7 +28,7 @@ pub(in crate::finding) fn on_gpu(job: &Job) -> Option<Finding> {
     let share = growth.share();
     // It takes no more than the time for which it uses the GPU. Steps may have become longer at the same time
     // for another reason.
-    let is_clear = share - growth.error() > REPORTED && growth.matters() && busy(first) >= 100.0 * share;
+    let is_clear = share - growth.error > REPORTED && growth.matters() && busy(first) >= 100.0 * share;
     let is_of_it = |&&(_, view, at): &&(Rank, &RankView, Moment)| {
         busy(view) > 0.0 && (ago(at) - ago(began)).abs() < TOGETHER_S
     };
