@@ -407,21 +407,64 @@ fn an_unwritable_folder_is_logged_once_and_the_rest_continues() {
     assert_eq!(log().matches("cannot write the incident folder").count(), 1, "{}", log());
 }
 
+/// The collector of a second host, which shares the home folder.
+fn other_host(host: &Host) -> (Program, BasePort) {
+    let base = BasePort::new(port::free_base()).unwrap();
+    let runtime = host.place.path("other");
+    fs::create_dir(&runtime).unwrap();
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut other = host.place.command(built::artifact("xpu-collector"));
+    other.args(["--bind", "127.0.0.1", "--host-name", "other", "--base-port", &base.0.to_string()]);
+    other.arg("--key-file").arg(host.key()).arg("--runtime-dir").arg(&runtime);
+    let other = Program::start(other.env("HOME", host.place.path("")));
+    let socket = socket_of_other(host, base);
+    until("the other collector to listen", || socket.exists().then_some(()));
+    (other, base)
+}
+
+fn socket_of_other(host: &Host, base: BasePort) -> PathBuf {
+    RuntimeDir::at(&host.place.path("other")).socket(base).unwrap()
+}
+
+/// The rank for which the others wait is alone on its host, so neither host alone knows the cause. The program gets
+/// what both know.
+#[test]
+fn the_program_hears_of_a_culprit_on_another_host() {
+    let host = Host::new();
+    let line = notes(&host.place);
+    let (other, base) = other_host(&host);
+    let socket = socket_of_other(&host, base);
+    let hosts = host.place.path("hosts.txt");
+    fs::write(&hosts, format!("{}\n127.0.0.1:{}\n", host.address, base.0)).unwrap();
+    let set = [
+        ("XPU_TOP_ON_HANG", line.as_str()),
+        ("XPU_TOP_JOB_HOSTS", hosts.to_str().unwrap()),
+        ("XPU_TOP_SOCKET", socket.to_str().unwrap()),
+    ];
+    let _ranks = [host.rank_where(0, &set[..2], &script(STUCK)), host.rank_where(1, &set, &script(STUCK))];
+    let log = || format!("{}\n--\n{}", host.collector_log(), other.said());
+    at_last("the program to be done", log, || {
+        host.collector_log().contains("train: on-hang: done").then_some(())
+    });
+    let document = reported(&host.place);
+    let found = &document["findings"][0];
+    assert_eq!(
+        (&found["kind"], &found["class"], &found["ranks"]),
+        (&"hang".into(), &"not_entered".into(), &serde_json::json!([1])),
+        "{document:#}"
+    );
+    assert!(document["hang"].as_str().unwrap().contains("rank 1 (other)"), "{}", document["hang"]);
+    assert_eq!(document["coverage"]["hosts_unreachable"], serde_json::json!([]));
+}
+
 /// One rank per host, with a common home folder. Both hosts save their data, one sends the notification, and
 /// both folders are replayed together.
 #[test]
 fn one_of_two_hosts_notifies_and_both_are_replayed() {
     let host = Host::new();
     let line = notes(&host.place);
-    let base = BasePort::new(port::free_base()).unwrap();
-    let runtime = host.place.path("other");
-    fs::create_dir(&runtime).unwrap();
-    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
-    let socket = RuntimeDir::at(&runtime).socket(base).unwrap();
-    let mut other = host.place.command(built::artifact("xpu-collector"));
-    other.args(["--no-key", "--host-name", "other", "--base-port", &base.0.to_string(), "--runtime-dir"]);
-    let other = Program::start(other.arg(&runtime).env("HOME", host.place.path("")));
-    until("the other collector to listen", || socket.exists().then_some(()));
+    let (other, base) = other_host(&host);
+    let socket = socket_of_other(&host, base);
     let its = [("XPU_TOP_ON_HANG", line.as_str()), ("XPU_TOP_SOCKET", socket.to_str().unwrap())];
     let _ranks = [host.rank_where(0, &its[..1], &script(RAISES)), host.rank_where(1, &its, &script(RAISES))];
     let log = || format!("{}\n--\n{}", host.collector_log(), other.said());

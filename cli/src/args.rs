@@ -209,6 +209,10 @@ pub struct RunArgs {
     /// the status or the exit report as JSON [default: `XPU_TOP_ON_HANG`]
     #[arg(long, value_name = "CMD")]
     pub on_hang: Option<String>,
+    /// File with the job's hosts, one per line, which are asked about a hang before that command runs [default:
+    /// `XPU_TOP_JOB_HOSTS`, else the hosts of the Slurm job]
+    #[arg(long, value_name = "FILE")]
+    pub job_hosts: Option<PathBuf>,
     /// How often the collector estimates what stragglers cost, from a capture of five steps: `5m`; 0: never
     /// [default: `XPU_TOP_WHAT_IF_EVERY`, else from the settings]
     #[arg(long, value_name = "DURATION")]

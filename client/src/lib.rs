@@ -15,6 +15,7 @@ pub mod nearest;
 pub mod new_file;
 pub mod recording_writer;
 pub mod replay_file;
+pub mod request;
 pub mod sample;
 pub mod screen_capture;
 pub mod step_capture;

@@ -308,12 +308,15 @@ impl Args {
     }
 
     /// `None` for a relay: the collectors behind it do that.
-    pub(crate) fn hangs(&self) -> Option<HangsConfig> {
+    pub(crate) fn hangs(&self) -> Result<Option<HangsConfig>, ConfigError> {
+        if self.relay {
+            return Ok(None);
+        }
         let usual = || hangs::folder(|name| std::env::var_os(name));
         let folder = self.hangs_dir.clone().or_else(usual).filter(|_| !self.no_hangs);
         let (host, on_hang) = (self.host(), self.on_hang.clone());
-        let config = HangsConfig { folder, host, on_hang, asks_ras: !self.no_ras };
-        (!self.relay).then_some(config)
+        let (base, key) = (self.base_port, self.key()?);
+        Ok(Some(HangsConfig { folder, host, base, key, on_hang, asks_ras: !self.no_ras }))
     }
 
     fn runs(&self) -> Option<PathBuf> {

@@ -14,6 +14,7 @@ mod folder;
 mod incident;
 mod question;
 mod recording;
+mod whole_job;
 
 use std::{
     collections::BTreeMap,
@@ -28,14 +29,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
 use xpu_model::{
-    figure,
-    finding::Kind,
     job::{Job, Jobs},
     status::Status,
 };
+use xpu_net::key::Key;
 use xpu_wire::{
+    endpoint::{BasePort, Endpoint},
     frame::{Body, Frame, RasReport, Request, topic},
     id::{HostName, JobName, Rank},
     unit::Moment,
@@ -49,6 +49,7 @@ use crate::{
 use action::{Action, Actions};
 use folder::{Files, Folder};
 use incident::{Cause, Incident};
+use whole_job::WholeJob;
 
 /// Interval of checks of all jobs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -71,6 +72,9 @@ pub struct HangsConfig {
     /// The folder of all incident folders; `None` if incidents are not saved.
     pub folder: Option<PathBuf>,
     pub host: HostName,
+    /// First port, and key, of collectors on other hosts of a job.
+    pub base: BasePort,
+    pub key: Option<Key>,
     /// The command for jobs that set none.
     pub on_hang: Option<String>,
     /// Whether NCCL's RAS service is asked about a job that hangs.
@@ -109,33 +113,31 @@ impl Drop for Hangs {
 struct Keeper {
     upstream: Upstream,
     folder: Option<Folder>,
-    host: HostName,
-    on_hang: Option<String>,
-    asks_ras: bool,
+    config: HangsConfig,
     ended: Arc<AtomicBool>,
     jobs: Jobs,
     /// When each followed job was last in a snapshot.
     heard: BTreeMap<JobName, Instant>,
     incidents: BTreeMap<JobName, Incident>,
     actions: Actions,
+    /// Jobs whose other hosts are asked, before the program runs.
+    asked: Vec<WholeJob>,
     /// Whether a failed write was logged.
     has_complained: bool,
 }
 
 impl Keeper {
     fn new(upstream: Upstream, config: HangsConfig, ended: Arc<AtomicBool>) -> Self {
-        let HangsConfig { folder, host, on_hang, asks_ras } = config;
         Self {
             upstream,
-            folder: folder.map(Folder::new),
-            host,
-            on_hang,
-            asks_ras,
+            folder: config.folder.clone().map(Folder::new),
+            config,
             ended,
             jobs: Jobs::default(),
             heard: BTreeMap::new(),
             incidents: BTreeMap::new(),
             actions: Actions::default(),
+            asked: Vec::new(),
             has_complained: false,
         }
     }
@@ -172,11 +174,14 @@ impl Keeper {
                 let (_, frame) = received?;
                 self.take(&frame, &feed)?;
             }
+            self.take_answers();
             self.actions.turn(Instant::now());
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
                 self.look(&feed)?;
-                let is_busy = self.actions.is_busy() || self.incidents.values().any(|one| !one.is_settled());
+                let is_busy = self.actions.is_busy()
+                    || !self.asked.is_empty()
+                    || self.incidents.values().any(|one| !one.is_settled());
                 self.upstream.held.store(is_busy, Relaxed);
             }
         }
@@ -279,7 +284,7 @@ impl Keeper {
         let Some(incident) = self.incidents.get_mut(name) else { return };
         if incident.look(cause, instant) {
             incident.recording.take_known(job);
-            for one in question::all(job, incident.cause, self.asks_ras) {
+            for one in question::all(job, incident.cause, self.config.asks_ras) {
                 feed.ask(one);
             }
         }
@@ -303,10 +308,10 @@ impl Keeper {
         incident.was_written(instant);
         let Some(folder) = &self.folder else { return };
         let place = incident.place.clone();
-        let place = place.unwrap_or_else(|| folder.place(name, incident.found, &self.host));
+        let place = place.unwrap_or_else(|| folder.place(name, incident.found, &self.config.host));
         let status = incident.status(Status::of(&self.jobs, job, Moment::now()));
         let written = serde_json::to_vec_pretty(&status).map_err(io::Error::from).and_then(|status| {
-            let recording = incident.recording.recording(&self.host, incident.found)?;
+            let recording = incident.recording.recording(&self.config.host, incident.found)?;
             let ras = incident.ras.as_deref();
             folder.write(&place, Files { recording: &recording, status: &status, ras })
         });
@@ -316,7 +321,7 @@ impl Keeper {
                 if incident.place.is_none() {
                     tracing::warn!("{name}: incident folder: {}", place.display());
                 }
-                if let Err(error) = folder.prune(&place) {
+                if let Err(error) = folder.prune(name, &place) {
                     tracing::warn!(
                         "old incident folders are not removed: {}: {error}",
                         folder.path().display()
@@ -335,7 +340,7 @@ impl Keeper {
     /// Runs the user's program, if that is this host's task.
     fn run_program(&mut self, name: &JobName, now: Moment) {
         let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get(name)) else { return };
-        let usual = || self.on_hang.as_deref().map(HangAction::usual);
+        let usual = || self.config.on_hang.as_deref().map(HangAction::usual);
         let Some(wish) = self.upstream.hang_actions.of(name).or_else(usual) else { return };
         // Every host detects a hang, so the host of rank 0 runs the program. A rank's end is detected on its
         // own host.
@@ -350,12 +355,37 @@ impl Keeper {
             );
             return;
         }
-        let document = document(&self.jobs, job, incident.cause, &self.host, now);
-        let document = document.map(|value| format!("{value:#}\n").into_bytes());
+        let host = &self.config.host;
+        let document = match incident.cause {
+            Cause::Hang => Some(whole_job::alone(Status::of(&self.jobs, job, now), host)),
+            Cause::End => incident::first_end(job, now).map(|exit| exits::report(exit, host)),
+        };
         let place = incident.place.as_deref();
-        let action = document.and_then(|it| Action::new(&wish, name, incident.cause, it, place));
-        if let Some(action) = action {
+        let Some(action) = document.and_then(|it| Action::new(&wish, name, incident.cause, it, place)) else {
+            return;
+        };
+        let others = if incident.cause == Cause::Hang { self.hosts_to_ask(name, job) } else { Vec::new() };
+        if others.is_empty() {
             self.actions.take(action);
+        } else {
+            self.asked.push(WholeJob::ask(name, others, self.config.key.clone(), action));
+        }
+    }
+
+    /// The collectors of a job's hosts, if it has ranks on other hosts and they are known.
+    fn hosts_to_ask(&self, name: &JobName, job: &Job) -> Vec<Endpoint> {
+        let is_whole = job.ranks().count() as u64 >= u64::from(job.world_size());
+        let known = || self.upstream.hang_actions.endpoints(name, self.config.base);
+        if is_whole { Vec::new() } else { known() }
+    }
+
+    /// Runs the programs of jobs whose other hosts have answered.
+    fn take_answers(&mut self) {
+        for mut asked in std::mem::take(&mut self.asked) {
+            match asked.action() {
+                Some(action) => self.actions.take(action),
+                None => self.asked.push(asked),
+            }
         }
     }
 }
@@ -364,26 +394,5 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         // However the thread ended, the collector no longer waits for it.
         self.upstream.held.store(false, Relaxed);
-    }
-}
-
-/// The input of the program: the job's status, or the report of a rank's end.
-fn document(jobs: &Jobs, job: &Job, cause: Cause, host: &HostName, now: Moment) -> Option<Value> {
-    match cause {
-        Cause::Hang => {
-            let status = Status::of(jobs, job, now);
-            let found = status.findings.iter().find(|finding| finding.kind == Kind::Hang);
-            let sentence = found.map_or_else(
-                || {
-                    let ranks = figure::counted(status.ranks.len(), "rank on", "ranks on");
-                    format!("{ranks} {host}: no progress; this host alone does not show the cause: ask all hosts (xpu-top status --job-hosts)")
-                },
-                |finding| finding.evidence.to_string(),
-            );
-            let mut document = serde_json::to_value(status).ok()?;
-            document.as_object_mut()?.insert("hang".to_owned(), sentence.into());
-            Some(document)
-        }
-        Cause::End => Some(exits::report(incident::first_end(job, now)?, host)),
     }
 }

@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     match opened {
         Ok((http, mut serving)) => {
             let _pages = http.and_then(|config| pages(serving.upstream(), config));
-            let hangs = args.hangs().and_then(|config| hangs(serving.upstream(), config));
+            let hangs = args.hangs().ok().flatten().and_then(|config| hangs(serving.upstream(), config));
             announce(args.ready_fd, "ready");
             let served = serving.serve().inspect_err(|error| tracing::error!("libzmq: {error}"));
             drop(hangs);

@@ -1,5 +1,6 @@
 //! What a job requests for a hang, or for a rank's end: a command, from `XPU_TOP_ON_HANG` in the job's
-//! environment or from `--on-hang` of the collector; and whether the kernels on its GPUs are read.
+//! environment or from `--on-hang` of the collector; the hosts to ask; and whether the kernels on its GPUs are
+//! read.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +9,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use xpu_model::hosts::Hosts;
 use xpu_wire::{
-    endpoint::variable,
+    endpoint::{BasePort, Endpoint, variable},
     frame::RankInfo,
     id::{JobName, Pid, Rank},
 };
@@ -35,8 +37,40 @@ impl HangAction {
     /// The action of a job, from the environment of one of its processes.
     fn of(pid: Pid, environment: &Environment) -> Option<Self> {
         let line = environment.value(variable::ON_HANG)?;
-        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-        Some(Self { line, folder })
+        Some(Self { line, folder: working_folder(pid) })
+    }
+}
+
+fn working_folder(pid: Pid) -> PathBuf {
+    fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"))
+}
+
+/// The hosts of a job, as its environment gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum JobHosts {
+    File(PathBuf),
+    List(String),
+}
+
+impl JobHosts {
+    fn of(pid: Pid, environment: &Environment) -> Option<Self> {
+        let set = |name| environment.value(name).filter(|value| !value.is_empty());
+        let Some(given) = set(variable::JOB_HOSTS) else {
+            return set(variable::HOSTS_OF_SLURM).map(Self::List);
+        };
+        let file = working_folder(pid).join(&given);
+        Some(if file.is_file() { Self::File(file) } else { Self::List(given) })
+    }
+
+    /// Reads them; `base` is for hosts without a port.
+    fn read(&self, base: BasePort) -> Hosts {
+        match self {
+            Self::List(list) => Hosts::from_list(list, base),
+            Self::File(path) => Hosts::from_file(path, base).unwrap_or_else(|error| {
+                tracing::warn!("{}: {}: {error}", variable::JOB_HOSTS, path.display());
+                Hosts::default()
+            }),
+        }
     }
 }
 
@@ -49,6 +83,7 @@ pub(crate) struct HangActions(Arc<Mutex<BTreeMap<JobName, JobAction>>>);
 struct JobAction {
     by: Rank,
     action: Option<HangAction>,
+    hosts: Option<JobHosts>,
     /// Whether the kernels on the job's GPUs are read in a hang, which ends the job.
     names_kernels: bool,
 }
@@ -65,10 +100,12 @@ impl HangActions {
             jobs.pop_first();
         }
         let environment = Environment::of(info.pid, &info.job);
-        let set = environment.as_ref().and_then(|environment| environment.value(variable::GPU_CORE));
+        let environment = environment.as_ref();
+        let set = environment.and_then(|environment| environment.value(variable::GPU_CORE));
         let asked = JobAction {
             by: info.rank,
-            action: environment.and_then(|environment| HangAction::of(info.pid, &environment)),
+            action: environment.and_then(|environment| HangAction::of(info.pid, environment)),
+            hosts: environment.and_then(|environment| JobHosts::of(info.pid, environment)),
             names_kernels: set.is_some_and(|set| set == variable::GPU_CORE_ON_HANG),
         };
         jobs.insert(info.job.clone(), asked);
@@ -77,6 +114,16 @@ impl HangActions {
     pub(crate) fn of(&self, job: &JobName) -> Option<HangAction> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.get(job)?.action.clone()
+    }
+
+    /// The collectors of the job's hosts, as far as its environment names them.
+    pub(crate) fn endpoints(&self, job: &JobName, base: BasePort) -> Vec<Endpoint> {
+        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = jobs.get(job).and_then(|asked| asked.hosts.clone());
+        drop(jobs);
+        let Some(hosts) = hosts.map(|hosts| hosts.read(base)) else { return Vec::new() };
+        hosts.warnings.iter().for_each(|warning| tracing::warn!("hosts of {job}: {warning}"));
+        hosts.endpoints
     }
 
     /// Whether the kernels on the job's GPUs are to be read in a hang, which ends its ranks.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+pub(super) use xpu_client::request::{take_records, take_stacks, take_until};
 use xpu_client::{
     arrival::Arrivals,
     filter::Filter,
@@ -130,58 +130,6 @@ pub(super) fn selected(
         )));
     }
     Ok(selected)
-}
-
-/// Takes frames until `enough` or the deadline.
-pub(super) async fn take_until(
-    following: &mut Following,
-    arrivals: &mut Arrivals,
-    deadline: Instant,
-    enough: impl Fn(&Following) -> bool,
-) -> bool {
-    while !enough(following) {
-        match timeout_at(deadline, arrivals.recv()).await {
-            Ok(Some(arrival)) => following.take(arrival),
-            Ok(None) | Err(_) => return false,
-        }
-    }
-    true
-}
-
-/// Reads the stacks of all ranks of a hung job that answer in time.
-pub(super) async fn take_stacks(
-    following: &mut Following,
-    arrivals: &mut Arrivals,
-    live: &Live,
-    patience: Duration,
-) {
-    let Some(job) = following.job() else { return };
-    let ranks: Vec<_> = job.without_stacks().collect();
-    if ranks.is_empty() {
-        return;
-    }
-    live.kept_stacks(job.name().clone(), ranks);
-    let all_came =
-        |following: &Following| following.job().is_none_or(|job| job.without_stacks().next().is_none());
-    take_until(following, arrivals, Instant::now() + patience, all_came).await;
-}
-
-/// Reads the last NCCL calls of a hung job in the same way. They show where its ranks diverge.
-pub(super) async fn take_records(
-    following: &mut Following,
-    arrivals: &mut Arrivals,
-    live: &Live,
-    patience: Duration,
-) {
-    let Some(job) = following.job() else { return };
-    let ranks: Vec<_> = job.without_records().collect();
-    if ranks.is_empty() {
-        return;
-    }
-    live.records(job.name().clone(), ranks);
-    let all_came =
-        |following: &Following| following.job().is_none_or(|job| job.without_records().next().is_none());
-    take_until(following, arrivals, Instant::now() + patience, all_came).await;
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use std::{
 use xpu_model::{
     duration::WhatIfEvery,
     expected::{self, Expected},
+    hosts::Hosts,
 };
 use xpu_net::key::{Key, KeyError};
 use xpu_wire::{
@@ -228,6 +229,17 @@ fn prepare(
     }
     if let Some(line) = &args.on_hang {
         command.env(variable::ON_HANG, line);
+    }
+    if let Some(path) = &args.job_hosts {
+        match Hosts::from_file(path, base) {
+            Err(error) => warn(&UsageError::HostsFile { path: path.clone(), error }.to_string()),
+            Ok(hosts) if hosts.endpoints.is_empty() => {
+                warn(&UsageError::NoHosts(path.display().to_string()).to_string());
+            }
+            Ok(_) => {
+                command.env(variable::JOB_HOSTS, std::path::absolute(path)?);
+            }
+        }
     }
     if let Some(key_file) = &args.connection.key_file {
         command.env(variable::KEY_FILE, std::path::absolute(key_file)?);

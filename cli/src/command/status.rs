@@ -36,6 +36,9 @@ const WATCH: Duration = Duration::from_secs(18);
 /// all.
 const NAMED: usize = 4;
 
+/// The note on an incident folder in which there is no finding.
+const NOT_SHOWN: &str = "the folder was written because the job hung or a rank failed; its ranks do not show the cause: copy the folders of the job's other hosts into the same directory";
+
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let price = args.priced.price()?;
     if let Some(path) = &args.replay {
@@ -149,6 +152,9 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
     let is_stuck = status.findings.iter().any(Finding::stops_the_job);
+    if path.is_dir() && !is_stuck {
+        eprintln!("xpu-top: {NOT_SHOWN}");
+    }
     if let Some(job) = following.job().filter(|_| is_stuck && !args.json) {
         let path = quoted(&path.to_string_lossy());
         let at = args.at.as_ref().map_or_else(String::new, |at| format!(" --at {}", quoted(at)));

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use xpu_wire::{endpoint::variable, id::JobName};
 
 use super::incident::Cause;
@@ -30,7 +31,8 @@ pub(super) struct Action {
     wish: HangAction,
     job: JobName,
     cause: Cause,
-    document: Vec<u8>,
+    /// Its standard input.
+    document: Value,
     place: Option<PathBuf>,
 }
 
@@ -40,12 +42,16 @@ impl Action {
         wish: &HangAction,
         job: &JobName,
         cause: Cause,
-        document: Vec<u8>,
+        document: Value,
         place: Option<&Path>,
     ) -> Option<Self> {
         let new =
             Self { wish: wish.clone(), job: job.clone(), cause, document, place: place.map(Path::to_owned) };
         (!new.wish.line.trim().is_empty()).then_some(new)
+    }
+
+    pub(super) fn replace_document(&mut self, document: Value) {
+        self.document = document;
     }
 
     fn start(&self, now: Instant) -> std::io::Result<ChildTask> {
@@ -64,7 +70,7 @@ impl Action {
         for (name, _) in env::vars_os().filter(|(name, _)| name.as_bytes() == variable::ON_HANG.as_bytes()) {
             command.env_remove(name);
         }
-        ChildTask::start(&mut command, &self.document, now + LIMIT)
+        ChildTask::start(&mut command, format!("{:#}\n", self.document).as_bytes(), now + LIMIT)
     }
 
     fn name(&self) -> String {
@@ -128,11 +134,13 @@ impl Actions {
 mod tests {
     use std::fs;
 
+    use serde_json::json;
+
     use super::*;
 
     fn action(line: &str) -> Option<Action> {
         let wish = HangAction { line: line.to_owned(), folder: PathBuf::from("/none/there") };
-        Action::new(&wish, &"a".into(), Cause::Hang, b"{\"it\": \"$(touch no) `touch no`\"}".to_vec(), None)
+        Action::new(&wish, &"a".into(), Cause::Hang, json!("$(touch no) `touch no`"), None)
     }
 
     fn done(mut actions: Actions) {
@@ -151,7 +159,7 @@ mod tests {
         actions.take(action(&line).unwrap());
         done(actions);
         let said = fs::read_to_string(output).unwrap();
-        assert_eq!(said, "{\"it\": \"$(touch no) `touch no`\"}hang a\n");
+        assert_eq!(said, "\"$(touch no) `touch no`\"\nhang a\n");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(action(" ").is_none(), "a job that wants none");
     }

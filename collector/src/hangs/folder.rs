@@ -22,6 +22,12 @@ use crate::runs::fit;
 const FOLDERS: usize = 256;
 const BYTES: u64 = 256 << 20;
 
+/// The same for the newest incident, of which each host of the job writes a folder. Its folders were written
+/// within [`SAME`].
+const NEWEST_FOLDERS: usize = 4096;
+const NEWEST_BYTES: u64 = 1 << 30;
+const SAME: Duration = Duration::from_mins(2);
+
 /// Age at which an unfinished folder counts as left behind by a collector that ended while it wrote.
 const LEFT: Duration = Duration::from_hours(1);
 
@@ -54,10 +60,7 @@ impl Folder {
 
     /// The path of the folder for a job's incident at this time on this host.
     pub(super) fn place(&self, job: &JobName, at: Moment, host: &HostName) -> PathBuf {
-        let job = fit(job.as_str());
-        // A leading dot marks an unfinished folder.
-        let job = job.strip_prefix('.').map_or_else(|| job.clone(), |rest| format!("_{rest}"));
-        self.0.join(format!("{job}-{}-{}", stamp(at), fit(host.as_str())))
+        self.0.join(format!("{}-{}-{}", name_of(job), stamp(at), fit(host.as_str())))
     }
 
     /// Writes the files. A new folder appears complete. In an existing folder, each file is replaced as a
@@ -83,9 +86,14 @@ impl Folder {
         written.inspect_err(|_| remove(&new))
     }
 
-    /// Removes the oldest folders, but never `newest`.
-    pub(super) fn prune(&self, newest: &Path) -> io::Result<()> {
-        let mut kept: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+    /// Removes the oldest folders, but never `newest`, which is of this job.
+    pub(super) fn prune(&self, job: &JobName, newest: &Path) -> io::Result<()> {
+        let written = fs::metadata(newest).and_then(|about| about.modified())?;
+        let is_same = |path: &Path, modified: SystemTime| {
+            let apart = |one: SystemTime, other| one.duration_since(other).unwrap_or_default();
+            is_of(job, path) && apart(written, modified).max(apart(modified, written)) <= SAME
+        };
+        let (mut same, mut others): (Vec<Kept>, Vec<Kept>) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.0)?.flatten() {
             // Another host that shares this home has removed the folder.
             let Ok((about, modified)) =
@@ -101,17 +109,13 @@ impl Folder {
             } else if is_hidden && about.is_file() && age > CLAIMED_FOR {
                 let _ = fs::remove_file(&path);
             } else if !is_hidden && about.is_dir() && path != newest {
-                kept.push((modified, bytes_of(&path), path));
+                let kept = if is_same(&path, modified) { &mut same } else { &mut others };
+                kept.push(Kept { modified, bytes: bytes_of(&path), path });
             }
         }
-        kept.sort_by(|a, b| b.cmp(a));
-        let mut bytes = bytes_of(newest);
-        for (at, (_, length, path)) in kept.iter().enumerate() {
-            bytes += length;
-            if at + 1 >= FOLDERS || bytes > BYTES {
-                remove(path);
-            }
-        }
+        let own = bytes_of(newest);
+        remove_oldest(same, NEWEST_FOLDERS - 1, NEWEST_BYTES.saturating_sub(own));
+        remove_oldest(others, FOLDERS - 1, BYTES.saturating_sub(own));
         Ok(())
     }
 
@@ -127,6 +131,44 @@ impl Folder {
         // If no marker can be created, a second notification is better than none.
         !put(&mark(time), b"").is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
     }
+}
+
+/// A folder on disk.
+struct Kept {
+    modified: SystemTime,
+    bytes: u64,
+    path: PathBuf,
+}
+
+/// Removes the oldest of these folders, so that at most this many folders and bytes remain.
+fn remove_oldest(mut kept: Vec<Kept>, folders: usize, most: u64) {
+    kept.sort_by(|one, other| other.modified.cmp(&one.modified));
+    let mut bytes = 0;
+    for (at, folder) in kept.iter().enumerate() {
+        bytes += folder.bytes;
+        if at >= folders || bytes > most {
+            remove(&folder.path);
+        }
+    }
+}
+
+/// Whether a folder is of this job, by its name.
+fn is_of(job: &JobName, path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let rest = name.strip_prefix(&name_of(job)).and_then(|rest| rest.strip_prefix('-'));
+    // A job may be named `a`, and another `a-1`.
+    rest.is_some_and(|rest| rest.split('-').next().is_some_and(is_stamp))
+}
+
+/// Whether a part of a name is a time, as [`stamp`] writes it.
+fn is_stamp(part: &str) -> bool {
+    part.len() == 16 && part.ends_with('Z') && part.as_bytes()[8] == b'T'
+}
+
+/// The job in the name of a folder. A leading dot marks an unfinished folder.
+fn name_of(job: &JobName) -> String {
+    let job = fit(job.as_str());
+    job.strip_prefix('.').map_or_else(|| job.clone(), |rest| format!("_{rest}"))
 }
 
 /// The files that this program writes into a folder.
@@ -231,11 +273,32 @@ mod tests {
             fs::File::open(place).unwrap().set_modified(long_ago).unwrap();
         }
         let newest = &places[places.len() - 1];
-        folder.prune(newest).unwrap();
+        folder.prune(&"a".into(), newest).unwrap();
         let there: Vec<_> = places.iter().map(|place| place.exists()).collect();
         assert_eq!(there[..4], [false, true, false, true]);
         assert_eq!(fs::read_dir(&places[1]).unwrap().count(), 1);
         assert!(newest.exists());
+    }
+
+    /// All hosts of a large job write at the same time into a home that they share.
+    #[test]
+    fn folders_of_the_same_hang_do_not_replace_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path().to_owned());
+        let write = |job: &str, host: usize, age: u64| {
+            let place = folder.place(&job.into(), AT, &HostName::from(host.to_string().as_str()));
+            folder.write(&place, Files { recording: b"1", status: b"2", ras: None }).unwrap();
+            let long_ago = SystemTime::now() - Duration::from_secs(age);
+            fs::File::open(&place).unwrap().set_modified(long_ago).unwrap();
+            place
+        };
+        let other = write("a-1", 0, 3600);
+        let same: Vec<_> = (0..300).map(|host| write("a", host, host as u64 % 60)).collect();
+        folder.prune(&"a".into(), &same[0]).unwrap();
+        assert!(other.exists() && same.iter().all(|place| place.exists()));
+        let later = write("b", 0, 0);
+        folder.prune(&"b".into(), &later).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), FOLDERS);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use rank::{Ahead, CpuWait, Load, RankView, Sample};
 use records::Records;
 use stacks::Stacks;
 pub use straggler_delay::{Onset, Recent, StragglerDelay};
-pub use transfers::{Route, Track, Traffic, Transfers};
+pub use transfers::{Route, Track, Traffic, Transfers, Window};
 
 use xpu_wire::{
     frame::{Frame, RankDigest, RankExit, RankInfo, RasReport},

@@ -136,6 +136,10 @@ pub mod variable {
     pub const EXIT_PLUGIN_OF_XPU_TIMER: &str = "XPU_TIMER_EXIT_HOOK_PLUGIN";
     /// Command line that runs once for a hang, and once for each rank that fails.
     pub const ON_HANG: &str = "XPU_TOP_ON_HANG";
+    /// The hosts of the job, as a list or as a file: if it hangs, the collector that runs this command asks
+    /// those of the other hosts. Slurm's list of the job's hosts is used if it is not set.
+    pub const JOB_HOSTS: &str = "XPU_TOP_JOB_HOSTS";
+    pub const HOSTS_OF_SLURM: &str = "SLURM_JOB_NODELIST";
     /// [`GPU_CORE_ON_HANG`]: when a job hangs, the collector itself reads the kernels on its GPUs, which ends
     /// the ranks.
     pub const GPU_CORE: &str = "XPU_TOP_GPU_CORE";

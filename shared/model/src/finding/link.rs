@@ -11,7 +11,7 @@ use super::{
     pace::Growth,
 };
 use crate::{
-    job::{Job, Route, Track, Traffic, median},
+    job::{Job, Route, Track, Traffic, Window, median},
     phrase,
 };
 
@@ -31,9 +31,11 @@ const LEAST_SPREAD: f64 = 0.03;
 const RECENT: usize = 4;
 const SETTLED: usize = 7;
 
-/// Number of past windows that suffice for comparison, one more than the recent ones; or of similar groups,
-/// the same as for ranks.
+/// Number of past windows that suffice for comparison, one more than the recent ones; of those before a
+/// decrease that was chosen because it is the largest, one minute; and of similar groups, the same as for
+/// ranks.
 const PAST: usize = 5;
+const LONG_PAST: f64 = 30.0;
 const GROUPS: usize = 4;
 
 /// A slow communicator.
@@ -44,31 +46,91 @@ struct Slow {
     usual: f64,
     /// The number of similar groups with which it is compared; `None` if it is compared with its own past.
     among: Option<usize>,
+    /// Number of newest consecutive slow windows, and the time since it became slow.
     run: usize,
+    since_s: f64,
+}
+
+/// The bandwidth with which windows are compared.
+#[derive(Clone, Copy)]
+struct Usual {
+    gb_s: f64,
+    spread: f64,
+}
+
+impl Usual {
+    fn of(rates: &[f64]) -> Option<Self> {
+        let gb_s = median(rates.to_vec())?;
+        Some(Self { gb_s, spread: spread(rates.iter().map(|rate| rate - gb_s)) })
+    }
+
+    fn is_above(&self, rate: f64) -> bool {
+        let margin = SPREADS * self.spread.max(LEAST_SPREAD * self.gb_s);
+        rate < (SLOW * self.gb_s).min(self.gb_s - margin)
+    }
 }
 
 fn recent(track: &Track) -> Option<f64> {
-    (track.windows().len() >= RECENT).then(|| median(track.windows().take(RECENT).collect())).flatten()
+    let rates: Vec<_> = track.windows().take(RECENT).map(|window| window.gb_s).collect();
+    if rates.len() == RECENT { median(rates) } else { None }
 }
 
-/// Number of newest consecutive slow windows.
-fn low_run(track: &Track, usual: f64, spread: f64) -> usize {
-    let bound = (SLOW * usual).min(usual - SPREADS * spread.max(LEAST_SPREAD * usual));
-    track.windows().take_while(|&rate| rate < bound).count()
+/// Time since this window began.
+fn since(track: &Track, window: &Window) -> f64 {
+    track.last().since(window.began).as_secs_f64()
 }
 
-fn spread_of(rates: &[f64], usual: f64) -> f64 {
-    spread(rates.iter().map(|rate| rate - usual))
-}
-
-fn by_own_past(id: CommunicatorId, traffic: Traffic, track: &Track) -> Option<Slow> {
-    let past: Vec<f64> = track.windows().skip(RECENT).collect();
-    if past.len() < PAST {
-        return None;
+impl Slow {
+    /// Compares the newest windows of a track; `None` if they are too few.
+    fn of(id: CommunicatorId, traffic: Traffic, track: &Track, usual: Usual) -> Option<Self> {
+        let rate = recent(track)?;
+        let slow: Vec<_> = track.windows().take_while(|window| usual.is_above(window.gb_s)).collect();
+        let since_s = slow.last().map_or(0.0, |first| since(track, first));
+        Some(Self { id, traffic, rate, usual: usual.gb_s, among: None, run: slow.len(), since_s })
     }
-    let usual = median(past.clone())?;
-    let run = low_run(track, usual, spread_of(&past, usual));
-    Some(Slow { id, traffic, rate: recent(track)?, usual, among: None, run })
+
+    /// Compares a track with its own past: all windows before the recent ones; or, as it may have become slow
+    /// long ago, those before its bandwidth decreased most.
+    fn by_own_past(id: CommunicatorId, traffic: Traffic, track: &Track) -> Option<Self> {
+        let windows: Vec<_> = track.windows().collect();
+        let slow = windows.get(..decrease(&windows)?)?;
+        let among = |past: &[&Window]| {
+            let rates: Vec<_> = past.iter().map(|window| window.gb_s).collect();
+            Self::of(id, traffic, track, Usual::of(&rates)?)
+        };
+        let before = &windows[slow.len()..];
+        let is_long = before.iter().map(|window| window.weight).sum::<f64>() >= LONG_PAST;
+        let all = among(&windows[RECENT..]);
+        let found = all.into_iter().chain(among(before).filter(|_| is_long)).max_by_key(|found| found.run)?;
+        // A window among them may be as fast as before by chance.
+        let since_s = slow.last().map_or(0.0, |first| since(track, first));
+        Some(if found.run >= RECENT { Self { since_s: since_s.max(found.since_s), ..found } } else { found })
+    }
+}
+
+/// Number of newest windows after the moment that divides them best into slow ones and faster ones before: the
+/// one with the largest sum of squares between the two groups.
+fn decrease(windows: &[&Window]) -> Option<usize> {
+    let sum = |windows: &[&Window]| {
+        windows.iter().fold((0.0, 0.0), |(weight, sum), window| {
+            (weight + window.weight, sum + window.weight * window.gb_s)
+        })
+    };
+    let (all_weight, all_sum) = sum(windows);
+    let (mut weight, mut total) = sum(windows.get(..RECENT - 1)?);
+    let mut best: Option<(f64, usize)> = None;
+    for (at, window) in
+        windows.iter().enumerate().skip(RECENT - 1).take_while(|(at, _)| at + PAST < windows.len())
+    {
+        weight += window.weight;
+        total += window.weight * window.gb_s;
+        let by = (all_sum - total) / (all_weight - weight) - total / weight;
+        let between = by * by * weight * (all_weight - weight);
+        if by > 0.0 && best.is_none_or(|(most, _)| between > most) {
+            best = Some((between, at + 1));
+        }
+    }
+    best.map(|(_, after)| after)
 }
 
 pub(super) fn slow(job: &Job) -> Option<Finding> {
@@ -79,29 +141,28 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
     let mut slow: BTreeMap<CommunicatorId, Slow> = BTreeMap::new();
     for (&traffic, tracks) in &alike {
         let rates: Vec<f64> = tracks.iter().filter_map(|(_, track)| recent(track)).collect();
-        let windows: Vec<f64> = tracks.iter().flat_map(|(_, track)| track.windows().take(RECENT)).collect();
+        let newest = tracks.iter().flat_map(|(_, track)| track.windows().take(RECENT));
+        let windows: Vec<f64> = newest.map(|window| window.gb_s).collect();
         // A window has few collectives, so even the windows of one group differ.
-        let scatter = |usual| WINDOWS / SPREADS * spread_of(&windows, usual);
-        let usual = median(rates.clone())
-            .filter(|_| rates.len() >= GROUPS)
-            .map(|usual| (usual, spread_of(&rates, usual).max(scatter(usual))));
+        let usual = Usual::of(&rates).filter(|_| rates.len() >= GROUPS).map(|usual| {
+            let scatter = spread(windows.iter().map(|rate| rate - usual.gb_s));
+            Usual { spread: usual.spread.max(WINDOWS / SPREADS * scatter), ..usual }
+        });
         for &(id, track) in tracks {
-            let among = usual.and_then(|(usual, spread)| {
-                let run = low_run(track, usual, spread);
-                Some(Slow { id, traffic, rate: recent(track)?, usual, among: Some(rates.len()), run })
-            });
-            let by_past = by_own_past(id, traffic, track);
-            if let Some(found) =
-                by_past.into_iter().chain(among).max_by_key(|slow| slow.run).filter(|slow| slow.run > 0)
-            {
-                slow.entry(id)
-                    .and_modify(|known| {
-                        if known.run < found.run {
-                            known.run = found.run;
-                        }
-                    })
-                    .or_insert(found);
-            }
+            let among = usual.and_then(|usual| Slow::of(id, traffic, track, usual));
+            let among = among.map(|slow| Slow { among: Some(rates.len()), ..slow });
+            let by_past = Slow::by_own_past(id, traffic, track);
+            // The own past shows best when it became slow.
+            let since_s = by_past.as_ref().filter(|slow| slow.run >= RECENT).map(|slow| slow.since_s);
+            let longest = by_past.into_iter().chain(among).max_by_key(|slow| slow.run);
+            let Some(mut found) = longest.filter(|slow| slow.run > 0) else { continue };
+            found.since_s = found.since_s.max(since_s.unwrap_or(0.0));
+            slow.entry(id)
+                .and_modify(|known| {
+                    known.run = known.run.max(found.run);
+                    known.since_s = known.since_s.max(found.since_s);
+                })
+                .or_insert(found);
         }
     }
     // A single window may be slow by chance, or be the first of many. Slow communicators are reported
@@ -183,8 +244,7 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
     } else {
         format!("look for other traffic, and at link errors on the hosts of {}", phrase::ranks(&ranks))
     };
-    // A window lasts for two seconds.
-    let since_s = 2.0 * slow.values().map(|slow| slow.run).fold(RECENT, usize::max) as f64;
+    let since_s = slow.values().map(|slow| slow.since_s).fold(0.0, f64::max);
     let cost = cost(job, &ranks, worst, since_s);
     Finding {
         kind: Kind::SlowLink,

@@ -16,6 +16,11 @@ use super::{Join, Sample, median, rank::push_bounded};
 const WINDOW: u64 = 2_000_000_000;
 const REMEMBERED: usize = 60;
 
+/// Number of old windows that are merged into one, and number of merged ones kept: twenty minutes. A link that
+/// became slow some minutes ago is still compared with its bandwidth before that.
+const MERGED: usize = 5;
+const MERGED_REMEMBERED: usize = 120;
+
 /// Rates kept per window.
 const RATES: usize = 32;
 
@@ -37,31 +42,61 @@ pub struct Traffic {
 /// Bus bandwidth in GB/s of one kind of traffic of one communicator.
 #[derive(Debug, Default)]
 pub struct Track {
+    /// When the open window began, and the last rate came.
     began: Moment,
+    last: Moment,
     rates: Vec<f64>,
-    closed: VecDeque<f64>,
+    closed: VecDeque<Window>,
+    merged: VecDeque<Window>,
+}
+
+/// The median bandwidth of some seconds with timed collectives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    pub began: Moment,
+    pub gb_s: f64,
+    /// How many windows of two seconds it covers.
+    pub weight: f64,
 }
 
 impl Track {
     fn take(&mut self, rate: f64, at: Moment) {
         if at.0 >= self.began.0.saturating_add(WINDOW) && !self.rates.is_empty() {
             let rates = std::mem::take(&mut self.rates);
-            if let Some(rate) = median(rates) {
-                push_bounded(&mut self.closed, rate, REMEMBERED);
+            if let Some(gb_s) = median(rates) {
+                self.close(Window { began: self.began, gb_s, weight: 1.0 });
             }
             self.began = at;
         }
         if self.rates.is_empty() {
             self.began = at;
         }
+        self.last = at;
         if self.rates.len() < RATES {
             self.rates.push(rate);
         }
     }
 
-    /// The median of each window of two seconds with timed collectives, newest first.
-    pub fn windows(&self) -> impl ExactSizeIterator<Item = f64> {
-        self.closed.iter().rev().copied()
+    fn close(&mut self, window: Window) {
+        if self.closed.len() == REMEMBERED {
+            let old: Vec<_> = self.closed.drain(..MERGED).collect();
+            let gb_s = median(old.iter().map(|window| window.gb_s).collect());
+            if let Some((first, gb_s)) = old.first().zip(gb_s) {
+                let merged = Window { gb_s, weight: MERGED as f64, ..*first };
+                push_bounded(&mut self.merged, merged, MERGED_REMEMBERED);
+            }
+        }
+        push_bounded(&mut self.closed, window, REMEMBERED);
+    }
+
+    /// The windows, newest first: two minutes in windows of two seconds, before them in windows of ten.
+    pub fn windows(&self) -> impl Iterator<Item = &Window> {
+        self.closed.iter().rev().chain(self.merged.iter().rev())
+    }
+
+    /// When its last collective was timed.
+    pub fn last(&self) -> Moment {
+        self.last
     }
 }
 

@@ -281,6 +281,19 @@ fn a_link_that_slows_down_is_named() {
     assert_eq!((found.len(), found[0].kind, found[0].class), (1, Kind::SlowLink, Class::Group));
 }
 
+/// Long after it became slow, it is still compared with its bandwidth before that. The moment remains known.
+#[test]
+fn a_slow_link_is_named_as_long_as_it_is_slow() {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]);
+    cluster.from = 90;
+    for second in [120, 240, 600] {
+        let found = cluster.run(second - cluster.second).findings();
+        let [link] = &found[..] else { panic!("second {second}: {found:#?}") };
+        assert_eq!(link.kind, Kind::SlowLink);
+        assert!((link.since_s - (second - 90) as f64).abs() < 12.0, "second {second}: {}", link.since_s);
+    }
+}
+
 /// The slower transfers are hidden by GEMMs, or are exposed communication in part or as a whole. The steps
 /// before them are unknown.
 #[test]
