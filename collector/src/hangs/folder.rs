@@ -269,7 +269,7 @@ mod tests {
             if *place == places[1] {
                 fs::write(place.join("notes"), "mine").unwrap();
             }
-            let long_ago = SystemTime::now() - Duration::from_mins(age as u64);
+            let long_ago = SystemTime::now() - Duration::from_mins(3 * age as u64);
             fs::File::open(place).unwrap().set_modified(long_ago).unwrap();
         }
         let newest = &places[places.len() - 1];

@@ -2,6 +2,7 @@
 //! rank for which the others wait may be on another one.
 
 use std::{
+    collections::BTreeSet,
     sync::mpsc::{self, Receiver, TryRecvError},
     thread,
 };
@@ -12,10 +13,13 @@ use xpu_model::{figure::counted, finding::Kind, status::Status};
 use xpu_net::key::Key;
 use xpu_wire::{
     endpoint::Endpoint,
-    id::{HostName, JobName},
+    id::{HostName, JobName, Rank},
 };
 
 use super::action::Action;
+
+/// From this many hosts on, only their number is given.
+const NAMED: usize = 4;
 
 /// The user's program, which waits for the answers of the job's hosts.
 #[derive(Debug)]
@@ -79,8 +83,23 @@ fn together(status: Status) -> Value {
 /// The status, with a sentence about the hang; this one if there is no finding about it.
 fn document(status: Status, unknown: &str) -> Value {
     let found = status.findings.iter().find(|finding| finding.kind == Kind::Hang);
-    let sentence = found.map_or_else(|| unknown.to_owned(), |finding| finding.evidence.to_string());
+    let sentence = found.map_or_else(
+        || unknown.to_owned(),
+        |finding| format!("{}{}", finding.evidence, on_hosts(&status, &finding.ranks)),
+    );
     let mut document = json!(status);
     document["hang"] = sentence.into();
     document
+}
+
+/// The hosts of these ranks, if they are few.
+fn on_hosts(status: &Status, ranks: &[Rank]) -> String {
+    let named = status.ranks.iter().filter(|rank| ranks.contains(&rank.rank));
+    let hosts: BTreeSet<&str> = named.map(|rank| rank.host.as_str()).collect();
+    match hosts.len() {
+        0 => String::new(),
+        1 => format!("; host {}", hosts.into_iter().collect::<String>()),
+        NAMED.. => format!("; on {} hosts", hosts.len()),
+        _ => format!("; hosts {}", hosts.into_iter().collect::<Vec<_>>().join(", ")),
+    }
 }

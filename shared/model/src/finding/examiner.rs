@@ -9,8 +9,8 @@ use xpu_wire::{
 };
 
 use super::{
-    Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, evidence::Neighbours, link, memory, pace,
-    past_run, rank_profile::RankProfile, slow, stall,
+    Class, Cost, Evidence, Finding, Kind, cohort, cpu_wait, dead, device, evidence::Neighbours, link, memory,
+    pace, past_run, rank_profile::RankProfile, slow, stall,
 };
 use crate::{
     baseline::Runs,
@@ -166,16 +166,27 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
 }
 
 /// Adds the other processes on the GPU of the worst rank, or of the job's only rank, to a finding about slow GEMMs
-/// that no clock explains.
+/// that no clock explains, about slow transfers, or about longer steps or late launches since these processes use
+/// the GPU.
 fn shared(job: &Job, finding: Finding) -> Finding {
-    let found = concerned(job, &finding).find_map(|rank| Neighbours::of(rank, job.rank(rank)?));
-    match found.filter(|_| finding.class == Class::Compute) {
-        Some(neighbours) => {
-            let advice = neighbours.advice();
-            Finding { evidence: Evidence::Shared(Box::new(finding.evidence), neighbours), advice, ..finding }
+    let of = |rank: Rank| {
+        let view = job.rank(rank)?;
+        Some((view, Neighbours::of(rank, view)?))
+    };
+    let is_of_all = (finding.kind, finding.class) == (Kind::Regression, Class::Step);
+    let all = is_of_all.then(|| job.ranks().map(|(rank, _)| rank)).into_iter().flatten();
+    let Some((view, neighbours)) = concerned(job, &finding).chain(all).find_map(of) else { return finding };
+    let advice = match (finding.kind, finding.class) {
+        (_, Class::Compute) => neighbours.advice(),
+        (Kind::SlowLink, _) => format!("{}; else {}", neighbours.advice(), finding.advice),
+        (Kind::Regression | Kind::SlowRank, Class::Step | Class::Host)
+            if neighbours.began_with(view, finding.since_s) =>
+        {
+            format!("{}; else {}", neighbours.advice(), finding.advice)
         }
-        None => finding,
-    }
+        _ => return finding,
+    };
+    Finding { evidence: Evidence::Shared(Box::new(finding.evidence), neighbours), advice, ..finding }
 }
 
 /// Seconds without a report of a host, while others report, after which its figures are old.

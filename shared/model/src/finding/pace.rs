@@ -258,12 +258,16 @@ fn change_since(view: &RankView, since_s: f64) -> Option<Change> {
     })
 }
 
+/// Half of the width of a bucket of step histograms, as a share: HDR with three digits.
+const RESOLUTION: f64 = 0.0005;
+
 /// The median step time, and its error, which is 1.25 times that of a mean.
 fn typical(samples: &[PaceSample]) -> Option<(f64, f64)> {
     let paces: Vec<_> = samples.iter().map(|sample| f64::from(sample.pace)).collect();
     let spread_of = |median: f64| spread(paces.iter().map(|pace| pace - median));
     let median = median(paces.clone())?;
-    Some((median, 1.25 * WIDTH * spread_of(median) / (paces.len() as f64).sqrt()))
+    let error = 1.25 * WIDTH * spread_of(median) / (paces.len() as f64).sqrt();
+    Some((median, error.hypot(RESOLUTION * median)))
 }
 
 /// Whether the rank has completed no step for a time that only longer steps explain.

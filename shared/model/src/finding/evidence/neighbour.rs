@@ -7,6 +7,11 @@ use xpu_wire::{frame::GpuProcess, id::Rank};
 
 use crate::{figure, job::RankView};
 
+/// Largest difference between the begin of a change and that of its cause: some seconds, and half of its age,
+/// to which the begin of longer steps is known.
+const TOGETHER_S: f64 = 10.0;
+const TOGETHER: f64 = 0.5;
+
 /// The other processes on the GPU of this rank, the busiest first; at least one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Neighbours {
@@ -20,6 +25,16 @@ impl Neighbours {
     pub(in crate::finding) fn of(rank: Rank, view: &RankView) -> Option<Self> {
         let (first, more) = view.neighbours().split_first()?;
         Some(Self { rank, first: first.clone(), more: more.to_vec() })
+    }
+
+    /// Whether the first of those that keep the GPU busy came at the same time as a change of the steps this many
+    /// seconds ago.
+    pub(in crate::finding) fn began_with(&self, view: &RankView, since_s: f64) -> bool {
+        let all = [&self.first].into_iter().chain(&self.more);
+        let busy = all.filter(|process| process.busy.is_none_or(|busy| busy > 0));
+        let first = busy.map(|process| process.since).min();
+        let ago = first.map(|at| view.last_report().since(at).as_secs_f64());
+        ago.is_some_and(|ago| (ago - since_s).abs() < TOGETHER_S + TOGETHER * since_s)
     }
 
     /// `process 4242 (python3)`, `process 4242 (python3) and 2 more`

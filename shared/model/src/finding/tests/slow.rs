@@ -1,10 +1,11 @@
 use xpu_simulation::Simulation;
 use xpu_wire::{
-    frame::{Body, DeviceReading, Throttle},
-    id::Rank,
+    frame::{Body, DeviceReading, GpuProcess, HostNeighbours, RankNeighbours, Throttle},
+    id::{Pid, Rank},
+    unit::Moment,
 };
 
-use super::cluster::{Cluster, Fault, Layout, only, wait};
+use super::cluster::{Cluster, Fault, LINK_FROM, Layout, only, wait};
 use crate::{
     finding::{Class, Confidence, Finding, Kind, Lost, Severity, examine},
     job::Jobs,
@@ -279,6 +280,34 @@ fn a_late_rank_is_named_though_rates_vary() {
 fn a_link_that_slows_down_is_named() {
     let (found, _) = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]).until_found(60);
     assert_eq!((found.len(), found[0].kind, found[0].class), (1, Kind::SlowLink, Class::Group));
+}
+
+/// NCCL's kernels move no data while the time slices of a GPU belong to another process.
+#[test]
+fn transfers_that_share_a_gpu_are_reported_with_the_other_process() {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]);
+    cluster.until_found(60);
+    let process = GpuProcess {
+        pid: Pid(4242),
+        name: "python3".to_owned(),
+        busy: Some(80),
+        memory: None,
+        since: Moment(cluster.simulation.started.0 + LINK_FROM * 1_000_000_000),
+    };
+    let pid = cluster.job().rank(Rank(1)).unwrap().pid();
+    let rank = RankNeighbours { rank: Rank(1), pid, processes: vec![process] };
+    let job = cluster.job().name().clone();
+    cluster.fold([Body::Neighbours(HostNeighbours { job, ranks: vec![rank] })]);
+    let found = cluster.findings();
+    let [link] = &found[..] else { panic!("{found:#?}") };
+    assert!(
+        link.evidence
+            .to_string()
+            .ends_with("process 4242 (python3) uses the GPU of rank 1 too, for 80 % of the time"),
+        "{}",
+        link.evidence
+    );
+    assert!(link.advice.starts_with("end process 4242 (python3), or move it"), "{}", link.advice);
 }
 
 /// Long after it became slow, it is still compared with its bandwidth before that. The moment remains known.
