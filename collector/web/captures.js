@@ -1,8 +1,9 @@
 // Page 8: captures by this collector, and their reports.
 
 import { ask, json } from "./access.js";
-import { h, table } from "./dom.js";
+import { byId, h, table } from "./dom.js";
 import { bytes, count, known } from "./figure.js";
+import { functionsOf } from "./functions.js";
 import { state } from "./state.js";
 
 const EVERY_MS = 2_000;
@@ -16,6 +17,9 @@ let said = "";
 let unread = "";
 let timer = 0;
 
+// Colours of maps are chosen when they are drawn.
+addEventListener("theme", () => { if (report) report.element = null; });
+
 export const capturesPage = {
   name: "captures", key: "8", title: "captures", help: "captures, and their reports",
   keys: [["c", `capture ${STEPS} steps of all ranks`], ["Esc", "back"]],
@@ -25,14 +29,17 @@ export const capturesPage = {
     load(go);
   },
 
-  leave() { clearInterval(timer); },
+  leave() {
+    clearInterval(timer);
+    byId("tooltip").hidden = true;
+  },
 
   draw(root, go) {
     const rows = captures.length > 0
       ? table([
         ["number", (one) => one.id, true], ["job", (one) => one.job], ["requested", (one) => (known(one.steps) ? `${one.steps} steps` : `${one.for_ms ?? "·"} ms`)],
         ["state", (one) => one.state], ["size", (one) => (known(one.bytes) ? bytes(one.bytes) : "")],
-        ["", (one) => (one.state === "recording" ? "" : h("span", {}, h("button", { onclick: () => show(one, go) }, "report"), " ", h("button", { onclick: () => fetchFile(one, go) }, "file")))],
+        ["", (one) => (one.state === "recording" ? "" : h("span", {}, h("button", { onclick: () => show(one, go) }, "report"), " ", h("button", { onclick: () => showFunctions(one, go) }, "functions"), " ", h("button", { onclick: () => fetchFile(one, go) }, "file")))],
         ["", (one) => one.said.split("\n").at(-1)],
       ], [...captures].reverse())
       : h("p", { class: "muted" }, "this collector has made none; `xpu-top capture` writes its own files");
@@ -40,7 +47,7 @@ export const capturesPage = {
       h("h2", {}, "Captures ", h("small", {}, `the last 16; every operation of ${STEPS} steps`), " ", h("button", { onclick: () => begin(go) }, `capture ${STEPS} steps (c)`)),
       ...[...new Set([said, unread])].filter(Boolean).map((why) => h("p", { class: "warning" }, `▲ ${why}`)), rows,
       ...tracesTable(go),
-      report ? h("section", {}, h("h2", {}, `Report of capture ${count(report.id)}`), h("pre", { class: "report" }, report.text)) : "");
+      report ? shown(report) : "");
   },
 
   press(key, go) {
@@ -50,6 +57,14 @@ export const capturesPage = {
     return true;
   },
 };
+
+/** The report, or the functions, of a capture. The list above is drawn again every two seconds, this part only once. */
+function shown(report) {
+  report.element ??= report.functions
+    ? h("section", {}, h("h2", {}, `Functions of capture ${count(report.id)}`), ...functionsOf(report.functions))
+    : h("section", {}, h("h2", {}, `Report of capture ${count(report.id)}`), h("pre", { class: "report" }, report.text));
+  return report.element;
+}
 
 /** Traces by PyTorch's profiler. */
 function tracesTable(go) {
@@ -93,16 +108,21 @@ const begin = (go) => attempt(async () => {
   ({ captures } = await json("/api/v1/capture"));
 }, go);
 
-const show = ({ id }, go) => attempt(async () => {
+/** Reads the report of a capture, or another part of it. */
+const read = (id, take, go) => attempt(async () => {
   report = { id, text: "reading …" };
   go("captures");
   try {
-    report = { id, text: await (await ask(`/api/v1/capture/${id}/report`)).text() };
+    report = { id, ...await take(`/api/v1/capture/${id}`) };
   } catch (refusal) {
     report = null;
     throw refusal;
   }
 }, go);
+
+const show = ({ id }, go) => read(id, async (path) => ({ text: await (await ask(`${path}/report`)).text() }), go);
+
+const showFunctions = ({ id }, go) => read(id, async (path) => ({ functions: await json(`${path}/functions`) }), go);
 
 const fetchFile = ({ id, file }, go) => download(file, `capture-${id}.xpu`, go);
 

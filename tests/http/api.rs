@@ -164,6 +164,13 @@ fn capture(demo: &Demo, client: &Client) {
     assert!(page.status == 200 && page.head.contains("text/plain"), "{page:?}");
     assert!(page.body.contains("step") && page.body.contains("GEMM"), "{page:?}");
     assert_eq!(client.get("/api/v1/capture/99/report").status, 404);
+    let functions = client.get("/api/v1/capture/1/functions").json();
+    assert_eq!(functions, report["behaviour"], "as the command prints them");
+    assert!(functions["functions"][0]["name"].is_string(), "{functions:#}");
+    let document = client.get("/openapi.json").json();
+    let path = "/api/v1/capture/{id}/functions";
+    assert_eq!(described::differences(&document, "get", path, "200", &functions), [""; 0]);
+    assert_eq!(client.get("/api/v1/capture/99/functions").status, 404);
     assert_eq!(report["steps"].as_array().map(Vec::len), Some(2), "{report:#}");
     assert_eq!(report["ranks"].as_array().map(Vec::len), Some(2));
     let of_time = captured(demo, client, &json!({ "for_ms": 200, "light": true, "no_watch": true }));

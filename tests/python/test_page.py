@@ -125,6 +125,11 @@ def test_the_keys_are_those_of_the_terminal(browser, slow_job):
     visit.shows("done", "#page td")
     visit.page.get_by_role("button", name="report").click()
     visit.shows("GEMM", ".report")
+    visit.page.get_by_role("button", name="functions").click()
+    rows = visit.shows("AllReduce", "table.functions").locator("tbody tr")
+    assert rows.count() > 1 and rows.first.locator("canvas").count() == 1
+    rows.first.locator("canvas").hover()
+    visit.shows("its peers", "#tooltip")
     visit.press("1")
     visit.shows("NCCL bus GB/s", ".map")
     visit.is_clean()

@@ -1,4 +1,4 @@
-//! The report of a capture: what `xpu-top report` prints.
+//! The report of a capture: what `xpu-top report` prints, and its table of functions.
 
 use std::{
     process::{Output, Stdio},
@@ -7,10 +7,12 @@ use std::{
 };
 
 use axum::{
+    Json,
     extract::{Path, State},
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
 use super::{
@@ -24,7 +26,24 @@ use super::{
 const LONGEST: Duration = Duration::from_secs(25);
 
 pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let capture = app.captures.get(&id)?;
+    let text = made(&app, &id, &[]).await?;
+    let kind = "text/plain; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// The functions of all ranks, compared: `behaviour` of the report as JSON.
+pub(super) async fn functions(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let report = made(&app, &id, &["--json"]).await?;
+    let mut report: Value = serde_json::from_slice(&report).map_err(|error| failed(error.to_string()))?;
+    Ok(Json(report["behaviour"].take()))
+}
+
+/// What `xpu-top report` prints about a capture.
+async fn made(app: &App, id: &str, options: &[&str]) -> Result<Vec<u8>, Problem> {
+    let capture = app.captures.get(id)?;
     if capture.state == Phase::Recording {
         let next = "ask again when GET /api/v1/capture reports it done";
         return Err(Problem::new(StatusCode::CONFLICT, "the capture is still running", next));
@@ -35,15 +54,13 @@ pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) ->
         Problem::new(StatusCode::CONFLICT, "another report is being made", next)
     })?;
     let mut command = Command::new(program()?);
-    command.arg("report").arg(&capture.path).env_remove("LD_PRELOAD").stdin(Stdio::null());
+    command.arg("report").arg(&capture.path).args(options).env_remove("LD_PRELOAD").stdin(Stdio::null());
     let made = output(command, LONGEST).await?;
-    if !made.status.success() {
-        let said =
-            String::from_utf8_lossy(&made.stderr).replace(&capture.path.display().to_string(), "the file");
-        return Err(failed(said.trim().to_owned()));
+    if made.status.success() {
+        return Ok(made.stdout);
     }
-    let kind = "text/plain; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], made.stdout).into_response())
+    let said = String::from_utf8_lossy(&made.stderr).replace(&capture.path.display().to_string(), "the file");
+    Err(failed(said.trim().to_owned()))
 }
 
 /// The output of the command. A command that exceeds the limit is killed.

@@ -41,6 +41,7 @@ pub(super) fn all(app: &Arc<App>) -> Router {
         .route("/api/v1/capture/{id}", get(capture::show))
         .route("/api/v1/capture/{id}/file", get(capture::file))
         .route("/api/v1/capture/{id}/report", get(report::show))
+        .route("/api/v1/capture/{id}/functions", get(report::functions))
         .route("/api/v1/kineto", get(kineto::list).post(kineto::begin))
         .route("/api/v1/kineto/{id}", get(kineto::show))
         .route("/api/v1/kineto/{id}/{file}", get(kineto::file));

@@ -40,6 +40,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
     "figure.js": SCRIPT,
     "filter.js": SCRIPT,
     "findings.js": SCRIPT,
+    "functions.js": SCRIPT,
     "header.js": SCRIPT,
     "heatmap.js": SCRIPT,
     "hosts.js": SCRIPT,
