@@ -32,7 +32,7 @@ export function functionsOf({ per, functions, workers, abnormal }) {
       ["on rank", ({ at }) => at, true],
       ["median rate", ({ of, rate }) => (known(rate) ? `${short(rate)} ${UNITS[of.unit]}` : "·"), true],
       ["all ranks", (one) => map(one)],
-      ["unusual", ({ unlike }) => (unlike.size > 0 ? `ranks ${runs([...unlike], 4)}` : "")],
+      ["unusual", ({ unlike }) => (unlike.size > 0 ? `${unlike.size > 1 ? "ranks" : "rank"} ${runs([...unlike], 4)}` : "")],
     ], rows.slice(0, SHOWN), { name: "functions", rowClass: ({ unlike }) => unlike.size > 0 && "unlike" }),
     more > 0 ? h("p", { class: "muted" }, `and ${counted(more, "function", "functions")} more: xpu-top report FILE --json (behaviour)`) : "",
   ];
