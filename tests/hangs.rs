@@ -423,7 +423,7 @@ fn other_host(host: &Host) -> (Program, BasePort) {
 }
 
 fn socket_of_other(host: &Host, base: BasePort) -> PathBuf {
-    RuntimeDir::at(&host.place.path("other")).socket(base).unwrap()
+    RuntimeDir::at(host.place.path("other")).socket(base).unwrap()
 }
 
 /// The rank for which the others wait is alone on its host, so neither host alone knows the cause. The program gets

@@ -144,12 +144,9 @@ pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>)
     connect_with(endpoints, key, job, past)
 }
 
-/// Like [`connect`], for a capture: requests only as much history as is needed to detect stragglers.
-pub fn connect_to_capture(
-    endpoints: Vec<Endpoint>,
-    key: Option<Key>,
-    job: Option<JobName>,
-) -> (Live, Arrivals) {
+/// Like [`connect`], for a capture or a single answer: requests only as much history as is needed to detect
+/// stragglers.
+pub fn connect_briefly(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>) -> (Live, Arrivals) {
     let past = recall::request_of(LATELY, endpoints.len());
     connect_with(endpoints, key, job, past)
 }

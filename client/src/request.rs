@@ -80,7 +80,7 @@ pub async fn take_records(
 pub fn status_of_hung_job(endpoints: Vec<Endpoint>, key: Option<Key>, job: JobName) -> io::Result<Status> {
     let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
     let mut following = Following::new(endpoints.iter().cloned(), Some(job.clone()));
-    let (live, mut arrivals) = live::connect(endpoints, key, Some(job));
+    let (live, mut arrivals) = live::connect_briefly(endpoints, key, Some(job));
     runtime.block_on(async {
         let (following, arrivals) = (&mut following, &mut arrivals);
         take_until(following, arrivals, Instant::now() + REPORT, Following::is_complete).await;

@@ -114,7 +114,7 @@ fn take(
     let mut following = Following::new(targets.endpoints.iter().cloned(), Some(job.clone()));
     let heard = before.first().map_or(Duration::ZERO, |block| Moment::now().since(block.entry.first));
     following.remember(before);
-    let (live, mut arrivals) = live::connect_to_capture(targets.endpoints, targets.key, Some(job.clone()));
+    let (live, mut arrivals) = live::connect_briefly(targets.endpoints, targets.key, Some(job.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let ranks = living(&mut following, &mut arrivals, &job).await;

@@ -47,7 +47,7 @@ pub async fn take(
 ) -> Result<JobName, Skipped> {
     let mut following = Following::new(targets.endpoints.iter().cloned(), job.cloned());
     let (live, mut arrivals) =
-        live::connect_to_capture(targets.endpoints.clone(), targets.key.clone(), job.cloned());
+        live::connect_briefly(targets.endpoints.clone(), targets.key.clone(), job.cloned());
     await_hosts(&mut following, &mut arrivals).await;
     let job = chosen(&following, job)?;
     if let Some(host) = following.unreachable().next() {

@@ -7,6 +7,7 @@
 //! ```text
 //! digests, exits ─▶ Incident ──History, Stacks, Records──▶ IncidentRecording ─▶ Folder
 //!                                                            └──▶ Action: the user's program
+//!                        WholeJob: asks the collectors of the job's other hosts ──▲
 //! ```
 
 mod action;
@@ -29,13 +30,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_model::{
-    job::{Job, Jobs},
-    status::Status,
-};
+use xpu_model::{job::Jobs, status::Status};
 use xpu_net::key::Key;
 use xpu_wire::{
-    endpoint::{BasePort, Endpoint},
+    endpoint::BasePort,
     frame::{Body, Frame, RasReport, Request, topic},
     id::{HostName, JobName, Rank},
     unit::Moment,
@@ -49,7 +47,7 @@ use crate::{
 use action::{Action, Actions};
 use folder::{Files, Folder};
 use incident::{Cause, Incident};
-use whole_job::WholeJob;
+use whole_job::{Collectors, WholeJob};
 
 /// Interval of checks of all jobs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -292,7 +290,10 @@ impl Keeper {
             self.write(name, instant);
         }
         let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get_mut(name)) else { return };
-        let for_kernels = incident.is_for_kernels(instant) && self.upstream.hang_actions.names_kernels(name);
+        // Ranks that are ended now would be missing from the answers of other hosts.
+        let is_asked = self.asked.iter().any(|asked| asked.job == *name);
+        let for_kernels =
+            incident.is_for_kernels(instant) && !is_asked && self.upstream.hang_actions.names_kernels(name);
         if for_kernels {
             tracing::warn!("{name}: names the kernels on its GPUs, which ends its ranks");
             incident.hold(Status::of(&self.jobs, job, now), now);
@@ -321,7 +322,9 @@ impl Keeper {
                 if incident.place.is_none() {
                     tracing::warn!("{name}: incident folder: {}", place.display());
                 }
-                if let Err(error) = folder.prune(name, &place) {
+                // Once per incident: many hosts may share the home.
+                let is_first = incident.place.is_none();
+                if is_first && let Err(error) = folder.prune(name, &place) {
                     tracing::warn!(
                         "old incident folders are not removed: {}: {error}",
                         folder.path().display()
@@ -355,34 +358,29 @@ impl Keeper {
             );
             return;
         }
-        let host = &self.config.host;
-        let document = match incident.cause {
-            Cause::Hang => Some(whole_job::alone(Status::of(&self.jobs, job, now), host)),
-            Cause::End => incident::first_end(job, now).map(|exit| exits::report(exit, host)),
-        };
-        let place = incident.place.as_deref();
-        let Some(action) = document.and_then(|it| Action::new(&wish, name, incident.cause, it, place)) else {
+        let (host, place) = (&self.config.host, incident.place.as_deref());
+        let action = |document| Action::new(&wish, name, incident.cause, document, place);
+        if incident.cause == Cause::End {
+            let document = incident::first_end(job, now).map(|exit| exits::report(exit, host));
+            self.actions.extend(document.and_then(action));
             return;
-        };
-        let others = if incident.cause == Cause::Hang { self.hosts_to_ask(name, job) } else { Vec::new() };
-        if others.is_empty() {
-            self.actions.take(action);
-        } else {
-            self.asked.push(WholeJob::ask(name, others, self.config.key.clone(), action));
         }
-    }
-
-    /// The collectors of a job's hosts, if it has ranks on other hosts and they are known.
-    fn hosts_to_ask(&self, name: &JobName, job: &Job) -> Vec<Endpoint> {
-        let is_whole = job.ranks().count() as u64 >= u64::from(job.world_size());
-        let known = || self.upstream.hang_actions.endpoints(name, self.config.base);
-        if is_whole { Vec::new() } else { known() }
+        let status = Status::of(&self.jobs, job, now);
+        let ranks: Vec<_> = status.ranks.iter().map(|rank| rank.rank).collect();
+        let Some(action) = action(whole_job::alone(status, host)) else { return };
+        match self.upstream.hang_actions.hosts(name).filter(|_| !job.is_whole()) {
+            Some(hosts) => {
+                let (base, key) = (self.config.base, self.config.key.clone());
+                self.asked.push(WholeJob::ask(name, ranks, Collectors { hosts, base, key }, action));
+            }
+            None => self.actions.take(action),
+        }
     }
 
     /// Runs the programs of jobs whose other hosts have answered.
     fn take_answers(&mut self) {
         for mut asked in std::mem::take(&mut self.asked) {
-            match asked.action() {
+            match asked.action(Instant::now()) {
                 Some(action) => self.actions.take(action),
                 None => self.asked.push(asked),
             }

@@ -16,8 +16,8 @@ use std::{
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 use xpu_collector::{
-    Collector, Hangs, HangsConfig, HttpConfig, Recording, Relay, Server, Source, Upstream, prepare_memory,
-    read_crash, read_gpu_core, read_stacks, sample_main_thread, sample_python, serve,
+    Collector, Hangs, HttpConfig, Recording, Relay, Server, Source, Upstream, prepare_memory, read_crash,
+    read_gpu_core, read_stacks, sample_main_thread, sample_python, serve,
 };
 use xpu_model::figure::counted;
 use xpu_wire::{id::Pid, unit::Moment};
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     match opened {
         Ok((http, mut serving)) => {
             let _pages = http.and_then(|config| pages(serving.upstream(), config));
-            let hangs = args.hangs().ok().flatten().and_then(|config| hangs(serving.upstream(), config));
+            let hangs = hangs(&args, serving.upstream());
             announce(args.ready_fd, "ready");
             let served = serving.serve().inspect_err(|error| tracing::error!("libzmq: {error}"));
             drop(hangs);
@@ -170,8 +170,9 @@ fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
 }
 
 /// Starts the saving of hangs. Errors are only logged.
-fn hangs(upstream: Upstream, config: HangsConfig) -> Option<Hangs> {
-    Hangs::start(upstream, config)
+fn hangs(args: &Args, upstream: Upstream) -> Option<Hangs> {
+    let config = args.hangs().inspect_err(|error| tracing::error!("hangs are not kept on disk: {error}"));
+    Hangs::start(upstream, config.ok().flatten()?)
         .inspect_err(|error| tracing::error!("hangs are not kept on disk: {error}"))
         .ok()
 }

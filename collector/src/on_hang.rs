@@ -45,32 +45,37 @@ fn working_folder(pid: Pid) -> PathBuf {
     fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"))
 }
 
-/// The hosts of a job, as its environment gives them.
+/// The hosts of a job, as the environment of one of its processes gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum JobHosts {
-    File(PathBuf),
-    List(String),
+pub(crate) struct JobHosts {
+    variable: &'static str,
+    /// The path of a file, or a list.
+    given: String,
+    folder: PathBuf,
 }
 
 impl JobHosts {
     fn of(pid: Pid, environment: &Environment) -> Option<Self> {
-        let set = |name| environment.value(name).filter(|value| !value.is_empty());
-        let Some(given) = set(variable::JOB_HOSTS) else {
-            return set(variable::HOSTS_OF_SLURM).map(Self::List);
-        };
-        let file = working_folder(pid).join(&given);
-        Some(if file.is_file() { Self::File(file) } else { Self::List(given) })
+        let set = [variable::JOB_HOSTS, variable::HOSTS_OF_SLURM].into_iter();
+        let mut set = set.filter_map(|variable| Some((variable, environment.value(variable)?)));
+        let (variable, given) = set.find(|(_, value)| !value.is_empty())?;
+        Some(Self { variable, given, folder: working_folder(pid) })
     }
 
-    /// Reads them; `base` is for hosts without a port.
-    fn read(&self, base: BasePort) -> Hosts {
-        match self {
-            Self::List(list) => Hosts::from_list(list, base),
-            Self::File(path) => Hosts::from_file(path, base).unwrap_or_else(|error| {
-                tracing::warn!("{}: {}: {error}", variable::JOB_HOSTS, path.display());
+    /// Their collectors; `base` is for hosts without a port. Reads a file, so a thread that serves others must not
+    /// call it.
+    pub(crate) fn endpoints(&self, base: BasePort) -> Vec<Endpoint> {
+        let path = self.folder.join(&self.given);
+        let hosts = if self.variable == variable::JOB_HOSTS && path.is_file() {
+            Hosts::from_file(&path, base).unwrap_or_else(|error| {
+                tracing::warn!("{}: {}: {error}", self.variable, path.display());
                 Hosts::default()
-            }),
-        }
+            })
+        } else {
+            Hosts::from_list(&self.given, base)
+        };
+        hosts.warnings.iter().for_each(|warning| tracing::warn!("{}: {}", self.variable, warning.what));
+        hosts.endpoints
     }
 }
 
@@ -116,14 +121,10 @@ impl HangActions {
         jobs.get(job)?.action.clone()
     }
 
-    /// The collectors of the job's hosts, as far as its environment names them.
-    pub(crate) fn endpoints(&self, job: &JobName, base: BasePort) -> Vec<Endpoint> {
+    /// The job's hosts, if its environment names them.
+    pub(crate) fn hosts(&self, job: &JobName) -> Option<JobHosts> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let hosts = jobs.get(job).and_then(|asked| asked.hosts.clone());
-        drop(jobs);
-        let Some(hosts) = hosts.map(|hosts| hosts.read(base)) else { return Vec::new() };
-        hosts.warnings.iter().for_each(|warning| tracing::warn!("hosts of {job}: {warning}"));
-        hosts.endpoints
+        jobs.get(job)?.hosts.clone()
     }
 
     /// Whether the kernels on the job's GPUs are to be read in a hang, which ends its ranks.
@@ -141,6 +142,20 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn hosts_are_in_a_file_or_a_list() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("hosts.txt"), "a slots=8\nb:2000\n").unwrap();
+        let of = |variable, given: &str| {
+            let hosts = JobHosts { variable, given: given.to_owned(), folder: dir.path().to_owned() };
+            let names = hosts.endpoints(BasePort::DEFAULT).into_iter();
+            names.map(|one| format!("{}:{}", one.host, one.base.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(variable::JOB_HOSTS, "hosts.txt"), ["a:18889", "b:2000"]);
+        assert_eq!(of(variable::HOSTS_OF_SLURM, "gpu[1-2]"), ["gpu1:18889", "gpu2:18889"]);
+        assert_eq!(of(variable::JOB_HOSTS, "none/hosts,txt[").len(), 1, "the rest counts");
+    }
 
     #[test]
     fn a_job_sets_its_action_on_a_hang() {

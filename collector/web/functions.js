@@ -17,7 +17,9 @@ const CLASSES = { compute: "compute", communication: "comm", memory: "memory", r
 
 /** The parts of the page: what is unusual, and the table. */
 export function functionsOf({ per, functions, workers, abnormal }) {
-  const rows = functions.map((of, index) => row(of, index, workers, abnormal)).filter((one) => one.most >= LEAST);
+  if (functions.length === 0) return [h("p", { class: "muted" }, "the capture has no functions that take 1 % of the time")];
+  const byFunction = workers.map(({ vectors }) => new Map(vectors.map((vector) => [vector.function, vector])));
+  const rows = functions.map((of, index) => row(of, byFunction.map((vectors) => vectors.get(index) ?? null), workers, abnormal)).filter((one) => one.most >= LEAST);
   rows.sort((a, b) => b.costs - a.costs || b.most - a.most);
   const more = rows.length - SHOWN;
   return [
@@ -38,16 +40,17 @@ export function functionsOf({ per, functions, workers, abnormal }) {
   ];
 }
 
-function row(of, index, workers, abnormal) {
-  const vectors = workers.map((worker) => worker.vectors.find((vector) => vector.function === index) ?? null);
-  const shares = vectors.map((vector) => vector?.share ?? 0);
+/** A function over the ranks that have it. */
+function row(of, vectors, workers, abnormal) {
+  const shares = vectors.map((vector) => vector?.share ?? null);
+  const having = shares.filter(known);
   const found = abnormal.filter((one) => one.class === of.class && one.name === of.name && one.called_by === of.called_by);
-  const most = Math.max(0, ...shares);
+  const most = having.reduce((one, other) => Math.max(one, other), 0);
   return {
     of, workers, vectors, shares, most,
-    has: vectors.filter(known).length,
-    least: Math.min(...shares),
-    middle: median(shares),
+    has: having.length,
+    least: having.reduce((one, other) => Math.min(one, other), most),
+    middle: median(having),
     at: workers[shares.indexOf(most)]?.rank,
     rate: median(vectors.map((vector) => vector?.rate)),
     unlike: new Set(found.flatMap((one) => one.ranks)),
@@ -74,11 +77,14 @@ function map({ of, workers, vectors, shares, unlike }) {
     if (!scales.has(role)) scales.set(role, scaleOf(metric, workers.flatMap((worker, at) => (worker.role === role ? [at] : [])), null));
   });
   const isUnlike = (at) => unlike.has(workers[at].rank);
+  /** The rank that each cell shows. */
+  const cells = [];
   for (let first = 0; first < workers.length; first += perCell) {
     // With more ranks than cells, a cell shows its worst rank.
     const all = Array.from({ length: Math.min(perCell, workers.length - first) }, (_, nth) => first + nth);
-    const at = all.find(isUnlike) ?? all.reduce((one, other) => (shares[other] > shares[one] ? other : one));
-    const x = (first / perCell) * wide;
+    const at = all.find(isUnlike) ?? all.reduce((one, other) => ((shares[other] ?? 0) > (shares[one] ?? 0) ? other : one));
+    const x = cells.length * wide;
+    cells.push(at);
     const step = vectors[at] ? scales.get(workers[at].role)?.step(shares[at]) ?? STEPS / 2 : null;
     context.fillStyle = colour(step === null ? "stale" : `heat-${step}`);
     context.fillRect(x, 0, Math.max(1, wide - 1), CELL.high);
@@ -87,7 +93,7 @@ function map({ of, workers, vectors, shares, unlike }) {
       context.fillRect(x, CELL.high - 3, Math.max(1, wide - 1), 3);
     }
   }
-  canvas.addEventListener("mousemove", (event) => hover(event, Math.floor(event.offsetX / wide) * perCell, { of, workers, vectors, shares, unlike }));
+  canvas.addEventListener("mousemove", (event) => hover(event, cells[Math.floor(event.offsetX / wide)], { of, workers, vectors, shares, unlike }));
   canvas.addEventListener("mouseleave", () => { byId("tooltip").hidden = true; });
   return canvas;
 }

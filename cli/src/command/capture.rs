@@ -65,7 +65,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     following.remember(Vec::new());
-    let (live, mut arrivals) = live::connect_to_capture(hosts.endpoints, key, args.of.job.clone());
+    let (live, mut arrivals) = live::connect_briefly(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let stop = Stop::default();
     runtime.block_on(async {

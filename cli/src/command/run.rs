@@ -236,7 +236,8 @@ fn prepare(
             Ok(hosts) if hosts.endpoints.is_empty() => {
                 warn(&UsageError::NoHosts(path.display().to_string()).to_string());
             }
-            Ok(_) => {
+            Ok(hosts) => {
+                hosts.warnings.iter().for_each(|warning| warn(&warning.to_string()));
                 command.env(variable::JOB_HOSTS, std::path::absolute(path)?);
             }
         }

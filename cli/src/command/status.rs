@@ -152,7 +152,8 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
     let is_stuck = status.findings.iter().any(Finding::stops_the_job);
-    if path.is_dir() && !is_stuck {
+    let lacks_ranks = following.job().is_none_or(|job| !job.is_whole());
+    if path.is_dir() && args.at.is_none() && !is_stuck && lacks_ranks {
         eprintln!("xpu-top: {NOT_SHOWN}");
     }
     if let Some(job) = following.job().filter(|_| is_stuck && !args.json) {

@@ -89,7 +89,7 @@ fn take(
     report: &mut dyn FnMut(News),
 ) -> anyhow::Result<Outcome> {
     let mut following = Following::new(targets.endpoints.iter().cloned(), Some(job.clone()));
-    let (live, mut arrivals) = live::connect_to_capture(targets.endpoints, targets.key, Some(job.clone()));
+    let (live, mut arrivals) = live::connect_briefly(targets.endpoints, targets.key, Some(job.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let all = living(&mut following, &mut arrivals, &job).await;

@@ -50,8 +50,8 @@ impl Action {
         (!new.wish.line.trim().is_empty()).then_some(new)
     }
 
-    pub(super) fn replace_document(&mut self, document: Value) {
-        self.document = document;
+    pub(super) fn document(&mut self) -> &mut Value {
+        &mut self.document
     }
 
     fn start(&self, now: Instant) -> std::io::Result<ChildTask> {
@@ -88,6 +88,10 @@ pub(super) struct Actions {
 }
 
 impl Actions {
+    pub(super) fn extend(&mut self, actions: impl IntoIterator<Item = Action>) {
+        actions.into_iter().for_each(|action| self.take(action));
+    }
+
     pub(super) fn take(&mut self, action: Action) {
         if self.waiting.len() < WAITING {
             self.waiting.push_back(action);

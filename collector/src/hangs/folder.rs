@@ -2,6 +2,7 @@
 //! folder, and only their owner can read them.
 
 use std::{
+    cmp::Reverse,
     fs::{self, DirBuilder, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -142,7 +143,7 @@ struct Kept {
 
 /// Removes the oldest of these folders, so that at most this many folders and bytes remain.
 fn remove_oldest(mut kept: Vec<Kept>, folders: usize, most: u64) {
-    kept.sort_by(|one, other| other.modified.cmp(&one.modified));
+    kept.sort_by_key(|folder| Reverse(folder.modified));
     let mut bytes = 0;
     for (at, folder) in kept.iter().enumerate() {
         bytes += folder.bytes;

@@ -12,6 +12,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
@@ -31,14 +32,20 @@ pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) ->
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
+/// The part of a report that has the functions.
+#[derive(Deserialize)]
+struct Functions {
+    behaviour: Value,
+}
+
 /// The functions of all ranks, compared: `behaviour` of the report as JSON.
 pub(super) async fn functions(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let report = made(&app, &id, &["--json"]).await?;
-    let mut report: Value = serde_json::from_slice(&report).map_err(|error| failed(error.to_string()))?;
-    Ok(Json(report["behaviour"].take()))
+    let report: Functions = serde_json::from_slice(&report).map_err(|error| failed(error.to_string()))?;
+    Ok(Json(report.behaviour))
 }
 
 /// What `xpu-top report` prints about a capture.

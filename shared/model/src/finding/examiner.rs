@@ -166,26 +166,28 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
 }
 
 /// Adds the other processes on the GPU of the worst rank, or of the job's only rank, to a finding about slow GEMMs
-/// that no clock explains, about slow transfers, or about longer steps or late launches since these processes use
-/// the GPU.
+/// that no clock explains; and to one about slow transfers, longer steps or late launches since about the time at
+/// which these processes came.
 fn shared(job: &Job, finding: Finding) -> Finding {
+    let is_slow_gemm = finding.class == Class::Compute;
+    let may_be = is_slow_gemm
+        || finding.kind == Kind::SlowLink
+        || matches!(finding.kind, Kind::Regression | Kind::SlowRank)
+            && matches!(finding.class, Class::Step | Class::Host);
+    if !may_be {
+        return finding;
+    }
     let of = |rank: Rank| {
         let view = job.rank(rank)?;
-        Some((view, Neighbours::of(rank, view)?))
+        if is_slow_gemm { Neighbours::of(rank, view) } else { Neighbours::since(rank, view, finding.since_s) }
     };
     let is_of_all = (finding.kind, finding.class) == (Kind::Regression, Class::Step);
     let all = is_of_all.then(|| job.ranks().map(|(rank, _)| rank)).into_iter().flatten();
-    let Some((view, neighbours)) = concerned(job, &finding).chain(all).find_map(of) else { return finding };
-    let advice = match (finding.kind, finding.class) {
-        (_, Class::Compute) => neighbours.advice(),
-        (Kind::SlowLink, _) => format!("{}; else {}", neighbours.advice(), finding.advice),
-        (Kind::Regression | Kind::SlowRank, Class::Step | Class::Host)
-            if neighbours.began_with(view, finding.since_s) =>
-        {
-            format!("{}; else {}", neighbours.advice(), finding.advice)
-        }
-        _ => return finding,
-    };
+    let Some(neighbours) = concerned(job, &finding).chain(all).find_map(of) else { return finding };
+    let mut advice = neighbours.advice();
+    if !is_slow_gemm {
+        advice = format!("{advice}; else {}", finding.advice);
+    }
     Finding { evidence: Evidence::Shared(Box::new(finding.evidence), neighbours), advice, ..finding }
 }
 

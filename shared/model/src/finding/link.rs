@@ -31,12 +31,15 @@ const LEAST_SPREAD: f64 = 0.03;
 const RECENT: usize = 4;
 const SETTLED: usize = 7;
 
-/// Number of past windows that suffice for comparison, one more than the recent ones; of those before a
-/// decrease that was chosen because it is the largest, one minute; and of similar groups, the same as for
-/// ranks.
+/// Number of past windows that suffice for comparison, one more than the recent ones. Before the largest
+/// decrease, the number is of windows of two seconds: one minute, because the decrease was chosen. And the number
+/// of similar groups, the same as for ranks.
 const PAST: usize = 5;
 const LONG_PAST: f64 = 30.0;
 const GROUPS: usize = 4;
+
+/// The share of the windows since a decrease that must be slow. Otherwise, the link was fast again meanwhile.
+const MOST: f64 = 0.75;
 
 /// A slow communicator.
 struct Slow {
@@ -92,20 +95,31 @@ impl Slow {
     /// Compares a track with its own past: all windows before the recent ones; or, as it may have become slow
     /// long ago, those before its bandwidth decreased most.
     fn by_own_past(id: CommunicatorId, traffic: Traffic, track: &Track) -> Option<Self> {
+        let highest = track.windows().map(|window| window.gb_s).fold(0.0, f64::max);
+        // Most communicators end here.
+        if track.windows().next()?.gb_s >= SLOW * highest {
+            return None;
+        }
         let windows: Vec<_> = track.windows().collect();
-        let slow = windows.get(..decrease(&windows)?)?;
-        let among = |past: &[&Window]| {
+        let (after, before) = windows.split_at(decrease(&windows)?);
+        let is_long = weight(before) >= LONG_PAST;
+        let pasts = [Some(&windows[RECENT..]), is_long.then_some(before)];
+        let compared = pasts.into_iter().flatten().filter_map(|past| {
             let rates: Vec<_> = past.iter().map(|window| window.gb_s).collect();
-            Self::of(id, traffic, track, Usual::of(&rates)?)
-        };
-        let before = &windows[slow.len()..];
-        let is_long = before.iter().map(|window| window.weight).sum::<f64>() >= LONG_PAST;
-        let all = among(&windows[RECENT..]);
-        let found = all.into_iter().chain(among(before).filter(|_| is_long)).max_by_key(|found| found.run)?;
+            let usual = Usual::of(&rates)?;
+            Some((Self::of(id, traffic, track, usual)?, usual))
+        });
+        let (found, usual) = compared.max_by_key(|(found, _)| found.run)?;
         // A window among them may be as fast as before by chance.
-        let since_s = slow.last().map_or(0.0, |first| since(track, first));
-        Some(if found.run >= RECENT { Self { since_s: since_s.max(found.since_s), ..found } } else { found })
+        let slow: Vec<_> = after.iter().copied().filter(|window| usual.is_above(window.gb_s)).collect();
+        let is_since_then = found.run >= RECENT && weight(&slow) >= MOST * weight(after);
+        let since_s = after.last().filter(|_| is_since_then).map_or(0.0, |first| since(track, first));
+        Some(Self { since_s: since_s.max(found.since_s), ..found })
     }
+}
+
+fn weight(windows: &[&Window]) -> f64 {
+    windows.iter().map(|window| window.weight).sum()
 }
 
 /// Number of newest windows after the moment that divides them best into slow ones and faster ones before: the

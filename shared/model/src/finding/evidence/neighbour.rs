@@ -27,14 +27,17 @@ impl Neighbours {
         Some(Self { rank, first: first.clone(), more: more.to_vec() })
     }
 
-    /// Whether the first of those that keep the GPU busy came at the same time as a change of the steps this many
-    /// seconds ago.
-    pub(in crate::finding) fn began_with(&self, view: &RankView, since_s: f64) -> bool {
-        let all = [&self.first].into_iter().chain(&self.more);
-        let busy = all.filter(|process| process.busy.is_none_or(|busy| busy > 0));
-        let first = busy.map(|process| process.since).min();
-        let ago = first.map(|at| view.last_report().since(at).as_secs_f64());
-        ago.is_some_and(|ago| (ago - since_s).abs() < TOGETHER_S + TOGETHER * since_s)
+    /// The same, for a change that began this many seconds ago: `None` if no process that keeps its GPU busy came at
+    /// the same time. Such a process comes first.
+    pub(in crate::finding) fn since(rank: Rank, view: &RankView, since_s: f64) -> Option<Self> {
+        let came_then = |process: &GpuProcess| {
+            let ago = view.last_report().since(process.since).as_secs_f64();
+            let is_busy = process.busy.is_none_or(|busy| busy > 0);
+            is_busy && (ago - since_s).abs() < TOGETHER_S + TOGETHER * since_s
+        };
+        let mut all = view.neighbours().to_vec();
+        let first = all.iter().position(came_then).map(|at| all.remove(at))?;
+        Some(Self { rank, first, more: all })
     }
 
     /// `process 4242 (python3)`, `process 4242 (python3) and 2 more`

@@ -323,6 +323,18 @@ fn a_slow_link_is_named_as_long_as_it_is_slow() {
     }
 }
 
+/// Slow in seconds 90 to 150, and again from 600 on.
+#[test]
+fn a_link_that_is_slow_again_is_so_since_the_second_time() {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]);
+    cluster.from = 90;
+    cluster.run(150);
+    cluster.from = 600;
+    let found = cluster.run(490).findings();
+    let [link] = &found[..] else { panic!("{found:#?}") };
+    assert!((30.0..52.0).contains(&link.since_s), "{}", link.since_s);
+}
+
 /// The slower transfers are hidden by GEMMs, or are exposed communication in part or as a whole. The steps
 /// before them are unknown.
 #[test]
