@@ -238,7 +238,8 @@ def captured(xpu_top, where, environment, path):
 
 def judge(name, ranks, status, logs, output):
     row = {"program": name, "ranks": ranks, "own": [], "shown": [], "number": [], "time": []}
-    known = {rank["rank"]: rank for rank in status.get("ranks", [])}
+    # The GPUs of one process are `0.0`, `0.1`, with the same steps.
+    known = {int(str(rank["rank"]).partition(".")[0]): rank for rank in reversed(status.get("ranks", []))}
     for rank, log in enumerate(logs):
         shown = known.get(rank, {})
         step, mean = shown.get("step"), shown.get("step_ms_mean", shown.get("step_ms_p50"))
