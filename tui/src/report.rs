@@ -50,6 +50,9 @@ pub fn text(app: &App) -> String {
     if job_view.findings.is_empty() {
         let _ = writeln!(text, "\nNo findings.");
     }
+    if let Some(others) = app.observed.others.text() {
+        let _ = writeln!(text, "{} {others}", glyph::ALARM);
+    }
     if let Some(bound) = job_view.bound.as_ref().filter(|_| job_view.stall().is_none()) {
         let _ = writeln!(text, "{bound}");
     }

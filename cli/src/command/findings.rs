@@ -64,6 +64,9 @@ struct List<'a> {
     /// The end of the recording, or now.
     until: f64,
     findings: Vec<One<'a>>,
+    /// Other jobs on these hosts that make no progress.
+    #[serde(skip_serializing_if = "<[JobName]>::is_empty")]
+    other_jobs_hang: &'a [JobName],
 }
 
 #[derive(Debug, Serialize)]
@@ -103,16 +106,21 @@ impl<'a> List<'a> {
         let ended = status.ended_findings.iter().map(|finding| One::Ended { finding });
         let mut findings: Vec<_> = status.findings.iter().map(present).chain(ended).collect();
         findings.sort_by(|one, other| one.began_at().total_cmp(&other.began_at()));
-        Self { job: &status.job, until, findings }
+        Self { job: &status.job, until, findings, other_jobs_hang: &status.other_jobs_hang }
     }
 
     fn text(&self, is_recorded: bool) -> String {
         let end = clock(moment(self.until));
-        if self.findings.is_empty() {
-            return format!("{}: no findings until {end}\n", self.job);
+        let count = match self.findings.len() {
+            0 => "no findings".to_owned(),
+            some => counted(some, "finding", "findings"),
+        };
+        let mut text = format!("{}: {count} until {end}\n", self.job);
+        for job in self.other_jobs_hang {
+            let job = clean(job.as_str());
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "! another job makes no progress: {job}; --job {job} shows it");
         }
-        let mut text =
-            format!("{}: {} until {end}\n", self.job, counted(self.findings.len(), "finding", "findings"));
         for one in &self.findings {
             // Writing to a String cannot fail.
             let _ = write!(text, "\n{}  ", time_of_day(moment(one.began_at())));

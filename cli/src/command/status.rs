@@ -153,7 +153,9 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     print(&status, args.filter.as_ref(), args.json)?;
     let is_stuck = status.findings.iter().any(Finding::stops_the_job);
     let lacks_ranks = following.job().is_none_or(|job| !job.is_whole());
-    if path.is_dir() && args.at.is_none() && !is_stuck && lacks_ranks {
+    let shows_cause =
+        |finding: &Finding| finding.stops_the_job() && finding.class != finding::Class::Elsewhere;
+    if path.is_dir() && args.at.is_none() && lacks_ranks && !status.findings.iter().any(shows_cause) {
         eprintln!("xpu-top: {NOT_SHOWN}");
     }
     if let Some(job) = following.job().filter(|_| is_stuck && !args.json) {

@@ -196,6 +196,8 @@ pub enum Class {
     Partial,
     /// All ranks make no steps and do nothing, and none is in a collective.
     Idle,
+    /// The ranks that are seen make no progress, and do not show the cause: others may be.
+    Elsewhere,
     /// Its GPU computes slower.
     Compute,
     /// Its GPU computes slower because its clocks are held down.

@@ -18,6 +18,19 @@ impl Others {
         &self.hang
     }
 
+    /// Names them in one line.
+    pub fn text(&self) -> Option<String> {
+        match &self.hang[..] {
+            [] => None,
+            [one] => Some(format!("another job makes no progress: {one}")),
+            [first, more @ ..] => Some(format!(
+                "{} other jobs make no progress: {first} and {} more",
+                self.hang.len(),
+                more.len()
+            )),
+        }
+    }
+
     pub(super) fn settle(&mut self, jobs: &Jobs, shown: &Job, now: Moment) {
         let second = now.0 / 1_000_000_000;
         if self.second != second {

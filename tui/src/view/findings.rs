@@ -119,9 +119,11 @@ fn draw_list(
                 (format!("{} no findings{at}: {heard}", glyph::GOOD), Role::Good)
             };
         let outlier = notices::outlier_text(app).map(|text| (text, Role::Warning));
+        let others = app.observed.others.text();
+        let others = others.map(|text| (format!("{} {text}", glyph::ALARM), Role::Alarm));
         let short =
             |(text, role): (String, Role)| Line::styled(cut_at_word(&text, width), app.palette.of(role));
-        let mut lines: Vec<_> = [(text, role)].into_iter().chain(outlier).map(short).collect();
+        let mut lines: Vec<_> = [(text, role)].into_iter().chain(outlier).chain(others).map(short).collect();
         let left = usize::from(inner.height).saturating_sub(lines.len());
         lines.extend(self::bound(app, width, left));
         for (line, y) in lines.into_iter().zip(inner.y..inner.bottom()) {

@@ -206,12 +206,8 @@ fn partly_seen(app: &App) -> Option<Notice> {
 
 /// Jobs that are not shown and make no progress.
 fn other_jobs(app: &App) -> Option<Notice> {
-    let hang = app.observed.others.hang();
-    let first = hang.first()?;
-    let text = match hang.len() {
-        1 => format!("another job makes no progress: {first}"),
-        n => format!("{n} other jobs make no progress: {}", names(hang)),
-    };
+    let others = &app.observed.others;
+    let (text, first) = (others.text()?, others.hang().first()?);
     let next = format!(":job {first} shows it");
     Some(Notice { next: Some(next), ..Notice::new(glyph::ALARM, Role::Alarm, text) })
 }

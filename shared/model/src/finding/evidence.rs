@@ -51,6 +51,7 @@ pub enum Evidence {
     Unmatched(hang::Unmatched),
     Exchanging(hang::Exchanging),
     Idle(hang::Idle),
+    Elsewhere(hang::Elsewhere),
     /// Any of the above, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
     /// With the other processes on the GPU of its rank.
@@ -94,6 +95,7 @@ impl Evidence {
             Self::Unmatched(evidence) => evidence,
             Self::Exchanging(evidence) => evidence,
             Self::Idle(evidence) => evidence,
+            Self::Elsewhere(evidence) => evidence,
             Self::Sampled(of, _)
             | Self::Shared(of, _)
             | Self::Aged(of, _)

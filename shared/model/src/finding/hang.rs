@@ -3,6 +3,7 @@
 
 mod compilation;
 mod doing;
+mod elsewhere;
 mod gpu_progress;
 mod idle;
 mod kernel;
@@ -68,6 +69,10 @@ const RESUMED: Duration = Duration::from_millis(2_500);
 const WARM: u64 = 10;
 
 pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
+    with_cause(job, now).or_else(|| elsewhere::ranks(job))
+}
+
+fn with_cause(job: &Job, now: Moment) -> Option<Finding> {
     let deadline = deadline(job);
     if let Some(found) = early(job, deadline) {
         return Some(found);

@@ -158,7 +158,7 @@ impl Cause {
                 "look for work that the others do not have: longer sequences, a larger batch, an extra module or evaluation"
             }
             Self::WaitsLess { .. } => LATE_HOST,
-            Self::LacksCpu(_) => LacksCpu::ADVICE,
+            Self::LacksCpu(lacks) => lacks.advice(),
             Self::MoreWaits { .. } => {
                 "look for code that waits for the GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }

@@ -3,7 +3,7 @@
 use xpu_wire::{frame::EndCause, id::Rank};
 
 use super::{
-    super::Clocks,
+    super::{Clocks, hang::Doing},
     Evidence, aged,
     cost::{Cause, Straggler},
     exit::Exited,
@@ -132,6 +132,12 @@ impl Evidence {
                 to.add(format!("ranks with the same role: most of {} called {}", of.of, of.usual));
             }
             Self::Exchanging(of) => to.ranks(&of.ranks),
+            Self::Elsewhere(of) => {
+                if let Doing::Inside(call, seconds) = &of.doing {
+                    to.add(format!("rank {} has been inside {call} for {seconds:.0} s", of.first));
+                }
+                to.add("the cause may be a rank that is not seen".to_owned());
+            }
             Self::Idle(of) => {
                 to.ranks(&of.ranks);
                 if let Some(usual) = of.usual_step_ms {

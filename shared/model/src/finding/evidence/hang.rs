@@ -2,6 +2,7 @@
 
 mod calls;
 mod communicator;
+mod elsewhere;
 mod gpu;
 mod gpu_progress;
 mod idle;
@@ -11,6 +12,7 @@ use std::fmt;
 
 pub use calls::{Deadlock, Diverged, Exchanging, Messages, Mismatch, NotEntered, OutOfStep, Unmatched};
 pub use communicator::{Forming, Missing, Together};
+pub use elsewhere::Elsewhere;
 pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
 pub(in crate::finding) use gpu_progress::culprits_kernel;
 pub(super) use gpu_progress::sentence;

@@ -219,6 +219,9 @@ impl Evidence {
             }
             Self::Exchanging(of) => exchanging(of, host),
             Self::Idle(of) => idle(of, &who),
+            Self::Elsewhere(of) => {
+                with_age(&format!("{} of {} ranks seen: no progress", of.seen, of.world), "", of.hung_s)
+            }
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
             Self::Shared(of, neighbours) => shared(of, neighbours, ranks, host),
             Self::OnGpus(of, gpus) => {

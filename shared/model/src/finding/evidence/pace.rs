@@ -63,14 +63,27 @@ pub struct LacksCpu {
 }
 
 impl LacksCpu {
-    pub(in crate::finding) const ADVICE: &'static str = "look at what else runs on that host's cores (top, taskset -p), at the job's CPU binding and limits (numactl, cpu.max, --cpus-per-task), and at the number of data loader workers";
+    /// Advice on the larger reason.
+    pub(in crate::finding) fn advice(&self) -> &'static str {
+        if self.is_stopped() {
+            "find out what stops the process (SIGSTOP): a job scheduler that suspends, a debugger, checkpointing of the process, cgroup.freeze"
+        } else if self.throttled_pct > self.waited_pct {
+            "raise the CPU limit of the job or container (cpu.max, --cpus-per-task, resources.limits.cpu), or use fewer threads and data loader workers"
+        } else {
+            "look at what else runs on that host's cores (top, taskset -p), at the job's CPU binding and limits (numactl, cpu.max, --cpus-per-task), and at the number of data loader workers"
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped_pct == self.share_pct()
+    }
 }
 
 impl fmt::Display for LacksCpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ranks, waited_pct, thread, throttled_pct, stopped_pct, others_pct } = self;
         let who = phrase::ranks(ranks);
-        if *stopped_pct == self.share_pct() {
+        if self.is_stopped() {
             write!(f, "the process of {who} was stopped (SIGSTOP) {stopped_pct:.0} % of the time")?;
         } else if throttled_pct > waited_pct {
             write!(f, "the CPU quota of {who} held its threads back {throttled_pct:.0} % of the time")?;

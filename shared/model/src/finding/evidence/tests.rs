@@ -24,7 +24,9 @@ use super::{
 use crate::finding::{Clocks, CollectiveCall, Doing, HeldClock, Witness};
 
 /// The notation of each unit in sentences, between a figure's name and its text.
-const COUNTED: [&str; 30] = [
+const COUNTED: [&str; 32] = [
+    "ranks_seen",
+    "world_size",
     "ranks_started",
     "queued_collectives",
     "others_queued_collectives",
@@ -563,6 +565,23 @@ fn all() -> Vec<Case> {
             ],
         ),
         (
+            Evidence::Elsewhere(Elsewhere {
+                seen: 2,
+                world: 4,
+                first: Rank(1),
+                doing: Doing::Inside(Call::StreamSynchronize, 11.0),
+                hung_s,
+            }),
+            vec![
+                ("ranks_seen", "2 of 4 ranks are seen here"),
+                ("world_size", "2 of 4"),
+                (
+                    "hung_s",
+                    "make no progress for 12 s; rank 1 has been inside cudaStreamSynchronize for 11 s",
+                ),
+            ],
+        ),
+        (
             Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, hung_s }),
             vec![
                 ("calls", "rank 5 called 90"),
@@ -585,7 +604,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
             assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
         }
     }
-    assert_eq!(kinds.len(), 26, "every kind has its turn: {kinds:?}");
+    assert_eq!(kinds.len(), 27, "every kind has its turn: {kinds:?}");
 }
 
 /// A terminal of 80 columns shows the whole headline, with a sign before it.

@@ -8,7 +8,7 @@ use super::{
         Class, Clocks, Confidence, Evidence, Finding, Kind, Severity, cpu_wait, device,
         evidence::{
             cost::LATE_HOST,
-            pace::{LacksCpu, Regression, SlowerPart},
+            pace::{Regression, SlowerPart},
         },
         slow::{SLOW, STEADY},
     },
@@ -59,8 +59,8 @@ pub(super) fn regression(job: &Job, asked: &[(Rank, &RankView)], growth: &Growth
         .or_else(|| late.as_ref().map(|late| &late.ranks))
         .or_else(|| part.as_ref().map(|part| &part.ranks).filter(|ranks| !ranks.is_empty()))
         .cloned();
-    let advice = if lacks_cpu.is_some() {
-        LacksCpu::ADVICE
+    let advice = if let Some(lacks) = &lacks_cpu {
+        lacks.advice()
     } else if late.is_some() {
         LATE_HOST
     } else if part.is_some() {
