@@ -177,13 +177,13 @@ fn shared(job: &Job, finding: Finding) -> Finding {
     if !may_be {
         return finding;
     }
-    let of = |rank: Rank| {
-        let view = job.rank(rank)?;
-        if is_slow_gemm { Neighbours::of(rank, view) } else { Neighbours::since(rank, view, finding.since_s) }
-    };
-    let is_of_all = (finding.kind, finding.class) == (Kind::Regression, Class::Step);
-    let all = is_of_all.then(|| job.ranks().map(|(rank, _)| rank)).into_iter().flatten();
-    let Some(neighbours) = concerned(job, &finding).chain(all).find_map(of) else { return finding };
+    let came_then = |rank: Rank| Neighbours::since(rank, job.rank(rank)?, finding.since_s);
+    let of = |rank: Rank| if is_slow_gemm { Neighbours::of(rank, job.rank(rank)?) } else { came_then(rank) };
+    // Longer steps of all ranks name none.
+    let is_of_all = finding.kind == Kind::Regression && finding.ranks.is_empty();
+    let mut all = job.ranks().map(|(rank, _)| rank).filter(|_| is_of_all);
+    let found = concerned(job, &finding).find_map(of).or_else(|| all.find_map(came_then));
+    let Some(neighbours) = found else { return finding };
     let mut advice = neighbours.advice();
     if !is_slow_gemm {
         advice = format!("{advice}; else {}", finding.advice);
