@@ -165,6 +165,21 @@ fn a_rank_considered_dead_lives_when_it_reports_again() {
     assert_eq!(roster.exits(), []);
 }
 
+/// What the hook has taken since the process began belongs to no interval that a new collector knows.
+#[test]
+fn the_first_summary_says_nothing_about_the_overhead() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    let mut overhead_with = |number: u64, spent: u64| {
+        let mut summary = steps(number, 1);
+        summary.hook.spent = Nanoseconds(spent);
+        roster.summary(&who("x"), number, summary, at(number as f64));
+        roster.digests(at(number as f64 + 0.5))[0].ranks[0].overhead_ppm
+    };
+    assert_eq!(overhead_with(1, 3_200_000_000), 0);
+    assert_eq!(overhead_with(2, 3_200_100_000), 100);
+}
+
 /// A rank hangs with its hook's thread stopped. Its last operations are in its ledger page.
 #[test]
 fn a_silent_rank_is_read_from_its_ledger() {

@@ -264,9 +264,8 @@ impl Worker {
             self.step = Some((steps.completed, steps.at));
         }
         self.pending.take_samples(&summary);
-        // After this collector's restart, it is unknown how much of the time was spent in this interval.
-        let is_known = gapless || self.latest.interval.0 > 0;
-        if is_known {
+        // The first summary counts all time since the process began, which may be long before this collector.
+        if self.latest.interval.0 > 0 {
             let spent = summary.hook.spent.0.saturating_sub(self.latest.hook.spent.0);
             self.pending.spent = Nanoseconds(self.pending.spent.0.saturating_add(spent));
             self.pending.interval = Nanoseconds(self.pending.interval.0.saturating_add(summary.interval.0));

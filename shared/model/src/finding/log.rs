@@ -45,6 +45,19 @@ impl fmt::Display for What {
 struct Present {
     since: Moment,
     finding: Finding,
+    /// The finding when it cost most. At its end, most of its figures are from after the fault.
+    costliest: Finding,
+}
+
+impl Present {
+    fn update(&mut self, finding: &Finding) {
+        // The least that it costs: the first figures are the least certain.
+        let least = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct - cost.pct_error);
+        if least(finding) >= least(&self.costliest) {
+            self.costliest = finding.clone();
+        }
+        self.finding = finding.clone();
+    }
 }
 
 /// A finding that has ended.
@@ -56,7 +69,7 @@ pub struct EndedFinding {
     /// When it was first and last found, in seconds since 1970.
     pub began_at: f64,
     pub ended_at: f64,
-    /// The headline and the evidence when it was last found.
+    /// The headline and the evidence when it cost most.
     pub headline: String,
     pub evidence: String,
 }
@@ -77,19 +90,21 @@ impl Log {
             && !is_there(&before.finding)
         {
             before.finding = hang.clone();
+            before.costliest = hang.clone();
             self.push(Entry { at: now, finding: hang.clone(), what: What::Began });
         }
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
             let what = What::Ended(now.since(gone.since));
-            self.push(Entry { at: now, finding: gone.finding, what });
+            self.push(Entry { at: now, finding: gone.costliest, what });
         }
         for finding in findings {
             let known = |present: &&mut Present| identity(&present.finding) == identity(finding);
             if let Some(present) = self.present.iter_mut().find(known) {
-                present.finding = finding.clone();
+                present.update(finding);
             } else {
-                self.present.push(Present { since: now, finding: finding.clone() });
                 self.push(Entry { at: now, finding: finding.clone(), what: What::Began });
+                let costliest = finding.clone();
+                self.present.push(Present { since: now, finding: finding.clone(), costliest });
             }
         }
     }
@@ -129,5 +144,43 @@ impl Log {
     pub fn since(&self, finding: &Finding) -> Option<Moment> {
         let known = |present: &&Present| identity(&present.finding) == identity(finding);
         self.present.iter().find(known).map(|present| present.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Confidence, Cost, Evidence, Severity, evidence::hang::Elsewhere, hang::Doing};
+
+    /// When a fault has ended, the cost decreases until the finding ends too.
+    #[test]
+    fn an_ended_finding_has_the_figures_of_when_it_cost_most() {
+        let costs = |pct: f64, hung_s: f64| Finding {
+            kind: Kind::SlowRank,
+            class: Class::Host,
+            ranks: vec![Rank(1)],
+            confidence: Confidence::Likely,
+            severity: Severity::Slow,
+            since_s: hung_s,
+            evidence: Evidence::Elsewhere(Elsewhere {
+                seen: 2,
+                world: 4,
+                first: Rank(0),
+                doing: Doing::Outside,
+                hung_s,
+            }),
+            advice: String::new(),
+            collective: None,
+            cost: Some(Cost::of(pct / 100.0, 0.0, None, 2, hung_s)),
+        };
+        let at = |second: u64| Moment(second * 1_000_000_000);
+        let mut log = Log::default();
+        for (second, pct) in [(1, 10.0), (2, 30.0), (3, 12.0)] {
+            log.follow(&[costs(pct, second as f64)], at(second));
+        }
+        log.follow(&[], at(4));
+        let ended: Vec<_> = log.ended().collect();
+        assert!(ended.len() == 1 && ended[0].evidence.contains("for 2 s"), "{ended:?}");
+        assert_eq!((ended[0].began_at, ended[0].ended_at), (1.0, 4.0));
     }
 }

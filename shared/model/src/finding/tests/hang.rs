@@ -482,7 +482,7 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
 /// Each of two hosts receives only its own ranks. The cause is not visible on either host, but all ranks of
 /// each host wait, so both report the hang.
 #[test]
-fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
+fn a_host_that_sees_a_part_of_a_job_reports_that_its_ranks_hang() {
     let change = |rank, digest: &mut RankDigest| {
         if rank != 12 {
             wait(digest, 0, 1);
@@ -493,7 +493,14 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     cluster.run(STALL + 5);
     assert!(!is_stuck(cluster.job(), &cluster.findings()), "not after some seconds");
     cluster.run(BUDGET - 5);
-    assert!(is_stuck(cluster.job(), &cluster.findings()));
+    let found = cluster.findings();
+    let [elsewhere] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((elsewhere.class, &elsewhere.ranks[..]), (Class::Elsewhere, &[][..]));
+    assert!(
+        elsewhere.evidence.to_string().starts_with("8 of 16 ranks are seen here"),
+        "{}",
+        elsewhere.evidence
+    );
     // Neither a job that trains hangs here, nor one with a working rank.
     let mut trains = Cluster::new(5, 16, Layout::Data, &[]);
     trains.hosts = 1;
