@@ -7,7 +7,7 @@ use super::{
     Evidence, aged,
     cost::{Cause, Straggler},
     exit::Exited,
-    hang::{Forming, Missing, NotEntered, Stopped},
+    hang::{Elsewhere, Forming, Missing, NotEntered, Stopped},
     link::SlowLink,
     pace::{Pauses, Regression},
     slow::{Arrival, LateHost, MoreWork, Named, Rates, SlowGemms, Waiting},
@@ -136,7 +136,7 @@ impl Evidence {
                 if let Doing::Inside(call, seconds) = &of.doing {
                     to.add(format!("rank {} has been inside {call} for {seconds:.0} s", of.first));
                 }
-                to.add("the cause may be a rank that is not seen".to_owned());
+                to.add(Elsewhere::UNKNOWN.to_owned());
             }
             Self::Idle(of) => {
                 to.ranks(&of.ranks);

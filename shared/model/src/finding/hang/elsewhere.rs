@@ -2,7 +2,7 @@
 //! the cause, as far as they show.
 
 use super::super::evidence::hang::Elsewhere;
-use super::{Class, Confidence, Doing, Evidence, Finding, Kind, Severity, held, part};
+use super::{Class, Confidence, Doing, Evidence, Finding, Kind, Severity, WORKING_PATIENCE, held, part};
 use crate::job::{Job, RankView};
 
 pub(super) fn ranks(job: &Job) -> Option<Finding> {
@@ -17,7 +17,12 @@ pub(super) fn ranks(job: &Job) -> Option<Finding> {
         kind: Kind::Hang,
         class: Class::Elsewhere,
         ranks: Vec::new(),
-        confidence: Confidence::Likely,
+        // The ranks that are not seen may be at work, as in a checkpoint.
+        confidence: if hung_s < WORKING_PATIENCE.as_secs_f64() {
+            Confidence::Guess
+        } else {
+            Confidence::Likely
+        },
         severity: Severity::Critical,
         since_s: hung_s,
         evidence: Evidence::Elsewhere(Elsewhere {

@@ -24,8 +24,13 @@ impl fmt::Display for Elsewhere {
         if let Doing::Inside(call, seconds) = doing {
             write!(f, "; rank {first} has been inside {call} for {seconds:.0} s")?;
         }
-        f.write_str("; the cause may be a rank that is not seen")
+        write!(f, "; {}", Self::UNKNOWN)
     }
+}
+
+impl Elsewhere {
+    pub(in crate::finding) const UNKNOWN: &'static str =
+        "the other ranks are not seen: one of them may hang, or be at work (a checkpoint)";
 }
 
 impl WithFigures for Elsewhere {
