@@ -407,8 +407,8 @@ fn an_unwritable_folder_is_logged_once_and_the_rest_continues() {
     assert_eq!(log().matches("cannot write the incident folder").count(), 1, "{}", log());
 }
 
-/// The collector of a second host, which shares the home folder.
-fn other_host(host: &Host) -> (Program, BasePort) {
+/// The collector of a second host, which shares the home folder; its first port, and its socket for ranks.
+fn other_host(host: &Host) -> (Program, BasePort, PathBuf) {
     let base = BasePort::new(port::free_base()).unwrap();
     let runtime = host.place.path("other");
     fs::create_dir(&runtime).unwrap();
@@ -417,13 +417,9 @@ fn other_host(host: &Host) -> (Program, BasePort) {
     other.args(["--bind", "127.0.0.1", "--host-name", "other", "--base-port", &base.0.to_string()]);
     other.arg("--key-file").arg(host.key()).arg("--runtime-dir").arg(&runtime);
     let other = Program::start(other.env("HOME", host.place.path("")));
-    let socket = socket_of_other(host, base);
+    let socket = RuntimeDir::at(&runtime).socket(base).unwrap();
     until("the other collector to listen", || socket.exists().then_some(()));
-    (other, base)
-}
-
-fn socket_of_other(host: &Host, base: BasePort) -> PathBuf {
-    RuntimeDir::at(host.place.path("other")).socket(base).unwrap()
+    (other, base, socket)
 }
 
 /// The rank for which the others wait is alone on its host, so neither host alone knows the cause. The program gets
@@ -432,8 +428,7 @@ fn socket_of_other(host: &Host, base: BasePort) -> PathBuf {
 fn the_program_hears_of_a_culprit_on_another_host() {
     let host = Host::new();
     let line = notes(&host.place);
-    let (other, base) = other_host(&host);
-    let socket = socket_of_other(&host, base);
+    let (other, base, socket) = other_host(&host);
     let hosts = host.place.path("hosts.txt");
     fs::write(&hosts, format!("{}\n127.0.0.1:{}\n", host.address, base.0)).unwrap();
     let set = [
@@ -464,8 +459,7 @@ fn the_program_hears_of_a_culprit_on_another_host() {
 fn one_of_two_hosts_notifies_and_both_are_replayed() {
     let host = Host::new();
     let line = notes(&host.place);
-    let (other, base) = other_host(&host);
-    let socket = socket_of_other(&host, base);
+    let (other, _, socket) = other_host(&host);
     let its = [("XPU_TOP_ON_HANG", line.as_str()), ("XPU_TOP_SOCKET", socket.to_str().unwrap())];
     let _ranks = [host.rank_where(0, &its[..1], &script(RAISES)), host.rank_where(1, &its, &script(RAISES))];
     let log = || format!("{}\n--\n{}", host.collector_log(), other.said());

@@ -20,7 +20,7 @@ mod whole_job;
 use std::{
     collections::BTreeMap,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -264,7 +264,14 @@ impl Keeper {
         }
         let Self { jobs, heard, .. } = self;
         jobs.forget(|job, _| !heard.contains_key(job));
-        self.incidents.retain(|name, one| self.jobs.get(name).is_some_and(|job| !one.is_over(job, instant)));
+        let is_over = |name: &JobName, one: &mut Incident| {
+            self.jobs.get(name).is_none_or(|job| one.is_over(job, instant))
+        };
+        let over: Vec<_> = self.incidents.extract_if(.., is_over).collect();
+        for (name, incident) in over {
+            // Its files may have grown since it was first written.
+            self.prune(&name, incident.place.as_deref());
+        }
         for name in self.heard.keys().cloned().collect::<Vec<_>>() {
             self.look_at(&name, now, instant, feed);
         }
@@ -322,21 +329,27 @@ impl Keeper {
                 if incident.place.is_none() {
                     tracing::warn!("{name}: incident folder: {}", place.display());
                 }
-                // Once per incident: many hosts may share the home.
-                let is_first = incident.place.is_none();
-                if is_first && let Err(error) = folder.prune(name, &place) {
-                    tracing::warn!(
-                        "old incident folders are not removed: {}: {error}",
-                        folder.path().display()
-                    );
+                // Not at each write, because many hosts may share the home.
+                let is_first = incident.place.replace(place.clone()).is_none();
+                if is_first {
+                    self.prune(name, Some(&place));
                 }
-                incident.place = Some(place);
             }
             Err(error) if !self.has_complained => {
                 self.has_complained = true;
                 tracing::warn!("{name}: cannot write the incident folder {}: {error}", place.display());
             }
             Err(_) => {}
+        }
+    }
+
+    /// Removes old folders. `place`: this job's incident, which stays.
+    fn prune(&self, name: &JobName, place: Option<&Path>) {
+        let Some((folder, place)) = self.folder.as_ref().zip(place.filter(|place| place.is_dir())) else {
+            return;
+        };
+        if let Err(error) = folder.prune(name, place) {
+            tracing::warn!("old incident folders are not removed: {}: {error}", folder.path().display());
         }
     }
 

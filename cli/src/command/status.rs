@@ -36,7 +36,7 @@ const WATCH: Duration = Duration::from_secs(18);
 /// all.
 const NAMED: usize = 4;
 
-/// The note on an incident folder in which there is no finding.
+/// The note on an incident folder whose ranks do not show the cause.
 const NOT_SHOWN: &str = "the folder was written because the job hung or a rank failed; its ranks do not show the cause: copy the folders of the job's other hosts into the same directory";
 
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {

@@ -123,10 +123,11 @@ fn document(status: Status, unknown: &str) -> Value {
 fn on_hosts(status: &Status, ranks: &[Rank]) -> String {
     let named = status.ranks.iter().filter(|rank| ranks.contains(&rank.rank));
     let hosts: BTreeSet<&str> = named.map(|rank| rank.host.as_str()).collect();
-    match hosts.len() {
-        0 => String::new(),
-        1 => format!("; host {}", hosts.into_iter().collect::<String>()),
-        NAMED.. => format!("; on {} hosts", hosts.len()),
-        _ => format!("; hosts {}", hosts.into_iter().collect::<Vec<_>>().join(", ")),
+    let hosts: Vec<_> = hosts.into_iter().collect();
+    match &hosts[..] {
+        [] => String::new(),
+        [one] => format!("; host {one}"),
+        few if few.len() < NAMED => format!("; hosts {}", few.join(", ")),
+        many => format!("; on {} hosts", many.len()),
     }
 }

@@ -312,7 +312,7 @@ fn transfers_that_share_a_gpu_are_reported_with_the_other_process() {
 
 /// Long after it became slow, it is still compared with its bandwidth before that. The moment remains known.
 #[test]
-fn a_slow_link_is_named_as_long_as_it_is_slow() {
+fn a_slow_link_is_still_named_after_minutes() {
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]);
     cluster.from = 90;
     for second in [120, 240, 600] {
