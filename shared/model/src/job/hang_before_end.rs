@@ -2,7 +2,7 @@
 //! user, the hang came first.
 
 use xpu_wire::{
-    frame::{Body, Event, Frame, Life},
+    frame::{Body, Event, Frame, JobSnapshot, Life},
     id::JobName,
     unit::Moment,
 };
@@ -18,15 +18,16 @@ pub(super) struct HangBeforeEnd {
 }
 
 impl Jobs {
-    /// Notes the hang of a job if this frame reports the first end of one of its ranks.
+    /// Notes the hang of each job of which this frame reports the first end of a rank.
     pub(super) fn note_hang(&mut self, frame: &Frame) {
-        let Some(job) = ends_a_rank(&frame.body).and_then(|name| self.known.get_mut(name)) else { return };
-        let has_ended =
-            |job: &Job| !job.exits.is_empty() || job.views().any(|view| view.life() == Life::Died);
-        if !has_ended(job) {
-            let at = job.common(&frame.host, frame.now);
-            let found = finding::stall(job, at).filter(|found| found.kind == Kind::Hang);
-            job.hang = found.map(|found| HangBeforeEnd { found: Box::new(found), at });
+        for name in ends_ranks_of(&frame.body) {
+            let Some(job) = self.known.get_mut(name) else { continue };
+            let has_ended = !job.exits.is_empty() || job.views().any(|view| view.life() == Life::Died);
+            if !has_ended {
+                let at = job.common(&frame.host, frame.now);
+                let found = finding::stall(job, at).filter(|found| found.kind == Kind::Hang);
+                job.hang = found.map(|found| HangBeforeEnd { found: Box::new(found), at });
+            }
         }
     }
 }
@@ -38,14 +39,17 @@ impl Job {
     }
 }
 
-/// The job of a rank that has failed, by this frame.
-fn ends_a_rank(body: &Body) -> Option<&JobName> {
+/// The jobs with a rank that has failed, by this frame.
+fn ends_ranks_of(body: &Body) -> Vec<&JobName> {
     match body {
-        Body::Exit(exit) => Some(&exit.job),
-        Body::Event(Event::Life { job, life: Life::Died, .. }) => Some(job),
-        Body::Digest(digest) => {
-            digest.ranks.iter().any(|rank| rank.life == Life::Died).then_some(&digest.job)
+        Body::Exit(exit) => vec![&exit.job],
+        Body::Event(Event::Life { job, life: Life::Died, .. }) => vec![job],
+        Body::Digest(digest) if digest.ranks.iter().any(|rank| rank.life == Life::Died) => vec![&digest.job],
+        // A snapshot may come before the frames that report the end.
+        Body::Snapshot(snapshot) => {
+            let died = |job: &&JobSnapshot| job.ranks.iter().any(|rank| rank.digest.life == Life::Died);
+            snapshot.jobs.iter().filter(died).map(|job| &job.job).collect()
         }
-        _ => None,
+        _ => Vec::new(),
     }
 }

@@ -60,6 +60,13 @@ fn a_rank_that_did_not_enter_is_named_with_what_it_misses() {
 /// PyTorch's watchdog ends a rank that waits, and the launcher the others.
 #[test]
 fn a_hang_stays_the_reason_after_its_ranks_were_ended() {
+    for by_snapshot in [false, true] {
+        stays_the_reason(by_snapshot);
+    }
+}
+
+/// The snapshot of another viewer may show the end first.
+fn stays_the_reason(by_snapshot: bool) {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).hang_from(STALL, |rank, digest| {
         if rank != 6 {
             wait(digest, 0, 1);
@@ -71,6 +78,15 @@ fn a_hang_stays_the_reason_after_its_ranks_were_ended() {
     };
     let (hang, _) = cluster.until_found(30);
     cluster.run(5);
+    if by_snapshot {
+        let Body::Snapshot(mut snapshot) = cluster.simulation.snapshots(STALL).remove(0).body else {
+            unreachable!()
+        };
+        let digest = &mut snapshot.jobs[0].ranks[0].digest;
+        (digest.life, digest.heard) = (Life::Died, cluster.now());
+        cluster.fold([Body::Snapshot(snapshot)]);
+        assert_eq!(cluster.job().living(), 7);
+    }
     ends(&mut cluster, 0);
     ends(&mut cluster, 6);
     let found = cluster.findings();
