@@ -268,17 +268,20 @@ impl Following {
             Some(job) => {
                 let mut examiner = Examiner::default();
                 examiner.compare_with(self.runs.as_ref());
-                Status::with(&self.jobs, job, examiner.examine(job, now), now)
+                let mut findings = examiner.examine(job, now);
+                let before = self.ended_findings.as_deref().filter(|(of, _)| of == job.name());
+                if let Some((_, before)) = before {
+                    before.extend(&mut findings, now);
+                }
+                let mut status = Status::with(&self.jobs, job, findings, now);
+                if let Some((_, before)) = before {
+                    status.ended_findings = before.gone(&status.findings);
+                }
+                status
             }
             None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),
         };
         status.coverage.hosts_unreachable = self.unreachable().collect();
-        if let Some((_, ended_findings)) =
-            self.ended_findings.as_deref().filter(|(job, _)| *job == status.job)
-        {
-            ended_findings.extend(&mut status.findings, now);
-            status.ended_findings = ended_findings.gone(&status.findings);
-        }
         status
     }
 }

@@ -88,7 +88,7 @@ impl Exposition {
         let mut left = RANKS;
         let there = known.there(now);
         for job in known.jobs().iter() {
-            let findings = finding::examine(job, there);
+            let findings = known.findings(job, there);
             let is_stuck = finding::is_stuck(job, &findings);
             job::expose(&mut exposition, job, &findings, is_stuck, there);
             if let Some(of_job) = what_ifs.of(job.name()) {

@@ -81,6 +81,7 @@ function past() {
     ? h("p", { class: "muted" }, "none, as far as the collector remembers")
     : table([
       ["until, UTC", (one) => timeOfDay(one.ended_at)], ["for", (one) => age(one.ended_at - one.began_at)],
+      ["GPU-hours", (one) => one.gpu_hours?.toFixed(2), true],
       ["", (one) => name(one)], ["", (one) => one.evidence],
     ], gone.slice(0, 50), { name: "past" });
   return [h("h2", {}, "Past findings ", h("small", {}, "newest first")), rows];

@@ -7,8 +7,9 @@ use std::{
 };
 
 use xpu_model::{
-    finding::{EndedFinding, EndedFindings, Finding},
-    job::{Clock, Jobs},
+    finding::{self, EndedFindings, Finding},
+    job::{Clock, Job, Jobs},
+    status::Status,
     step_times::StepTimes,
 };
 use xpu_net::subscriptions::{self, Subscriptions, TopicChanges};
@@ -104,9 +105,23 @@ impl Known {
         self.still.unwrap_or_else(|| self.clock.there(now))
     }
 
-    /// Findings of a job that have ended: those of its history that are not among the present findings.
-    pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<EndedFinding> {
-        self.chronicles.get(job).map_or_else(Vec::new, |ended_findings| ended_findings.gone(present))
+    /// The findings of a job, with what is known of the time before.
+    pub(crate) fn findings(&self, job: &Job, now: Moment) -> Vec<Finding> {
+        let mut findings = finding::examine(job, now);
+        if let Some(ended_findings) = self.chronicles.get(job.name()) {
+            ended_findings.extend(&mut findings, now);
+        }
+        findings
+    }
+
+    /// The status of a job, with its findings that have ended: those of its history that are not among the
+    /// present findings.
+    pub(crate) fn status(&self, job: &Job, now: Moment) -> Status {
+        let mut status = Status::with(&self.jobs, job, self.findings(job, now), now);
+        if let Some(ended_findings) = self.chronicles.get(job.name()) {
+            status.ended_findings = ended_findings.gone(&status.findings);
+        }
+        status
     }
 
     pub(crate) fn step_times(&self, job: &JobName) -> Option<&StepTimes> {

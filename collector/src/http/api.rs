@@ -124,7 +124,7 @@ pub(super) async fn jobs(State(app): State<Arc<App>>) -> Answer {
     let jobs = seen(&app, |known| {
         let now = known.there(Moment::now());
         let all = known.jobs().iter().map(|job| {
-            let status = Status::of(known.jobs(), job, now);
+            let status = known.status(job, now);
             json!({
                 "job": job.name(), "world_size": job.world_size(), "ranks_seen": status.coverage.ranks_seen,
                 "ranks_living": job.living(), "hosts": job.hosts(), "steps": status.steps,
@@ -142,8 +142,7 @@ pub(super) async fn job(State(app): State<Arc<App>>, Path(name): Path<String>) -
 
 pub(super) fn status(known: &Known, name: Option<&str>) -> Result<Status, Problem> {
     let job = find(known, name)?;
-    let mut status = Status::of(known.jobs(), job, known.there(Moment::now()));
-    status.ended_findings = known.gone(job.name(), &status.findings);
+    let mut status = known.status(job, known.there(Moment::now()));
     status.price(known.pages().price);
     Ok(status)
 }

@@ -25,7 +25,7 @@ mod slow;
 mod state;
 mod wait;
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 pub use cohort::peers;
 pub use device::{Clocks, HeldClock};
@@ -83,6 +83,9 @@ pub struct Cost {
     pub ms_per_step: Option<f64>,
     /// GPU-hours lost since it began, of all ranks.
     pub gpu_hours: f64,
+    /// GPUs that lose this time.
+    #[serde(skip)]
+    gpus: usize,
     /// The rank whose larger delay hides this one. The job has lost nothing to it yet, and loses this once that
     /// rank is on time.
     #[serde(rename = "cost_behind_rank", skip_serializing_if = "Option::is_none")]
@@ -266,9 +269,16 @@ impl Cost {
             pct_error: 100.0 * error,
             ms_per_step: step.map(|step| share * step.milliseconds()),
             gpu_hours: share * since_s * ranks as f64 / 3600.0,
+            gpus: ranks,
             behind: None,
             money: None,
         }
+    }
+
+    /// GPU-hours lost in this time.
+    fn gpu_hours_in(&self, time: Duration) -> f64 {
+        let share = if self.behind.is_some() { 0.0 } else { self.pct / 100.0 };
+        share * self.gpus as f64 * time.as_secs_f64() / 3600.0
     }
 
     /// The same if the delay of this rank hides it.

@@ -59,6 +59,7 @@ impl App {
         self.job_view.inspect(job, self.selection.rank.filter(|_| self.page == Page::Rank));
         let shown = job.name().clone();
         self.observed.follow(&shown, &self.job_view.findings);
+        self.job_view.add_up_losses(&self.observed.log, self.observed.now);
         self.selection.finding = self.selection.finding.min(self.job_view.findings.len().saturating_sub(1));
         // For a hung job, every page and the report show the rank's position.
         if self.job_view.stall().is_some() {

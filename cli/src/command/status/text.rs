@@ -162,9 +162,10 @@ fn write_ended(to: &mut String, gone: &EndedFinding) -> std::fmt::Result {
     let lasted = Duration::from_secs_f64((gone.ended_at - gone.began_at).max(0.0));
     writeln!(
         to,
-        "past, from {} for {}: {}",
+        "past, from {} for {}{}: {}",
         clock(moment(gone.began_at)),
         age(lasted),
+        gone.gpu_hours.map_or_else(String::new, |hours| format!(", {hours:.2} GPU-hours lost")),
         printable(&gone.evidence, LONGEST_PAST)
     )
 }

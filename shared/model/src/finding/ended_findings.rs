@@ -39,8 +39,10 @@ impl EndedFindings {
         now >= self.due
     }
 
-    /// Adds the time since each finding was first found: a rule may look back less far.
+    /// Adds the time since each finding was first found, because a rule may look back less far, and the GPU-hours
+    /// lost since then.
     pub fn extend(&self, present: &mut [Finding], now: Moment) {
+        self.log.add_up_gpu_hours(present, now);
         for finding in present {
             let first = self.log.since(finding).map_or(0.0, |first| now.since(first).as_secs_f64());
             finding.since_s = finding.since_s.max(first);

@@ -47,10 +47,33 @@ struct Present {
     finding: Finding,
     /// The finding when it cost most. At its end, most of its figures are from after the fault.
     costliest: Finding,
+    /// GPU-hours lost until `updated`; `None` while no cost is known.
+    gpu_hours: Option<f64>,
+    updated: Moment,
 }
 
 impl Present {
-    fn update(&mut self, finding: &Finding) {
+    fn new(finding: &Finding, now: Moment) -> Self {
+        Self {
+            since: now,
+            finding: finding.clone(),
+            costliest: finding.clone(),
+            gpu_hours: finding.cost.map(|cost| cost.gpu_hours),
+            updated: now,
+        }
+    }
+
+    /// GPU-hours lost until `now`, if the finding costs this now. Those of a job without progress follow from its
+    /// duration alone.
+    fn gpu_hours(&self, finding: &Finding, now: Moment) -> Option<f64> {
+        let cost = finding.cost?;
+        let before = self.gpu_hours.filter(|_| !finding.stops_the_job());
+        Some(before.map_or(cost.gpu_hours, |before| before + cost.gpu_hours_in(now.since(self.updated))))
+    }
+
+    fn update(&mut self, finding: &Finding, now: Moment) {
+        self.gpu_hours = self.gpu_hours(finding, now).or(self.gpu_hours);
+        self.updated = now;
         // The least that it costs: the first figures are the least certain.
         let least = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct - cost.pct_error);
         if least(finding) >= least(&self.costliest) {
@@ -72,6 +95,9 @@ pub struct EndedFinding {
     /// The headline and the evidence when it cost most.
     pub headline: String,
     pub evidence: String,
+    /// GPU-hours lost, if the cost was known.
+    #[serde(default)]
+    pub gpu_hours: Option<f64>,
 }
 
 /// The identity of a finding from one second to the next, whatever its figures.
@@ -95,16 +121,19 @@ impl Log {
         }
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
             let what = What::Ended(now.since(gone.since));
-            self.push(Entry { at: now, finding: gone.costliest, what });
+            let mut finding = gone.costliest;
+            if let (Some(cost), Some(gpu_hours)) = (&mut finding.cost, gone.gpu_hours) {
+                cost.gpu_hours = gpu_hours;
+            }
+            self.push(Entry { at: now, finding, what });
         }
         for finding in findings {
             let known = |present: &&mut Present| identity(&present.finding) == identity(finding);
             if let Some(present) = self.present.iter_mut().find(known) {
-                present.update(finding);
+                present.update(finding, now);
             } else {
                 self.push(Entry { at: now, finding: finding.clone(), what: What::Began });
-                let costliest = finding.clone();
-                self.present.push(Present { since: now, finding: finding.clone(), costliest });
+                self.present.push(Present::new(finding, now));
             }
         }
     }
@@ -136,14 +165,29 @@ impl Log {
                 ended_at,
                 headline: finding.headline(None),
                 evidence: finding.evidence.to_string(),
+                gpu_hours: finding.cost.map(|cost| cost.gpu_hours),
             })
         })
     }
 
-    /// When it was first seen, by this machine's clock.
+    /// When it was first seen, by the clock of [`Self::follow`].
     pub fn since(&self, finding: &Finding) -> Option<Moment> {
-        let known = |present: &&Present| identity(&present.finding) == identity(finding);
-        self.present.iter().find(known).map(|present| present.since)
+        self.present(finding).map(|present| present.since)
+    }
+
+    /// Replaces the GPU-hours of the present findings by those added up since each was first seen. A cost that
+    /// changes applies from then on only.
+    pub fn add_up_gpu_hours(&self, present: &mut [Finding], now: Moment) {
+        for finding in present {
+            let gpu_hours = self.present(finding).and_then(|known| known.gpu_hours(finding, now));
+            if let (Some(cost), Some(gpu_hours)) = (&mut finding.cost, gpu_hours) {
+                cost.gpu_hours = gpu_hours;
+            }
+        }
+    }
+
+    fn present(&self, finding: &Finding) -> Option<&Present> {
+        self.present.iter().find(|present| identity(&present.finding) == identity(finding))
     }
 }
 
@@ -152,9 +196,9 @@ mod tests {
     use super::*;
     use crate::finding::{Confidence, Cost, Evidence, Severity, evidence::hang::Elsewhere, hang::Doing};
 
-    /// When a fault has ended, the cost decreases until the finding ends too.
+    /// When a fault has ended, the cost decreases until the finding ends too. What was lost does not.
     #[test]
-    fn an_ended_finding_has_the_figures_of_when_it_cost_most() {
+    fn an_ended_finding_has_the_figures_of_when_it_cost_most_and_all_that_was_lost() {
         let costs = |pct: f64, hung_s: f64| Finding {
             kind: Kind::SlowRank,
             class: Class::Host,
@@ -175,12 +219,20 @@ mod tests {
         };
         let at = |second: u64| Moment(second * 1_000_000_000);
         let mut log = Log::default();
+        let mut gpu_seconds = 0.0;
         for (second, pct) in [(1, 10.0), (2, 30.0), (3, 12.0)] {
             log.follow(&[costs(pct, second as f64)], at(second));
+            // Two GPUs; each share applies to its second.
+            gpu_seconds += 2.0 * pct / 100.0;
+            let mut present = [costs(pct, second as f64)];
+            log.add_up_gpu_hours(&mut present, at(second));
+            let gpu_hours = present[0].cost.unwrap().gpu_hours;
+            assert!((gpu_hours * 3600.0 - gpu_seconds).abs() < 1e-9, "{gpu_hours} {gpu_seconds}");
         }
         log.follow(&[], at(4));
         let ended: Vec<_> = log.ended().collect();
         assert!(ended.len() == 1 && ended[0].evidence.contains("for 2 s"), "{ended:?}");
         assert_eq!((ended[0].began_at, ended[0].ended_at), (1.0, 4.0));
+        assert!((ended[0].gpu_hours.unwrap() * 3600.0 - gpu_seconds).abs() < 1e-9, "{ended:?}");
     }
 }

@@ -39,6 +39,7 @@ impl Lost {
             pct_error: sum(|cost| cost.pct_error.powi(2)).sqrt(),
             ms_per_step: (!steps.is_empty()).then(|| steps.iter().sum()),
             gpu_hours: sum(|cost| cost.gpu_hours),
+            gpus: costs().map(|cost| cost.gpus).max().unwrap_or_default(),
             behind: None,
             money: costs().filter_map(|cost| cost.money).reduce(Money::add),
         };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use xpu_model::{
-    finding::{self, Lost},
+    finding::{self, Log, Lost},
     job::{Job, mean, median, processes},
     status,
 };
@@ -84,10 +84,6 @@ impl JobView {
         if anew {
             self.examined = Some(examination);
             self.findings = self.examiner.examine(job, now);
-            if let Some(price) = self.price {
-                price.apply(&mut self.findings);
-            }
-            self.lost = Lost::to(&self.findings);
         }
         let is_over = self.is_over();
         for (row, (rank, view)) in self.rows.iter_mut().zip(job.ranks()) {
@@ -107,6 +103,15 @@ impl JobView {
                 }
             }
         }
+    }
+
+    /// Computes what the findings have cost since they began.
+    pub(in crate::app) fn add_up_losses(&mut self, log: &Log, now: Moment) {
+        log.add_up_gpu_hours(&mut self.findings, now);
+        if let Some(price) = self.price {
+            price.apply(&mut self.findings);
+        }
+        self.lost = Lost::to(&self.findings);
     }
 
     /// While no figures are current, the header keeps the last ones, with their age.

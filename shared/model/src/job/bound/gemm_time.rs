@@ -16,10 +16,11 @@ pub struct GemmTime {
     /// The time that the GEMMs would take at the GPU's peak.
     #[serde(rename = "gemms_at_peak_pct")]
     pub at_peak_pct: f64,
-    /// Additional time because clocks are below the highest: a power limit, heat, a setting.
+    /// Time that would be saved at the highest clock, if GEMMs are as much faster as the clock is higher. Reasons
+    /// for a lower clock are a power limit, heat, or a setting.
     #[serde(rename = "gemms_clock_pct")]
     pub clock_pct: f64,
-    /// Additional time beyond what that clock allows: shapes, kernels, and other work on the GPU.
+    /// The rest: shapes, kernels, and other work on the GPU.
     #[serde(rename = "gemms_below_peak_pct")]
     pub below_peak_pct: f64,
     /// The driver's reasons for low clocks on at least half of the GPUs.
@@ -32,11 +33,11 @@ impl GemmTime {
     pub(super) fn of(one: &Breakdown, gemms: f64) -> Option<Self> {
         let at_peak = one.at_peak?.min(gemms);
         let clock = one.clock.filter(|clock| *clock > 0.0)?.min(1.0);
-        let at_clock = (at_peak / clock).min(gemms);
+        let below_peak = (gemms * clock - at_peak).max(0.0);
         Some(Self {
             at_peak_pct: 100.0 * at_peak,
-            clock_pct: 100.0 * (at_clock - at_peak),
-            below_peak_pct: 100.0 * (gemms - at_clock),
+            clock_pct: 100.0 * (gemms - below_peak - at_peak),
+            below_peak_pct: 100.0 * below_peak,
             held_by: Vec::new(),
         })
     }
