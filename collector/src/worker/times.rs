@@ -52,8 +52,8 @@ struct Sampled {
 }
 
 /// A rank's behaviour. `idle` is the share of the time that is neither GEMM nor exposed communication. The step
-/// time, in seconds, is within `shortest` and `longest`, because a period
-/// begins and ends in the middle of a step.
+/// time, in seconds, is within `shortest` and `longest`, because a period begins and ends in the middle of a
+/// step.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     idle: f64,
