@@ -57,14 +57,15 @@ PACKAGED = $(MAKE) --no-print-directory GLIBC=2.28 CARGO_TARGET_DIR=$(TARGET_DIR
 WHEEL = nice -n 19 $(PACKAGED) wheel
 
 # Builds the tests together with the programs: separate builds would build shared crates twice, with other
-# features. Less optimization, and no ThinLTO between the parts of a crate, make the build far shorter; no
-# test measures speed.
+# features. Less optimization, no ThinLTO between the parts of a crate, and no line tables make the build far
+# shorter; no test measures speed.
 # Most tests wait most of the time, so two cores run five tests at a time, and build the wheel beside them at
 # low priority.
 test: TARGETS := --all-targets
 # Clippy, too, so that the C libraries are compiled once.
 test lint: export CARGO_PROFILE_RELEASE_LTO := off
 test lint: export CARGO_PROFILE_RELEASE_OPT_LEVEL := 1
+test lint: export CARGO_PROFILE_RELEASE_DEBUG := false
 test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 2 + 1)
 test: build packaged-hook $(BIN)/maturin $(BIN)/pytest browser
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(INSTALL) $(NEXTEST)
@@ -74,7 +75,7 @@ test: build packaged-hook $(BIN)/maturin $(BIN)/pytest browser
 	run() { echo "$$*"; "$$@"; code=$$?; test $$code -le $$worst || worst=$$code; }; \
 	run $(CARGO) nextest run --release --workspace --no-fail-fast; \
 	wait $$wheel || { worst=1; tail -n 40 $(TARGET_DIR)/wheel.log; }; \
-	run $(BIN)/pytest -q tests/python; \
+	run $(BIN)/pytest -q --numprocesses 3 --dist loadfile tests/python; \
 	if test -s $(SKIPPED); then echo "$$(wc -l <$(SKIPPED)) tests were skipped:"; sort $(SKIPPED); else echo "no test was skipped"; fi; \
 	exit $$worst
 

@@ -25,7 +25,7 @@ def snapshot_with_a_job(control):
             return body
 
 
-def test_a_foreign_reader_underhung_snapshot_and_digests():
+def test_a_foreign_reader_understands_snapshot_and_digests():
     with running_demo("--ranks", "2", "--nodes", "1", "--steps", "400") as base, zmq.Context() as context:
         with context.socket(zmq.DEALER) as control, context.socket(zmq.SUB) as data:
             control.linger = data.linger = 0
