@@ -43,6 +43,7 @@ impl fmt::Display for What {
 
 #[derive(Debug)]
 struct Present {
+    /// When it was first seen.
     since: Moment,
     finding: Finding,
     /// The finding when it cost most. At its end, most of its figures are from after the fault.
@@ -61,6 +62,12 @@ impl Present {
             gpu_hours: finding.cost.map(|cost| cost.gpu_hours),
             updated: now,
         }
+    }
+
+    /// When the fault began, by the last figures: before it was first seen.
+    fn began(&self) -> Moment {
+        let lasted = Duration::from_secs_f64(self.finding.since_s.max(0.0)).as_nanos() as u64;
+        self.since.min(Moment(self.updated.0.saturating_sub(lasted)))
     }
 
     /// GPU-hours lost until `now`, if the finding costs this now. Those of a job without progress follow from its
@@ -89,7 +96,7 @@ pub struct EndedFinding {
     pub kind: Kind,
     pub class: Class,
     pub ranks: Vec<Rank>,
-    /// When it was first and last found, in seconds since 1970.
+    /// When the fault began, and when it was last found, in seconds since 1970.
     pub began_at: f64,
     pub ended_at: f64,
     /// The headline and the evidence when it cost most.
@@ -120,7 +127,7 @@ impl Log {
             self.push(Entry { at: now, finding: hang.clone(), what: What::Began });
         }
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
-            let what = What::Ended(now.since(gone.since));
+            let what = What::Ended(now.since(gone.began()));
             let mut finding = gone.costliest;
             if let (Some(cost), Some(gpu_hours)) = (&mut finding.cost, gone.gpu_hours) {
                 cost.gpu_hours = gpu_hours;
@@ -232,7 +239,8 @@ mod tests {
         log.follow(&[], at(4));
         let ended: Vec<_> = log.ended().collect();
         assert!(ended.len() == 1 && ended[0].evidence.contains("for 2 s"), "{ended:?}");
-        assert_eq!((ended[0].began_at, ended[0].ended_at), (1.0, 4.0));
+        // It was first found at 1, and had lasted for a second then.
+        assert_eq!((ended[0].began_at, ended[0].ended_at), (0.0, 4.0));
         assert!((ended[0].gpu_hours.unwrap() * 3600.0 - gpu_seconds).abs() < 1e-9, "{ended:?}");
     }
 }
