@@ -11,6 +11,10 @@ use crate::figure;
 /// Entries kept; the oldest are dropped.
 const KEPT: usize = 256;
 
+/// The first costs of a finding are too low, because they are means over the time before the fault too. Meanwhile,
+/// the newest is the best for the time since the fault began.
+const SETTLES: Duration = Duration::from_secs(30);
+
 #[derive(Debug, Default)]
 pub struct Log {
     entries: VecDeque<Entry>,
@@ -74,8 +78,11 @@ impl Present {
     /// duration alone.
     fn gpu_hours(&self, finding: &Finding, now: Moment) -> Option<f64> {
         let cost = finding.cost?;
-        let before = self.gpu_hours.filter(|_| !finding.stops_the_job());
-        Some(before.map_or(cost.gpu_hours, |before| before + cost.gpu_hours_in(now.since(self.updated))))
+        let Some(before) = self.gpu_hours.filter(|_| !finding.stops_the_job()) else {
+            return Some(cost.gpu_hours);
+        };
+        let sum = before + cost.gpu_hours_in(now.since(self.updated));
+        Some(if now.since(self.since) < SETTLES { sum.max(cost.gpu_hours) } else { sum })
     }
 
     fn update(&mut self, finding: &Finding, now: Moment) {
@@ -226,21 +233,24 @@ mod tests {
         };
         let at = |second: u64| Moment(second * 1_000_000_000);
         let mut log = Log::default();
-        let mut gpu_seconds = 0.0;
-        for (second, pct) in [(1, 10.0), (2, 30.0), (3, 12.0)] {
+        let (mut gpu_seconds, mut before) = (0.0, 0);
+        for (second, pct) in [(1, 8.0), (11, 10.0), (41, 30.0), (81, 12.0)] {
             log.follow(&[costs(pct, second as f64)], at(second));
-            // Two GPUs; each share applies to its second.
-            gpu_seconds += 2.0 * pct / 100.0;
+            // Two GPUs. The share at 11 applies to the time since the fault began, later ones to their own.
+            let since = if second == 11 { 0 } else { before };
+            gpu_seconds =
+                gpu_seconds * f64::from(u8::from(since > 0)) + 2.0 * pct / 100.0 * (second - since) as f64;
+            before = second;
             let mut present = [costs(pct, second as f64)];
             log.add_up_gpu_hours(&mut present, at(second));
             let gpu_hours = present[0].cost.unwrap().gpu_hours;
             assert!((gpu_hours * 3600.0 - gpu_seconds).abs() < 1e-9, "{gpu_hours} {gpu_seconds}");
         }
-        log.follow(&[], at(4));
+        log.follow(&[], at(82));
         let ended: Vec<_> = log.ended().collect();
-        assert!(ended.len() == 1 && ended[0].evidence.contains("for 2 s"), "{ended:?}");
+        assert!(ended.len() == 1 && ended[0].evidence.contains("for 41 s"), "{ended:?}");
         // It was first found at 1, and had lasted for a second then.
-        assert_eq!((ended[0].began_at, ended[0].ended_at), (0.0, 4.0));
+        assert_eq!((ended[0].began_at, ended[0].ended_at), (0.0, 82.0));
         assert!((ended[0].gpu_hours.unwrap() * 3600.0 - gpu_seconds).abs() < 1e-9, "{ended:?}");
     }
 }
