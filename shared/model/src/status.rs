@@ -212,7 +212,8 @@ impl Status {
         let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank, &findings, now)).collect();
         let steps = ranks.iter().filter_map(|rank| rank.step);
         let ages: Option<Vec<f64>> = ranks.iter().map(|rank| rank.figures_age_s).collect();
-        let live = ranks.iter().filter(|rank| rank.is_live()).map(|rank| rank.rank);
+        let live = || ranks.iter().filter(|rank| rank.is_live()).map(|rank| rank.rank);
+        let waited_pct = finding::waited_pct(&findings, live().count());
         let digests = || job.ranks().filter_map(|(_, view)| view.latest());
         let seen = processes(job.ranks().filter(|(_, view)| view.latest().is_some()).map(|(rank, _)| rank));
         let others = || jobs.iter().filter(|other| other.name() != job.name());
@@ -238,7 +239,7 @@ impl Status {
             loss_not_finite: lost_losses,
             mfu: mean(ranks.iter().filter_map(|rank| rank.mfu)),
             figures_age_s: ages.and_then(|ages| ages.into_iter().reduce(f64::min)),
-            bound: job.bound(live),
+            bound: job.bound(live(), waited_pct),
             lost: Lost::to(&findings),
             findings,
             divergence: job.divergence().cloned(),

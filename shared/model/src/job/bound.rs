@@ -18,8 +18,8 @@ use super::{Breakdown, Job};
 /// way.
 const ASKED: usize = 64;
 
-/// Share of the time that threads must wait for the GPU. Below it, they leave the GPU idle.
-const RUNS_AHEAD: f64 = 0.1;
+/// Percent of the time that threads must wait for the GPU. Below it, they leave the GPU idle.
+const RUNS_AHEAD: f64 = 10.0;
 
 /// Where the time of the last half minute went, in percent, for the median rank. The four shares add up to
 /// 100.
@@ -34,7 +34,8 @@ pub struct Bound {
     /// Exposed transfers: exposed communication without waiting for other ranks, or with it if `waiting_pct`
     /// is unknown.
     pub transfers_pct: f64,
-    /// Exposed communication in which the rank waited for other ranks; `null` while none of its timed
+    /// Exposed communication in which the rank waited for other ranks, and the rest of its wait for slow ranks by
+    /// the findings; `null` while none of its timed
     /// collectives has matched, as for a viewer that sees one host of several.
     pub waiting_pct: Option<f64>,
     /// Everything else: other kernels, copies, and an idle GPU.
@@ -71,13 +72,15 @@ pub enum BoundBy {
 
 impl Job {
     /// `None` until GEMMs and exposed communication are known. A single rank without NCCL has no exposed
-    /// communication. `live`: the ranks with current figures.
-    pub fn bound(&self, live: impl Iterator<Item = Rank>) -> Option<Bound> {
+    /// communication. `live`: the ranks with current figures. `waited_pct`: the share of the time in which ranks
+    /// waited for slow ranks, by the findings.
+    pub fn bound(&self, live: impl Iterator<Item = Rank>, waited_pct: f64) -> Option<Bound> {
         let live: Vec<Rank> = live.collect();
         let every = live.len().div_ceil(ASKED).max(1);
         let asked = || live.iter().step_by(every).copied();
         let known: Vec<_> = asked().filter_map(|rank| self.breakdown(rank)).collect();
         let mut bound = Bound::of(&Breakdown::middle(&known), self.is_alone())?;
+        bound.wait_at_least(waited_pct);
         let views = || asked().filter_map(|rank| self.rank(rank));
         if let Some(gemms) = &mut bound.gemms {
             gemms.take_reasons(views().filter_map(|view| view.device()));
@@ -100,22 +103,8 @@ impl Bound {
         let waiting = exposed * waited.map_or(0.0, |(waiting, all)| (waiting / all).min(1.0));
         let (transfers, rest) = (exposed - waiting, 1.0 - gemms - exposed);
         let other = OtherTime::of(one, rest);
-        let largest = gemms.max(transfers).max(waiting).max(rest);
-        let by = if largest == gemms {
-            BoundBy::Gemms
-        } else if largest == waiting {
-            BoundBy::Stragglers
-        } else if largest == transfers {
-            BoundBy::Communication
-        } else if let Some(by) = other.largest() {
-            by
-        } else if one.blocked.is_some_and(|blocked| blocked < RUNS_AHEAD) {
-            BoundBy::Host
-        } else {
-            BoundBy::Other
-        };
-        Some(Self {
-            by,
+        let mut bound = Self {
+            by: BoundBy::Other,
             gemms_pct: 100.0 * gemms,
             gemms: GemmTime::of(one, gemms),
             transfers_pct: 100.0 * transfers,
@@ -124,7 +113,39 @@ impl Bound {
             other,
             host_waits_pct: one.blocked.map(|blocked| 100.0 * blocked),
             main_thread: None,
-        })
+        };
+        bound.by = bound.largest();
+        Some(bound)
+    }
+
+    /// Counts unexplained time as waiting for other ranks, up to this share. While a host waits for its GPU, it
+    /// launches no GEMMs that the collective on the GPU could hold up, so exposed communication lacks that wait.
+    fn wait_at_least(&mut self, pct: f64) {
+        let Some(waiting) = &mut self.waiting_pct else { return };
+        let moved = (pct - *waiting).clamp(0.0, self.other.unexplained_pct.max(0.0));
+        *waiting += moved;
+        self.other.unexplained_pct -= moved;
+        self.other_pct -= moved;
+        self.by = self.largest();
+    }
+
+    fn largest(&self) -> BoundBy {
+        let Self { gemms_pct, transfers_pct, other_pct, .. } = *self;
+        let waiting_pct = self.waiting_pct.unwrap_or_default();
+        let largest = gemms_pct.max(transfers_pct).max(waiting_pct).max(other_pct);
+        if largest == gemms_pct {
+            BoundBy::Gemms
+        } else if largest == waiting_pct {
+            BoundBy::Stragglers
+        } else if largest == transfers_pct {
+            BoundBy::Communication
+        } else if let Some(by) = self.other.largest() {
+            by
+        } else if self.host_waits_pct.is_some_and(|blocked| blocked < RUNS_AHEAD) {
+            BoundBy::Host
+        } else {
+            BoundBy::Other
+        }
     }
 }
 

@@ -91,8 +91,9 @@ impl JobView {
             row.named = None;
         }
         if anew {
-            let live = self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
-            self.bound = job.bound(live);
+            let live = || self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
+            let waited_pct = finding::waited_pct(&self.findings, live().count());
+            self.bound = job.bound(live(), waited_pct);
             self.lacks_past_run = self.examiner.lacks_past_run(job);
         }
         // The worst finding is the first one, so the list is applied in reverse: it must take effect last.

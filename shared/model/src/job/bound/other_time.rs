@@ -37,7 +37,7 @@ impl OtherTime {
     /// still need its busy time. The step would then be shorter by the lesser of the time in these calls and
     /// the idle time.
     pub(super) fn of(one: &Breakdown, rest: f64) -> Self {
-        let runs_ahead = one.blocked.is_none_or(|blocked| blocked >= RUNS_AHEAD);
+        let runs_ahead = one.blocked.is_none_or(|blocked| 100.0 * blocked >= RUNS_AHEAD);
         let idle = match one.busy {
             Some(busy) => (1.0 - busy).clamp(0.0, rest),
             None if runs_ahead => 0.0,

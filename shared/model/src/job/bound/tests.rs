@@ -65,6 +65,23 @@ fn time_at_gemms_is_split_by_peak_and_clock() {
     assert_eq!(made_of(Breakdown { at_peak: None, ..one(0.6, 0.2, 0.5, 0.5) }), None);
 }
 
+/// On two H200s, exposed communication had half of a wait of which the findings knew.
+#[test]
+fn a_wait_that_the_findings_know_is_not_unexplained() {
+    let mut bound = Bound::of(&one(0.1, 0.4, 1.0, 0.5), false).unwrap();
+    bound.wait_at_least(70.0);
+    assert_eq!((bound.by, bound.waiting_pct.map(f64::round)), (BoundBy::Stragglers, Some(70.0)), "{bound}");
+    assert!(bound.to_string().ends_with("unexplained 20 % of the time"), "{bound}");
+    // At most the time that nothing else explains; less is known already.
+    bound.wait_at_least(99.0);
+    assert_eq!(bound.waiting_pct.map(f64::round), Some(90.0), "{bound}");
+    bound.wait_at_least(5.0);
+    assert_eq!(bound.waiting_pct.map(f64::round), Some(90.0), "{bound}");
+    let mut unknown = Bound::of(&Breakdown { waiting: None, ..one(0.1, 0.4, 1.0, 0.5) }, false).unwrap();
+    unknown.wait_at_least(70.0);
+    assert_eq!(unknown.waiting_pct, None);
+}
+
 #[test]
 fn unknown_parts_are_not_reported() {
     let unknown = Breakdown { exposed: None, ..one(0.5, 0.0, 0.0, 0.0) };
@@ -93,7 +110,7 @@ fn a_straggler_binds_the_job_in_which_most_of_the_time_is_waiting() {
         let simulation = Simulation { slow, ..Simulation::new(1, 1, 8) };
         let mut jobs = Jobs::default();
         (100..130).flat_map(|second| simulation.digests(second)).for_each(|frame| jobs.fold(&frame));
-        jobs.foremost().unwrap().bound((0..8).map(Rank)).unwrap()
+        jobs.foremost().unwrap().bound((0..8).map(Rank), 0.0).unwrap()
     };
     assert_eq!(bound(Vec::new()).by, BoundBy::Gemms);
     let late = bound(vec![(Rank(3), 3.0)]);
@@ -229,7 +246,7 @@ fn host_work_covers_the_last_half_minute_and_names_the_function() {
     assert_eq!(loading_of(&jobs), None, "another process's");
     say(&mut jobs, digest.ranks[1].pid);
     assert_eq!(loading_of(&jobs), Some(0.75), "by the samples");
-    let said = |jobs: &Jobs| jobs.foremost().unwrap().bound((0..4).map(Rank)).unwrap().to_string();
+    let said = |jobs: &Jobs| jobs.foremost().unwrap().bound((0..4).map(Rank), 0.0).unwrap().to_string();
     assert!(
         said(&jobs).ends_with(
             "; rank 1 is in collate_fn (data.py:40) in 62 % of 40 samples, and another thread holds the GIL in 55 %, in flush (log.py:7)"
