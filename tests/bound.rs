@@ -119,3 +119,29 @@ train()",
     let blocked = share(&bound, "host_waits_pct");
     assert!(share(&bound, "synchronizing_pct") <= blocked + 1.0, "{bound}");
 }
+
+/// GEMMs take most of the time. The GPU is idle while the loader works, because each step waits for the GPU first.
+#[test]
+fn a_loader_of_a_third_of_the_time_is_told_from_synchronizing_calls() {
+    let files = [("data.py", DATA), ("torch/utils/data/dataloader.py", LOADER)];
+    let job = Job::start(
+        &files,
+        "
+from torch.utils.data.dataloader import DataLoader
+def work(times):
+    for _ in range(times): ok(gemm_ex(4096, 4096, 4096))
+    sync()
+def train():
+    work(1)
+    begin = time.monotonic()
+    work(20)
+    times = max(1, int(20 * 0.12 / (time.monotonic() - begin)))
+    for _ in DataLoader():
+        work(times)
+        step()
+train()",
+    );
+    let bound = job.bound(|bound| bound["data_loading_pct"].as_f64().is_some_and(|share| share > 15.0));
+    assert!(share(&bound, "data_loading_pct") > share(&bound, "synchronizing_pct"), "{bound}");
+    assert_eq!(bound["main_thread"]["function"], "collate_fn", "{bound}");
+}

@@ -129,6 +129,12 @@ impl Bound {
         self.by = self.largest();
     }
 
+    /// Whether hosts limit the job, or loaders take some of the time.
+    fn is_up_to_hosts(&self) -> bool {
+        let loads = self.other.loading_pct.is_some_and(|pct| pct >= 0.5);
+        loads || !matches!(self.by, BoundBy::Gemms | BoundBy::Communication | BoundBy::Stragglers)
+    }
+
     fn largest(&self) -> BoundBy {
         let Self { gemms_pct, transfers_pct, other_pct, .. } = *self;
         let waiting_pct = self.waiting_pct.unwrap_or_default();
@@ -184,8 +190,8 @@ impl fmt::Display for Bound {
         }
         write!(f, "{other} of the time")?;
         match &self.main_thread {
-            Some(seen) => write!(f, "; {seen}"),
-            None => Ok(()),
+            Some(seen) if self.is_up_to_hosts() => write!(f, "; {seen}"),
+            _ => Ok(()),
         }
     }
 }
