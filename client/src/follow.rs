@@ -271,7 +271,7 @@ impl Following {
                 let mut findings = examiner.examine(job, now);
                 let before = self.ended_findings.as_deref().filter(|(of, _)| of == job.name());
                 if let Some((_, before)) = before {
-                    before.extend(&mut findings, now);
+                    before.extend(&mut findings, job, now);
                 }
                 let mut status = Status::with(&self.jobs, job, findings, now);
                 if let Some((_, before)) = before {

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -43,8 +44,10 @@ def with_torch(program):
     return found
 
 
-# Below the ports that the kernel gives to connections: no connection takes a port between choice and use.
-PORTS = range(10_000, 19_000)
+# Below the ports that the kernel gives to connections: no connection takes a port between choice and use. Each of the
+# three processes of pytest-xdist has its own ports.
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+PORTS = range(10_000 + 3_000 * WORKER, 13_000 + 3_000 * WORKER)
 tried = itertools.count(os.getpid() * 37)
 
 
@@ -79,11 +82,10 @@ def nobodys_home(tmp_path_factory):
 
 
 @pytest.fixture
-def runtime_dir(tmp_path):
+def runtime_dir():
     """A runtime directory whose path is short enough for a Unix socket."""
-    path = tmp_path / "run"
-    path.mkdir(mode=0o700)
-    return path
+    with tempfile.TemporaryDirectory(prefix="xpu-top-") as path:
+        yield pathlib.Path(path)
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def running_demo(*arguments):
     """Runs this checkout's `xpu-top demo --headless` during the body. Yields the base port that the demo prints."""
     program = BUILT / "xpu-top"
     demo = subprocess.Popen(
-        [program, "demo", "--headless", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [program, "demo", "--headless", "--base-port", str(free_port(3)), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     try:
         for line in demo.stderr:

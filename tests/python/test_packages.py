@@ -6,7 +6,7 @@ import subprocess
 import tarfile
 
 import pytest
-from conftest import ROOT, skip
+from conftest import ROOT, free_port, skip
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_an_unpacked_package_runs_in_place(packages, ending, environment, tmp_pa
     version = [root / "bin/xpu-top", "--version"]
     answer = subprocess.run(version, env=environment, capture_output=True, text=True, check=True)
     assert answer.stdout.startswith("xpu-top 0."), answer
-    command = [root / "bin/xpu-top", "demo", "--headless", "--json"]
+    command = [root / "bin/xpu-top", "demo", "--headless", "--json", "--base-port", str(free_port(3))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     status = json.loads(done.stdout)

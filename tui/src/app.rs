@@ -66,8 +66,11 @@ pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
 use xpu_analysis::capture::Groups;
 use xpu_client::arrival::Endpoint;
-use xpu_model::job::Job;
 pub use xpu_model::step_times::{Point, StepTimes};
+use xpu_model::{
+    finding::{Entry, Log},
+    job::Job,
+};
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
@@ -207,6 +210,11 @@ impl App {
     /// The shown job.
     pub(crate) fn job(&self) -> Option<&Job> {
         self.selection.job(&self.observed.jobs)
+    }
+
+    /// Findings of the shown job that began or ended, newest first.
+    pub(crate) fn logged(&self) -> impl Iterator<Item = &Entry> {
+        self.job().and_then(|job| self.observed.log(job.name())).into_iter().flat_map(Log::entries)
     }
 
     /// The situation that the screen as a whole shows.

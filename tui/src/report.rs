@@ -104,11 +104,12 @@ pub fn text(app: &App) -> String {
             let _ = writeln!(text, "{note}");
         }
     }
-    if app.observed.log.entries().len() > 0 {
+    if app.logged().next().is_some() {
         let _ = writeln!(text, "\nLog:");
     }
-    for entry in app.observed.log.entries().take(LOGGED) {
-        let _ = writeln!(text, "  {} {}: {}", figure::clock(entry.at), entry.what, entry.finding.evidence);
+    for entry in app.logged().take(LOGGED) {
+        let (at, lost) = (figure::clock(entry.at), entry.lost());
+        let _ = writeln!(text, "  {at} {}: {}{lost}", entry.what, entry.finding.evidence);
     }
     text
 }

@@ -137,7 +137,7 @@ impl<'a> List<'a> {
                     let until = time_of_day(moment(ended.ended_at));
                     let _ = writeln!(text, "{lasted}, until {until}\n  {}", clean(&ended.headline));
                     text += &indented(&clean(&ended.evidence), width());
-                    ended.gpu_hours.map_or(Ok(()), |hours| writeln!(text, "  lost {hours:.2} GPU-hours"))
+                    ended.lost().map_or(Ok(()), |lost| writeln!(text, "  {lost}"))
                 }
             };
         }

@@ -109,7 +109,7 @@ impl Known {
     pub(crate) fn findings(&self, job: &Job, now: Moment) -> Vec<Finding> {
         let mut findings = finding::examine(job, now);
         if let Some(ended_findings) = self.chronicles.get(job.name()) {
-            ended_findings.extend(&mut findings, now);
+            ended_findings.extend(&mut findings, job, now);
         }
         findings
     }

@@ -9,9 +9,9 @@ use xpu_wire::{
 use super::{Place, Roster};
 use crate::stacks::Target;
 
-/// A rank whose GPU waits for its host.
+/// A rank whose GPU may wait for its host.
 pub(crate) struct Idling {
-    /// Share of the time in which the GPU waits.
+    /// Share of the time in which it may wait.
     pub share: f64,
     /// Whether there are samples that describe its present behaviour.
     pub is_sampled: bool,

@@ -83,11 +83,11 @@ pub struct Cost {
     pub ms_per_step: Option<f64>,
     /// GPU-hours lost since it began, of all ranks.
     pub gpu_hours: f64,
-    /// GPUs that lose this time.
+    /// Ranks, or GPUs, that lose this time.
     #[serde(skip)]
     gpus: usize,
-    /// The rank whose larger delay hides this one. The job has lost nothing to it yet, and loses this once that
-    /// rank is on time.
+    /// The rank whose larger delay hides this one. The job loses nothing to it now, and this once that rank is on
+    /// time.
     #[serde(rename = "cost_behind_rank", skip_serializing_if = "Option::is_none")]
     pub behind: Option<Rank>,
     /// Their price, if one is set.
@@ -309,11 +309,14 @@ impl fmt::Display for Cost {
             None if between.is_empty() => write!(f, "{pct:.1} % of the time")?,
             None => write!(f, "{pct:.1} % of the time ({least:.1} to {most:.1} %)")?,
         }
-        if let Some(rank) = behind {
-            return write!(f, " once rank {rank} is on time, nothing so far");
-        }
         let money = self.money.map_or_else(String::new, |money| format!(" ({money})"));
-        write!(f, ", {gpu_hours:.2} GPU-hours{money} so far")
+        match behind {
+            Some(rank) if gpu_hours < 0.005 => write!(f, " once rank {rank} is on time, nothing so far"),
+            Some(rank) => {
+                write!(f, " once rank {rank} is on time, nothing now, {gpu_hours:.2} GPU-hours{money} before")
+            }
+            None => write!(f, ", {gpu_hours:.2} GPU-hours{money} so far"),
+        }
     }
 }
 

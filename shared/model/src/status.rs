@@ -276,6 +276,7 @@ impl Status {
     pub fn price(&mut self, price: Option<Price>) {
         if let Some(price) = price {
             price.apply(&mut self.findings);
+            price.apply_to_ended(&mut self.ended_findings);
             self.lost = Lost::to(&self.findings);
         }
     }

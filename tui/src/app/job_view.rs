@@ -67,6 +67,8 @@ pub struct JobView {
     examiner: Examiner,
     /// The price of a GPU-hour.
     pub(crate) price: Option<Price>,
+    /// Whether the findings lack what the log knows of the time before.
+    has_new_findings: bool,
     /// The second of the findings, and the number of living ranks then.
     examined: Option<Examination>,
     pub world_size: u32,

@@ -1,6 +1,6 @@
 //! What is known of the jobs at a moment: now, or in the past while that is shown.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use xpu_model::{
     finding::{Finding, Log},
@@ -21,7 +21,8 @@ pub(crate) struct Observed {
     /// When the last frame of each host arrived, by this machine's clock.
     pub arrived: HashMap<HostName, Moment>,
     pub step_times: StepTimes,
-    pub log: Log,
+    /// The findings of each job that was shown.
+    logs: BTreeMap<JobName, Log>,
     pub incident: Option<Incident>,
     pub others: Others,
 }
@@ -34,7 +35,7 @@ impl Observed {
             jobs: Jobs::default(),
             arrived: HashMap::new(),
             step_times: StepTimes::default(),
-            log: Log::default(),
+            logs: BTreeMap::new(),
             incident: None,
             others: Others::default(),
         }
@@ -48,6 +49,11 @@ impl Observed {
             self.arrived.insert(frame.host.clone(), self.now);
         }
         self.jobs.fold(frame);
+    }
+
+    /// The findings of a job while it was shown; `None` if it never was.
+    pub(super) fn log(&self, job: &JobName) -> Option<&Log> {
+        self.logs.get(job)
     }
 
     /// Ranks of all jobs.
@@ -76,7 +82,8 @@ impl Observed {
         let there = self.there();
         let Some(job) = self.jobs.get(shown) else { return };
         self.others.settle(&self.jobs, job, there);
-        self.log.follow(findings, self.now);
+        let log = self.logs.entry(shown.clone()).or_default();
+        log.follow(findings, self.now, job.newest_report());
         self.step_times.follow(job, self.now);
         self.incident = Incident::follow(self.incident.take(), findings, self.now);
     }

@@ -55,11 +55,12 @@ impl App {
         let judge = sorted_by.unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
         let (lost, clock) = (self.observed.jobs.lost_frames(), |host: &HostName| self.observed.clock(host));
         self.job_view.update(job, lost, there, &self.listing, judge, clock);
+        let log = self.observed.log(job.name());
+        self.job_view.extend_findings(job, log, self.observed.now);
         self.history.take(job.name(), &self.job_view, there);
         self.job_view.inspect(job, self.selection.rank.filter(|_| self.page == Page::Rank));
         let shown = job.name().clone();
         self.observed.follow(&shown, &self.job_view.findings);
-        self.job_view.add_up_losses(&self.observed.log, self.observed.now);
         self.selection.finding = self.selection.finding.min(self.job_view.findings.len().saturating_sub(1));
         // For a hung job, every page and the report show the rank's position.
         if self.job_view.stall().is_some() {

@@ -14,9 +14,10 @@ impl App {
     pub(crate) fn since(&self, finding: &Finding) -> Moment {
         let lasted = Duration::from_secs_f64(finding.since_s.max(0.0));
         let own = Moment(self.now().0.saturating_sub(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX)));
+        let logged = || self.observed.log(self.job()?.name())?.since(finding);
         let searched = || self.playback()?.since(self.job()?.name(), finding);
         // In the past, the log begins at the target of the jump, while the screen's log covers the running
         // job.
-        [self.observed.log.since(finding), searched()].into_iter().flatten().fold(own, Moment::min)
+        [logged(), searched()].into_iter().flatten().fold(own, Moment::min)
     }
 }

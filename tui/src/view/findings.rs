@@ -233,15 +233,14 @@ fn entry<'a>(app: &App, label: &'a str, value: Span<'a>) -> Line<'a> {
 }
 
 fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
-    let entries = app.observed.log.entries();
     let title = Title { name: "Past findings", about: "newest first, UTC".to_owned(), ..Title::default() };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
-    if entries.len() == 0 {
+    if app.logged().next().is_none() {
         let line = Line::styled("none since this screen was opened", app.palette.of(Role::Muted));
         buffer.set_line(inner.x, inner.y, &line, inner.width);
     }
     let width = usize::from(inner.width);
-    let shown = || app.observed.log.entries().take(inner.height.into());
+    let shown = || app.logged().take(inner.height.into());
     let words = shown().map(|entry| entry.what.to_string().width()).max().unwrap_or(0);
     for (entry, y) in shown().zip(inner.y..) {
         buffer.set_line(inner.x, y, &logged(app, entry, words, width), inner.width);
@@ -253,12 +252,13 @@ fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static>
         What::Began => headline::emphasis(&entry.finding),
         What::Ended(_) => (glyph::ENDED, Role::Good),
     };
+    let what = format!("{}{}", entry.finding.headline(app.job()), entry.lost());
     let time = format!("{}  ", figure::time_of_day(entry.at));
     let head = format!("{sign} {}  ", Column::name(words).cell(&entry.what.to_string()));
     let taken = time.width() + head.width();
     Line::from(vec![
         Span::styled(time, app.palette.of(Role::Muted)),
         Span::styled(head, app.palette.of(role)),
-        Span::raw(cut_at_word(&entry.finding.headline(app.job()), width.saturating_sub(taken))),
+        Span::raw(cut_at_word(&what, width.saturating_sub(taken))),
     ])
 }

@@ -165,7 +165,7 @@ fn write_ended(to: &mut String, gone: &EndedFinding) -> std::fmt::Result {
         "past, from {} for {}{}: {}",
         clock(moment(gone.began_at)),
         age(lasted),
-        gone.gpu_hours.map_or_else(String::new, |hours| format!(", {hours:.2} GPU-hours lost")),
+        gone.lost().map_or_else(String::new, |lost| format!(", {lost}")),
         printable(&gone.evidence, LONGEST_PAST)
     )
 }

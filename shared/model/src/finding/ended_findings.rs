@@ -29,7 +29,7 @@ impl EndedFindings {
     pub fn look(&mut self, job: &Job, now: Moment) {
         if self.is_due(now) {
             let findings = self.examiner.examine(job, now);
-            self.log.follow(&findings, now);
+            self.log.follow(&findings, now, job.newest_report());
             self.due = now.after(LOOK * (1 + job.ranks().len() as u32 / EACH));
         }
     }
@@ -39,14 +39,9 @@ impl EndedFindings {
         now >= self.due
     }
 
-    /// Adds the time since each finding was first found, because a rule may look back less far, and the GPU-hours
-    /// lost since then.
-    pub fn extend(&self, present: &mut [Finding], now: Moment) {
-        self.log.add_up_gpu_hours(present, now);
-        for finding in present {
-            let first = self.log.since(finding).map_or(0.0, |first| now.since(first).as_secs_f64());
-            finding.since_s = finding.since_s.max(first);
-        }
+    /// Adds to the present findings of this job what is known of the time before ([`Log::extend`]).
+    pub fn extend(&self, present: &mut [Finding], job: &Job, now: Moment) {
+        self.log.extend(present, now, job.newest_report());
     }
 
     /// Findings that have ended, newest first.

@@ -18,18 +18,14 @@ pub struct Lost {
 
 impl Lost {
     /// `None` if no cost is known. A job that makes no progress loses all of its time, so the other findings
-    /// cost nothing more. A hidden delay costs nothing yet.
+    /// cost nothing more. A hidden delay costs nothing now, but may have before.
     pub fn to(findings: &[Finding]) -> Option<Self> {
         let is_stopped = findings.iter().any(Finding::stops_the_job);
         let is_hidden = |finding: &Finding| finding.cost.is_some_and(|cost| cost.behind.is_some());
-        let counted = || {
-            findings.iter().filter(
-                |finding| {
-                    if is_stopped { finding.stops_the_job() } else { !is_hidden(finding) }
-                },
-            )
-        };
+        let all = || findings.iter().filter(|finding| !is_stopped || finding.stops_the_job());
+        let counted = || all().filter(|finding| !is_hidden(finding));
         let costs = || counted().filter_map(|finding| finding.cost);
+        let all_costs = || all().filter_map(|finding| finding.cost);
         let since = counted().filter(|finding| finding.cost.is_some()).map(|finding| finding.since_s);
         let since_s = since.reduce(f64::max)?;
         let sum = |of: fn(&Cost) -> f64| costs().map(|cost| of(&cost)).sum::<f64>();
@@ -38,10 +34,10 @@ impl Lost {
             pct: sum(|cost| cost.pct).min(100.0),
             pct_error: sum(|cost| cost.pct_error.powi(2)).sqrt(),
             ms_per_step: (!steps.is_empty()).then(|| steps.iter().sum()),
-            gpu_hours: sum(|cost| cost.gpu_hours),
+            gpu_hours: all_costs().map(|cost| cost.gpu_hours).sum(),
             gpus: costs().map(|cost| cost.gpus).max().unwrap_or_default(),
             behind: None,
-            money: costs().filter_map(|cost| cost.money).reduce(Money::add),
+            money: all_costs().filter_map(|cost| cost.money).reduce(Money::add),
         };
         Some(Self { cost, since_s })
     }

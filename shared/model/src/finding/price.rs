@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-use super::{Cost, Finding};
+use super::{Cost, EndedFinding, Finding};
 
 /// Sets the price of a GPU-hour if the command line does not.
 pub const PRICE: &str = "XPU_TOP_GPU_HOUR_PRICE";
@@ -34,6 +34,13 @@ impl Price {
 
     pub fn of(self, gpu_hours: f64) -> Money {
         Money { amount: self.per_hour * gpu_hours, currency: self.currency }
+    }
+
+    /// Adds to each ended finding the price of its lost GPU-hours.
+    pub fn apply_to_ended(self, ended: &mut [EndedFinding]) {
+        for finding in ended {
+            finding.money = finding.gpu_hours.map(|gpu_hours| self.of(gpu_hours));
+        }
     }
 
     /// Adds to each finding the price of its lost GPU-hours.

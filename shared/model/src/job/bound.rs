@@ -21,8 +21,8 @@ const ASKED: usize = 64;
 /// Percent of the time that threads must wait for the GPU. Below it, they leave the GPU idle.
 const RUNS_AHEAD: f64 = 10.0;
 
-/// Where the time of the last half minute went, in percent, for the median rank. The four shares add up to
-/// 100.
+/// Where the time of the last half minute went, in percent, for the median rank. Of an even number of
+/// ranks, the one that waits least is left out. The four shares add up to 100.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bound {
     pub by: BoundBy,
@@ -35,8 +35,8 @@ pub struct Bound {
     /// is unknown.
     pub transfers_pct: f64,
     /// Exposed communication in which the rank waited for other ranks, and the rest of its wait for slow ranks by
-    /// the findings; `null` while none of its timed
-    /// collectives has matched, as for a viewer that sees one host of several.
+    /// the findings; `null` while none of its timed collectives has matched, as for a viewer that sees one host
+    /// of several.
     pub waiting_pct: Option<f64>,
     /// Everything else: other kernels, copies, and an idle GPU.
     pub other_pct: f64,
@@ -78,7 +78,8 @@ impl Job {
         let live: Vec<Rank> = live.collect();
         let every = live.len().div_ceil(ASKED).max(1);
         let asked = || live.iter().step_by(every).copied();
-        let known: Vec<_> = asked().filter_map(|rank| self.breakdown(rank)).collect();
+        let known = asked().filter_map(|rank| self.breakdown(rank)).filter(|one| one.gemms.is_some());
+        let known = without_least_waiting(known.collect());
         let mut bound = Bound::of(&Breakdown::middle(&known), self.is_alone())?;
         bound.wait_at_least(waited_pct);
         let views = || asked().filter_map(|rank| self.rank(rank));
@@ -92,6 +93,18 @@ impl Job {
             .max_by_key(|seen| (seen.samples, std::cmp::Reverse(seen.rank)));
         Some(bound)
     }
+}
+
+/// Of an even number of ranks, the one that waits least is left out: of two ranks one may wait for the other, and the
+/// median, which is the mean of both, would show half of that.
+fn without_least_waiting(mut known: Vec<Breakdown>) -> Vec<Breakdown> {
+    let waiting = |at: usize, one: &Breakdown| Some((at, one.waiting?));
+    let waits = known.iter().enumerate().filter_map(|(at, one)| waiting(at, one));
+    let least = waits.min_by(|(_, one), (_, other)| one.total_cmp(other));
+    if let Some((at, _)) = least.filter(|_| known.len().is_multiple_of(2)) {
+        known.swap_remove(at);
+    }
+    known
 }
 
 impl Bound {
@@ -129,7 +142,8 @@ impl Bound {
         self.by = self.largest();
     }
 
-    /// Whether hosts limit the job, or loaders take some of the time.
+    /// Whether the main thread's place may explain the bound: the time is neither in GEMMs nor in communication, or
+    /// loaders take some of it.
     fn is_up_to_hosts(&self) -> bool {
         let loads = self.other.loading_pct.is_some_and(|pct| pct >= 0.5);
         loads || !matches!(self.by, BoundBy::Gemms | BoundBy::Communication | BoundBy::Stragglers)

@@ -39,14 +39,9 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// For each share, the median over ranks. Of an even number of ranks, the one that waits least is left out: of
-    /// two ranks one may wait for the other, and the mean would show half of that.
+    /// For each share, the median over ranks.
     pub fn middle(known: &[Self]) -> Self {
-        let waiting = |one: &Self| one.waiting.unwrap_or_default();
-        let least = (0..known.len()).min_by(|&a, &b| waiting(&known[a]).total_cmp(&waiting(&known[b])));
-        let left_out = least.filter(|_| known.len() % 2 == 0);
-        let taken = || known.iter().enumerate().filter(|&(at, _)| Some(at) != left_out).map(|(_, one)| one);
-        let of = |share: fn(&Self) -> Option<f64>| median(taken().filter_map(share).collect());
+        let of = |share: fn(&Self) -> Option<f64>| median(known.iter().filter_map(share).collect());
         Self {
             gemms: of(|one| one.gemms),
             at_peak: of(|one| one.at_peak),
@@ -169,10 +164,5 @@ mod tests {
         assert!((0.0..0.2).contains(&hidden) && slow.exposed < other.exposed, "{other:?} {slow:?}");
         assert!(slow.waiting.unwrap() < 0.2 * other.waiting.unwrap(), "{slow:?}");
         assert_eq!(job.breakdown(Rank(99)), None);
-        // The median of two ranks is the one that waits, and not the mean.
-        for two in [[slow, other], [other, slow]] {
-            assert_eq!(Breakdown::middle(&two), other);
-        }
-        assert_eq!(Breakdown::middle(&[slow, other, other]), other);
     }
 }

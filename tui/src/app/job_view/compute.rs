@@ -90,12 +90,7 @@ impl JobView {
             row.place(view, finding::state(&self.findings, rank, view), is_over);
             row.named = None;
         }
-        if anew {
-            let live = || self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
-            let waited_pct = finding::waited_pct(&self.findings, live().count());
-            self.bound = job.bound(live(), waited_pct);
-            self.lacks_past_run = self.examiner.lacks_past_run(job);
-        }
+        self.has_new_findings |= anew;
         // The worst finding is the first one, so the list is applied in reverse: it must take effect last.
         for finding in self.findings.iter().rev() {
             for &rank in &finding.ranks {
@@ -106,13 +101,22 @@ impl JobView {
         }
     }
 
-    /// Computes what the findings have cost since they began.
-    pub(in crate::app) fn add_up_losses(&mut self, log: &Log, now: Moment) {
-        log.add_up_gpu_hours(&mut self.findings, now);
+    /// Adds to new findings what the log knows of the time before, and computes what follows from that.
+    pub(in crate::app) fn extend_findings(&mut self, job: &Job, log: Option<&Log>, now: Moment) {
+        if !std::mem::take(&mut self.has_new_findings) {
+            return;
+        }
+        if let Some(log) = log {
+            log.extend(&mut self.findings, now, job.newest_report());
+        }
         if let Some(price) = self.price {
             price.apply(&mut self.findings);
         }
         self.lost = Lost::to(&self.findings);
+        let live = || self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
+        let waited_pct = finding::waited_pct(&self.findings, live().count());
+        self.bound = job.bound(live(), waited_pct);
+        self.lacks_past_run = self.examiner.lacks_past_run(job);
     }
 
     /// While no figures are current, the header keeps the last ones, with their age.

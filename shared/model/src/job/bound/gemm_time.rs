@@ -33,11 +33,11 @@ impl GemmTime {
     pub(super) fn of(one: &Breakdown, gemms: f64) -> Option<Self> {
         let at_peak = one.at_peak?.min(gemms);
         let clock = one.clock.filter(|clock| *clock > 0.0)?.min(1.0);
-        let below_peak = (gemms * clock - at_peak).max(0.0);
+        let to_clock = (gemms * (1.0 - clock)).min(gemms - at_peak);
         Some(Self {
             at_peak_pct: 100.0 * at_peak,
-            clock_pct: 100.0 * (gemms - below_peak - at_peak),
-            below_peak_pct: 100.0 * below_peak,
+            clock_pct: 100.0 * to_clock,
+            below_peak_pct: 100.0 * (gemms - at_peak - to_clock).max(0.0),
             held_by: Vec::new(),
         })
     }

@@ -61,6 +61,8 @@ fn time_at_gemms_is_split_by_peak_and_clock() {
         assert!((at_peak_pct + clock_pct + below_peak_pct - bound.gemms_pct).abs() < 1e-9, "{bound:?}");
         assert!(clock_pct >= 0.0 && below_peak_pct >= 0.0, "{bound:?}");
     }
+    let at_highest = made_of(Breakdown { clock: Some(1.0), at_peak: Some(0.1), ..one(0.6, 0.2, 0.5, 0.5) });
+    assert_eq!(at_highest.unwrap().clock_pct.to_bits(), 0.0_f64.to_bits(), "no -0 %");
     assert_eq!(made_of(Breakdown { clock: None, ..one(0.6, 0.2, 0.5, 0.5) }), None);
     assert_eq!(made_of(Breakdown { at_peak: None, ..one(0.6, 0.2, 0.5, 0.5) }), None);
 }
@@ -80,6 +82,27 @@ fn a_wait_that_the_findings_know_is_not_unexplained() {
     let mut unknown = Bound::of(&Breakdown { waiting: None, ..one(0.1, 0.4, 1.0, 0.5) }, false).unwrap();
     unknown.wait_at_least(70.0);
     assert_eq!(unknown.waiting_pct, None);
+}
+
+#[test]
+fn of_two_ranks_the_one_that_waits_is_the_median() {
+    let [culprit, victim] = [one(0.6, 0.1, 0.1, 0.1), one(0.4, 0.4, 0.9, 0.6)];
+    let empty = Breakdown { waiting: None, ..culprit };
+    for (ranks, left) in [
+        (vec![culprit, victim], vec![victim]),
+        (vec![victim, culprit], vec![victim]),
+        (vec![culprit, victim, victim], vec![culprit, victim, victim]),
+        (vec![culprit], vec![culprit]),
+        // Nothing is known of who waits.
+        (vec![empty, empty], vec![empty, empty]),
+    ] {
+        let ranks = if ranks.len() == 1 {
+            without_least_waiting(vec![culprit, culprit])
+        } else {
+            without_least_waiting(ranks)
+        };
+        assert_eq!(ranks, left);
+    }
 }
 
 #[test]

@@ -253,10 +253,10 @@ fn a_hang_of_which_more_becomes_known_is_one_finding() {
     let known = Finding { class: Class::InKernel, ranks: vec![Rank(0), Rank(1)], ..found[0].clone() };
     let mut log = Log::default();
     let began = Moment(1_000_000_000);
-    log.follow(&[known], began);
-    log.follow(&found, Moment(began.0 * 31));
+    log.follow(&[known], began, began);
+    log.follow(&found, Moment(began.0 * 31), began);
     assert_eq!((log.since(&found[0]), log.ended().count()), (Some(began), 0));
-    log.follow(&[], Moment(began.0 * 40));
+    log.follow(&[], Moment(began.0 * 40), began);
     let ended: Vec<_> = log.ended().collect();
     assert_eq!(
         ended.iter().map(|hang| (hang.class, hang.began_at)).collect::<Vec<_>>(),
