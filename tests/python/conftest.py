@@ -111,7 +111,10 @@ def running_demo(*arguments):
     """Runs this checkout's `xpu-top demo --headless` during the body. Yields the base port that the demo prints."""
     program = BUILT / "xpu-top"
     demo = subprocess.Popen(
-        [program, "demo", "--headless", "--base-port", str(free_port(3)), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [program, "demo", "--headless", "--base-port", str(free_port(3)), *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         for line in demo.stderr:

@@ -122,8 +122,8 @@ def test_the_installed_doctor_is_green(installed, environment):
 
 
 def test_the_installed_demo_runs(installed, environment):
-    command = (installed / "xpu-top", "demo", "--headless", "--json", "--ranks", "2", "--nodes", "1", "--steps", "10",
-               "--base-port", str(free_port(3)))
-    done = run(*command, env=environment)
+    ports = ("--base-port", str(free_port(3)))
+    command = (installed / "xpu-top", "demo", "--headless", "--json", "--ranks", "2", "--nodes", "1", "--steps", "10")
+    done = run(*command, *ports, env=environment)
     assert done.returncode == 0, done.stderr
     assert [rank["step"] for rank in json.loads(done.stdout)["ranks"]] == [10, 10]
