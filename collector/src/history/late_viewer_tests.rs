@@ -55,7 +55,7 @@ impl Viewer {
 
     fn found(&self) -> (Vec<Finding>, Vec<EndedFinding>) {
         let mut found = examine(self.job(), self.jobs.clock());
-        self.ended.extend(&mut found, self.jobs.clock());
+        self.ended.extend(&mut found, self.job(), self.jobs.clock());
         let gone = self.ended.gone(&found);
         (found, gone)
     }
