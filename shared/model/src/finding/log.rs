@@ -15,6 +15,9 @@ const KEPT: usize = 256;
 /// the newest is the best for the time since the fault began.
 const SETTLES: Duration = Duration::from_secs(30);
 
+/// The same in updates: in a history that was merged, each digest covers minutes.
+const SETTLES_AFTER: u32 = 30;
+
 #[derive(Debug, Default)]
 pub struct Log {
     entries: VecDeque<Entry>,
@@ -66,8 +69,9 @@ struct Present {
     not_before: Moment,
     /// GPU-hours lost until `heard`; `None` while no cost is known.
     gpu_hours: Option<f64>,
-    /// The newest report that is included.
+    /// The newest report that is included, and the number of updates with a newer one than before.
     heard: Moment,
+    updates: u32,
     /// Whether a larger delay has hidden it.
     was_hidden: bool,
 }
@@ -83,6 +87,7 @@ impl Present {
             not_before,
             gpu_hours: finding.cost.map(|cost| lost_since(began, cost, now)),
             heard,
+            updates: 0,
             was_hidden: is_hidden(finding),
         }
     }
@@ -100,12 +105,14 @@ impl Present {
         let Some(before) = self.gpu_hours else { return newest() };
         let cost = self.finding.cost.filter(|_| self.finding.evidence.age_s().is_none());
         let sum = before + cost.map_or(0.0, |cost| cost.gpu_hours_in(heard.since(self.heard)));
-        let is_new = now.since(self.since) < SETTLES && !self.was_hidden && !is_hidden(finding);
-        Some(newest().filter(|_| is_new).map_or(sum, |newest| newest.max(sum)))
+        let is_new = now.since(self.since) < SETTLES || self.updates < SETTLES_AFTER;
+        let was_seen = !self.was_hidden && !is_hidden(finding);
+        Some(newest().filter(|_| is_new && was_seen).map_or(sum, |newest| newest.max(sum)))
     }
 
     fn update(&mut self, finding: &Finding, now: Moment, heard: Moment) {
         self.gpu_hours = self.gpu_hours(finding, now, heard).or(self.gpu_hours);
+        self.updates += u32::from(heard > self.heard);
         self.heard = self.heard.max(heard);
         self.was_hidden |= is_hidden(finding);
         // The least that it costs: the first figures are the least certain.
@@ -178,19 +185,30 @@ fn identity(finding: &Finding) -> (Kind, Class, &[Rank]) {
     (finding.kind, finding.class, &finding.ranks)
 }
 
+/// Whether more is known of the same fault: what is known of a hang changes while it lasts, and the clock of a slow
+/// GPU is read some seconds after its GEMMs.
+fn is_another_view(before: &Finding, now: &Finding) -> bool {
+    let is_same_fault = match now.kind {
+        Kind::Hang => true,
+        Kind::Exited | Kind::SlowRank | Kind::Regression => before.ranks == now.ranks,
+        Kind::SlowLink | Kind::Device => false,
+    };
+    before.kind == now.kind && is_same_fault
+}
+
 impl Log {
     /// Updates the log with the present findings. `heard`: the newest report of the job, by the clock of its hosts.
     pub fn follow(&mut self, findings: &[Finding], now: Moment, heard: Moment) {
         let is_there = |known: &Finding| findings.iter().any(|finding| identity(finding) == identity(known));
-        // What is known of a hang changes while it lasts. The next hang begins seconds after the end of one.
-        let hang = findings.iter().find(|finding| finding.kind == Kind::Hang);
-        let before = self.present.iter_mut().find(|known| known.finding.kind == Kind::Hang);
-        if let (Some(hang), Some(before)) = (hang, before)
-            && !is_there(&before.finding)
-        {
-            before.finding = hang.clone();
-            before.take_costliest(hang, now);
-            self.push(Entry { at: now, finding: hang.clone(), what: What::Began });
+        for finding in findings {
+            let replaced =
+                |known: &&mut Present| !is_there(&known.finding) && is_another_view(&known.finding, finding);
+            let is_new = self.present(finding).is_none();
+            if let Some(before) = self.present.iter_mut().find(replaced).filter(|_| is_new) {
+                before.finding = finding.clone();
+                before.take_costliest(finding, now);
+                self.push(Entry { at: now, finding: finding.clone(), what: What::Began });
+            }
         }
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
             let what = What::Ended(now.since(gone.began));
@@ -216,7 +234,7 @@ impl Log {
                 known.ranks == finding.ranks || known.ranks.iter().any(|rank| finding.ranks.contains(rank));
             matches!(entry.what, What::Ended(_)) && known.kind == finding.kind && alike
         };
-        self.entries().find(is_same).map_or(Moment::default(), |entry| entry.at)
+        self.entries().find(is_same).map_or_else(Moment::default, |entry| entry.at)
     }
 
     fn push(&mut self, entry: Entry) {
@@ -319,27 +337,29 @@ mod tests {
     #[test]
     fn an_ended_finding_has_the_figures_of_when_it_cost_most_and_all_that_was_lost() {
         let mut log = Log::default();
-        for (second, pct, gpu_seconds) in [
-            (1, 8.0, 0.16),
-            // In the first half minute, the newest cost applies to all of the time.
-            (11, 10.0, 2.2),
+        for (seconds, pct, gpu_seconds) in [
+            (1..=10, 8.0, 1.6),
+            // At first, the newest cost applies to all of the time.
+            (11..=41, 10.0, 8.2),
             // From then on, each cost applies until the next.
-            (41, 30.0, 2.2 + 6.0),
-            (81, 12.0, 2.2 + 6.0 + 24.0),
+            (42..=81, 30.0, 31.8),
+            (82..=91, 12.0, 34.56),
         ] {
-            let finding = slow(1, pct, second as f64);
-            log.follow(std::slice::from_ref(&finding), at(second), at(second));
-            assert_eq!(lost(&log, &finding, second, second), gpu_seconds);
+            let until = *seconds.end();
+            for second in seconds {
+                log.follow(&[slow(1, pct, second as f64)], at(second), at(second));
+            }
+            assert_eq!(lost(&log, &slow(1, pct, until as f64), until, until), gpu_seconds);
         }
-        let finding = slow(1, 1.0, 91.0);
-        assert_eq!(lost(&log, &finding, 91, 91), 34.6, "at the cost of the last update");
-        log.follow(&[], at(91), at(91));
+        let finding = slow(1, 1.0, 96.0);
+        assert_eq!(lost(&log, &finding, 96, 96), 35.76, "at the cost of the last update");
+        log.follow(&[], at(96), at(96));
         let ended: Vec<_> = log.ended().collect();
-        assert!(ended.len() == 1 && ended[0].evidence.contains("for 41 s"), "{ended:?}");
+        assert!(ended.len() == 1 && ended[0].evidence.contains("for 81 s"), "{ended:?}");
         // It was first found at 1, and had lasted for a second then.
-        assert_eq!((ended[0].began_at, ended[0].ended_at), (0.0, 91.0));
+        assert_eq!((ended[0].began_at, ended[0].ended_at), (0.0, 96.0));
         assert_eq!(ended[0].lost().as_deref(), Some("0.01 GPU-hours lost"));
-        assert!((ended[0].gpu_hours.unwrap() * 3600.0 - 32.2).abs() < 1e-6, "{ended:?}");
+        assert!((ended[0].gpu_hours.unwrap() * 3600.0 - 34.56).abs() < 1e-6, "{ended:?}");
     }
 
     /// A job that has ended, or whose hosts are silent, loses nothing more.
@@ -380,6 +400,21 @@ mod tests {
         // Its time behind the other does not count once it is no longer hidden.
         log.follow(&[slow(1, 10.0, 60.0)], at(60), at(60));
         assert_eq!(lost(&log, &slow(1, 10.0, 65.0), 65, 65), 9.0 + 1.0);
+    }
+
+    #[test]
+    fn a_slow_rank_of_which_the_cause_becomes_known_has_not_ended() {
+        let mut log = Log::default();
+        log.follow(&[slow(1, 10.0, 40.0)], at(40), at(40));
+        let clocks = |since_s| Finding { class: Class::Clocks, ..slow(1, 10.0, since_s) };
+        log.follow(&[clocks(50.0)], at(50), at(50));
+        assert_eq!(log.entries().map(|entry| entry.what).collect::<Vec<_>>(), [What::Began; 2]);
+        assert_eq!((log.ended().count(), log.since(&clocks(50.0))), (0, Some(at(40))));
+        assert_eq!(lost(&log, &clocks(50.0), 50, 50), 10.0);
+        // That of another rank is another fault.
+        log.follow(&[clocks(60.0), slow(2, 10.0, 5.0)], at(60), at(60));
+        log.follow(&[slow(2, 10.0, 15.0)], at(70), at(70));
+        assert_eq!(log.ended().count(), 1);
     }
 
     /// A fault that is found again, or with another rank, has lost nothing a second time.

@@ -142,13 +142,6 @@ impl Bound {
         self.by = self.largest();
     }
 
-    /// Whether the main thread's place may explain the bound: the time is neither in GEMMs nor in communication, or
-    /// loaders take some of it.
-    fn is_up_to_hosts(&self) -> bool {
-        let loads = self.other.loading_pct.is_some_and(|pct| pct >= 0.5);
-        loads || !matches!(self.by, BoundBy::Gemms | BoundBy::Communication | BoundBy::Stragglers)
-    }
-
     fn largest(&self) -> BoundBy {
         let Self { gemms_pct, transfers_pct, other_pct, .. } = *self;
         let waiting_pct = self.waiting_pct.unwrap_or_default();
@@ -204,7 +197,12 @@ impl fmt::Display for Bound {
         }
         write!(f, "{other} of the time")?;
         match &self.main_thread {
-            Some(seen) if self.is_up_to_hosts() => write!(f, "; {seen}"),
+            // Otherwise it mostly waits for its GPU.
+            Some(seen)
+                if !matches!(self.by, BoundBy::Gemms | BoundBy::Communication | BoundBy::Stragglers) =>
+            {
+                write!(f, "; {seen}")
+            }
             _ => Ok(()),
         }
     }
