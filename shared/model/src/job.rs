@@ -298,12 +298,8 @@ impl Job {
         self.ranks.values().filter(|view| view.is_alive()).count()
     }
 
-    /// The newest report of a rank, by the most advanced host's clock.
-    pub fn newest_report(&self) -> Moment {
-        self.views().map(|view| self.common(view.host(), view.last_report())).max().unwrap_or_default()
-    }
-
-    fn last_report(&self) -> Moment {
+    /// The newest report of a rank, by the clock of its host.
+    pub fn last_report(&self) -> Moment {
         self.views().map(RankView::last_report).max().unwrap_or_default()
     }
 

@@ -83,7 +83,7 @@ impl Observed {
         let Some(job) = self.jobs.get(shown) else { return };
         self.others.settle(&self.jobs, job, there);
         let log = self.logs.entry(shown.clone()).or_default();
-        log.follow(findings, self.now, job.newest_report());
+        log.follow(findings, self.now, job.last_report());
         self.step_times.follow(job, self.now);
         self.incident = Incident::follow(self.incident.take(), findings, self.now);
     }

@@ -29,7 +29,7 @@ impl EndedFindings {
     pub fn look(&mut self, job: &Job, now: Moment) {
         if self.is_due(now) {
             let findings = self.examiner.examine(job, now);
-            self.log.follow(&findings, now, job.newest_report());
+            self.log.follow(&findings, now, job.last_report());
             self.due = now.after(LOOK * (1 + job.ranks().len() as u32 / EACH));
         }
     }
@@ -41,7 +41,7 @@ impl EndedFindings {
 
     /// Adds to the present findings of this job what is known of the time before ([`Log::extend`]).
     pub fn extend(&self, present: &mut [Finding], job: &Job, now: Moment) {
-        self.log.extend(present, now, job.newest_report());
+        self.log.extend(present, now, job.last_report());
     }
 
     /// Findings that have ended, newest first.

@@ -85,7 +85,9 @@ impl Present {
             finding: finding.clone(),
             costliest: finding.clone(),
             not_before,
-            gpu_hours: finding.cost.map(|cost| lost_since(began, cost, now)),
+            gpu_hours: finding.cost.map(|cost| {
+                if finding.stops_the_job() { cost.gpu_hours } else { lost_since(began, cost, now) }
+            }),
             heard,
             updates: 0,
             was_hidden: is_hidden(finding),
@@ -106,21 +108,31 @@ impl Present {
         let cost = self.finding.cost.filter(|_| self.finding.evidence.age_s().is_none());
         let sum = before + cost.map_or(0.0, |cost| cost.gpu_hours_in(heard.since(self.heard)));
         let is_new = now.since(self.since) < SETTLES || self.updates < SETTLES_AFTER;
-        let was_seen = !self.was_hidden && !is_hidden(finding);
+        let was_seen = !self.was_hidden && !is_hidden(finding) && heard > self.heard;
         Some(newest().filter(|_| is_new && was_seen).map_or(sum, |newest| newest.max(sum)))
     }
 
     fn update(&mut self, finding: &Finding, now: Moment, heard: Moment) {
         self.gpu_hours = self.gpu_hours(finding, now, heard).or(self.gpu_hours);
-        self.updates += u32::from(heard > self.heard);
+        let has_advanced = heard > self.heard;
+        self.updates += u32::from(has_advanced);
         self.heard = self.heard.max(heard);
         self.was_hidden |= is_hidden(finding);
         // The least that it costs: the first figures are the least certain.
         let least = |finding: &Finding| finding.cost.map(|cost| cost.pct - cost.pct_error);
-        if least(finding) >= least(&self.costliest) {
+        if least(finding) > least(&self.costliest) {
             self.take_costliest(finding, now);
+        } else if least(finding) == least(&self.costliest) {
+            // Its begin stays, because that by the figures moves on with the clock once they are old.
+            self.costliest = finding.clone();
         }
         self.finding = finding.clone();
+    }
+
+    /// Goes on as a finding that knows more of the same fault.
+    fn carry_over(&mut self, finding: &Finding, now: Moment, heard: Moment) {
+        self.update(finding, now, heard);
+        self.take_costliest(finding, now);
     }
 
     fn take_costliest(&mut self, finding: &Finding, now: Moment) {
@@ -189,8 +201,13 @@ fn identity(finding: &Finding) -> (Kind, Class, &[Rank]) {
 /// GPU is read some seconds after its GEMMs.
 fn is_another_view(before: &Finding, now: &Finding) -> bool {
     let is_same_fault = match now.kind {
-        Kind::Hang => true,
-        Kind::Exited | Kind::SlowRank | Kind::Regression => before.ranks == now.ranks,
+        // Ends of several ranks are noticed one after another.
+        Kind::Hang | Kind::Exited => true,
+        Kind::SlowRank | Kind::Regression => {
+            // A comparison with a past run may be beside a finding of this run.
+            let are_past_runs = [before, now].map(|finding| finding.class == Class::PastRun);
+            before.ranks == now.ranks && are_past_runs[0] == are_past_runs[1]
+        }
         Kind::SlowLink | Kind::Device => false,
     };
     before.kind == now.kind && is_same_fault
@@ -205,8 +222,7 @@ impl Log {
                 |known: &&mut Present| !is_there(&known.finding) && is_another_view(&known.finding, finding);
             let is_new = self.present(finding).is_none();
             if let Some(before) = self.present.iter_mut().find(replaced).filter(|_| is_new) {
-                before.finding = finding.clone();
-                before.take_costliest(finding, now);
+                before.carry_over(finding, now, heard);
                 self.push(Entry { at: now, finding: finding.clone(), what: What::Began });
             }
         }
@@ -226,13 +242,16 @@ impl Log {
         }
     }
 
-    /// When a finding of this kind about some of these ranks last ended.
+    /// When a finding about some of these ranks, or about all, last ended: of the same kind, or another one about
+    /// longer steps.
     fn last_end(&self, finding: &Finding) -> Moment {
+        let slower = |kind| matches!(kind, Kind::SlowRank | Kind::Regression);
         let is_same = |entry: &&Entry| {
             let known = &entry.finding;
-            let alike =
-                known.ranks == finding.ranks || known.ranks.iter().any(|rank| finding.ranks.contains(rank));
-            matches!(entry.what, What::Ended(_)) && known.kind == finding.kind && alike
+            let is_kind = known.kind == finding.kind || (slower(known.kind) && slower(finding.kind));
+            let is_of_all = known.ranks.is_empty() || finding.ranks.is_empty();
+            let alike = is_of_all || known.ranks.iter().any(|rank| finding.ranks.contains(rank));
+            matches!(entry.what, What::Ended(_)) && is_kind && alike
         };
         self.entries().find(is_same).map_or_else(Moment::default, |entry| entry.at)
     }
@@ -279,7 +298,8 @@ impl Log {
     /// look back less far, and the GPU-hours lost since they began.
     pub fn extend(&self, findings: &mut [Finding], now: Moment, heard: Moment) {
         for finding in findings {
-            let Some(known) = self.present(finding) else { continue };
+            let before = || self.present.iter().find(|known| is_another_view(&known.finding, finding));
+            let Some(known) = self.present(finding).or_else(before) else { continue };
             let gpu_hours = known.gpu_hours(finding, now, heard);
             if let (Some(cost), Some(gpu_hours)) = (&mut finding.cost, gpu_hours) {
                 cost.gpu_hours = gpu_hours;
@@ -375,6 +395,8 @@ mod tests {
         let aged = Finding { evidence: Evidence::Aged(Box::new(finding.evidence.clone()), 60.0), ..finding };
         log.follow(std::slice::from_ref(&aged), at(1100), at(50));
         assert_eq!(lost(&log, &aged, 2000, 900), 10.0, "others report, its host does not");
+        log.follow(&[], at(1200), at(50));
+        assert_eq!(log.ended().next().map(|ended| ended.began_at), Some(0.0), "its begin stays");
     }
 
     #[test]
@@ -411,6 +433,9 @@ mod tests {
         assert_eq!(log.entries().map(|entry| entry.what).collect::<Vec<_>>(), [What::Began; 2]);
         assert_eq!((log.ended().count(), log.since(&clocks(50.0))), (0, Some(at(40))));
         assert_eq!(lost(&log, &clocks(50.0), 50, 50), 10.0);
+        // A page that asks before the log is updated has the same.
+        let other_class = Finding { class: Class::Compute, ..slow(1, 10.0, 51.0) };
+        assert_eq!(lost(&log, &other_class, 51, 51), 10.2);
         // That of another rank is another fault.
         log.follow(&[clocks(60.0), slow(2, 10.0, 5.0)], at(60), at(60));
         log.follow(&[slow(2, 10.0, 15.0)], at(70), at(70));
@@ -429,7 +454,14 @@ mod tests {
         log.follow(&[], at(61), at(61));
         let ended: Vec<_> = log.ended().map(|ended| (ended.began_at, ended.ended_at)).collect();
         assert_eq!(ended, [(45.0, 61.0), (0.0, 45.0)]);
+        let steps =
+            Finding { kind: Kind::Regression, class: Class::Step, ranks: vec![], ..slow(1, 10.0, 70.0) };
+        log.follow(std::slice::from_ref(&steps), at(70), at(70));
+        assert_eq!(lost(&log, &steps, 70, 70), 1.8, "longer steps that then have a culprit");
         let other = slow(3, 10.0, 61.0);
+        let mut log = Log::default();
+        log.follow(&[slow(1, 10.0, 40.0)], at(40), at(40));
+        log.follow(&[], at(45), at(45));
         log.follow(std::slice::from_ref(&other), at(61), at(61));
         assert_eq!(lost(&log, &other, 61, 61), 12.2, "of another rank");
     }

@@ -99,6 +99,9 @@ impl Job {
 /// median, which is the mean of both, would show half of that.
 fn without_least_waiting(mut known: Vec<Breakdown>) -> Vec<Breakdown> {
     let waiting = |at: usize, one: &Breakdown| Some((at, one.waiting?));
+    if known.iter().filter(|one| one.waiting.is_some()).count() < 2 {
+        return known;
+    }
     let waits = known.iter().enumerate().filter_map(|(at, one)| waiting(at, one));
     let least = waits.min_by(|(_, one), (_, other)| one.total_cmp(other));
     if let Some((at, _)) = least.filter(|_| known.len().is_multiple_of(2)) {

@@ -107,7 +107,7 @@ impl JobView {
             return;
         }
         if let Some(log) = log {
-            log.extend(&mut self.findings, now, job.newest_report());
+            log.extend(&mut self.findings, now, job.last_report());
         }
         if let Some(price) = self.price {
             price.apply(&mut self.findings);
