@@ -122,7 +122,7 @@ train()",
 
 /// GEMMs take most of the time. The GPU is idle while the loader works, because each step waits for the GPU first.
 #[test]
-fn a_loader_of_a_third_of_the_time_is_told_from_synchronizing_calls() {
+fn a_loader_of_a_third_of_the_time_is_not_called_synchronizing() {
     let files = [("data.py", DATA), ("torch/utils/data/dataloader.py", LOADER)];
     let job = Job::start(
         &files,

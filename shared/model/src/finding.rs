@@ -34,7 +34,7 @@ pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
 pub use hang::{Doing, EARLY_PATIENCE, GPU_WAITS, Witness, meeting_place, patience};
 pub use log::{EndedFinding, Entry, Log, What};
-pub use lost::Lost;
+pub use lost::{Lost, waited_pct};
 pub use price::{Money, PRICE, Price};
 use serde::{Deserialize, Serialize};
 pub use state::{RankState, state};
@@ -352,9 +352,6 @@ impl Finding {
     }
 }
 
-/// The time that [`crate::job::Bound`] covers.
-const BOUND_OVER: Duration = Duration::from_secs(30);
-
 /// Number of digests of a rank, a second apart, after which a slow rank is detected: those over which FLOPs
 /// and arrival skew are summed if few collectives are timed, and the one before them.
 pub const WATCHED: u32 = 13;
@@ -371,18 +368,6 @@ pub fn stall(job: &Job, now: Moment) -> Option<Finding> {
         Some(ended) => Some(dead::after_hang(job, ended, now)),
         None => Some(places::with_places(job, hang::examine(job, now)?)),
     }
-}
-
-/// Percent of the last half minute in which the others waited for slow ranks. At most half of the `ranks` may be
-/// slow, because the median rank would be a slow one otherwise.
-pub fn waited_pct(findings: &[Finding], ranks: usize) -> f64 {
-    let slow = findings.iter().filter(|finding| finding.kind == Kind::SlowRank);
-    let few = slow.filter(|finding| !finding.ranks.is_empty() && 2 * finding.ranks.len() <= ranks);
-    few.filter_map(|finding| {
-        let cost = finding.cost.filter(|cost| cost.behind.is_none())?;
-        Some((cost.pct - cost.pct_error) * (finding.since_s / BOUND_OVER.as_secs_f64()).min(1.0))
-    })
-    .fold(0.0, f64::max)
 }
 
 /// Whether the job makes no progress: a cheap part of [`is_stuck`]. A job without a living rank is over, so

@@ -1,11 +1,14 @@
-//! The cost of all findings together, and the time over which it was lost.
+//! The cost of all findings together, the time over which it was lost, and how much of it was waiting.
 
 use std::{fmt, ops::Add as _, time::Duration};
 
 use serde::Serialize;
 
-use super::{Cost, Finding, Money};
+use super::{Cost, Finding, Kind, Money};
 use crate::figure;
+
+/// The time that [`crate::job::Bound`] covers.
+const BOUND_OVER: Duration = Duration::from_secs(30);
 
 /// The cost of several findings together, at most all of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -53,4 +56,16 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, in {}", self.cost, figure::age(self.since()))
     }
+}
+
+/// Percent of the last half minute in which the others waited for slow ranks. At most half of the `ranks` may be
+/// slow, because the median rank would be a slow one otherwise.
+pub fn waited_pct(findings: &[Finding], ranks: usize) -> f64 {
+    let slow = findings.iter().filter(|finding| finding.kind == Kind::SlowRank);
+    let few = slow.filter(|finding| !finding.ranks.is_empty() && 2 * finding.ranks.len() <= ranks);
+    few.filter_map(|finding| {
+        let cost = finding.cost.filter(|cost| cost.behind.is_none())?;
+        Some((cost.pct - cost.pct_error) * (finding.since_s / BOUND_OVER.as_secs_f64()).min(1.0))
+    })
+    .fold(0.0, f64::max)
 }

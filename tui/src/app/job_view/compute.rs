@@ -80,8 +80,8 @@ impl JobView {
 
     /// Computes the findings; with many ranks at most once a second, or when a rank joined or ended.
     fn examine(&mut self, job: &Job, now: Moment, examination: Examination) {
-        let anew = self.examined != Some(examination);
-        if anew {
+        let is_due = self.examined != Some(examination);
+        if is_due {
             self.examined = Some(examination);
             self.findings = self.examiner.examine(job, now);
         }
@@ -90,7 +90,7 @@ impl JobView {
             row.place(view, finding::state(&self.findings, rank, view), is_over);
             row.named = None;
         }
-        self.has_new_findings |= anew;
+        self.has_new_findings |= is_due;
         // The worst finding is the first one, so the list is applied in reverse: it must take effect last.
         for finding in self.findings.iter().rev() {
             for &rank in &finding.ranks {
