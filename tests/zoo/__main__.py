@@ -85,18 +85,29 @@ ZOO = {
     "DDP by mp.spawn": (2, "spawned.py 2"),
     "Muon and AdamW": (1, "muon.py"),
     "rollouts and updates": (1, "rollouts.py"),
+    "LSTM, truncated": (1, "truncated_bptt.py"),
+    "MAML": (1, "maml.py"),
+    "DQN": (1, "dqn.py"),
+    "torch.compile of the optimizer": (1, "compiled_step.py"),
+    "averaged weights, evaluations": (1, "average_and_evaluate.py"),
+    "sparse and dense optimizer": (1, "sparse_and_dense.py"),
+    "accumulation by tokens": (1, "uneven_accumulation.py"),
+    "unfreezing": (1, "unfreezing.py"),
+    "evolution strategies": (1, "evolution.py"),
+    "JAX, ten updates in a call": (1, "jax_scan.py"),
+    "GAN, five updates of the critic": (1, "wgan.py"),
 }
 # Started directly: they start their own ranks, or use all GPUs.
 ALONE = {"JAX, one process, all GPUs", "DataParallel", "DDP by mp.spawn"}
 NEEDS_GPU = {
     "CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes", "JAX, two processes",
-    "JAX, one process, all GPUs", "DDP by hand in a CUDA graph",
+    "JAX, one process, all GPUs", "DDP by hand in a CUDA graph", "JAX, ten updates in a call",
 }  # fmt: skip
 # PyTorch's counter of FLOPs changes what is compiled, and cannot count what a graph replays.
 WITHOUT_FLOPS = {
     "torch.compile default", "torch.compile reduce-overhead", "torch.compile max-autotune", "CUDA graph of a step",
     "DDP by hand in a CUDA graph", "FSDP2, compiled, checkpoints", "torch.func, compiled update",
-    "two models on two threads",
+    "two models on two threads", "torch.compile of the optimizer",
 }  # fmt: skip
 # These programs count something else than steps, so it is right to show none.
 NO_STEPS = {"inference server"}

@@ -2,6 +2,7 @@
 
 mod csv;
 mod kineto;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod profile;
 mod sheet;
@@ -25,6 +26,15 @@ use xpu_model::status::ExitCode as Code;
 
 use super::{collectives, report::read};
 use crate::args::{ExportArgs, UsageError};
+
+#[cfg(not(feature = "parquet"))]
+mod parquet {
+    use super::sheet::{Source, TableSchema};
+
+    pub(super) fn write(_: &TableSchema, _: &Source<'_>, _: impl std::io::Write) -> anyhow::Result<()> {
+        anyhow::bail!(crate::NO_PARQUET)
+    }
+}
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.flight_recorder {

@@ -1,9 +1,17 @@
 //! `xpu-top what-if`: the time of a step without stragglers.
 
 mod live;
+#[cfg(feature = "parquet")]
 mod pages;
 mod text;
+#[cfg(feature = "parquet")]
 mod trace;
+#[cfg(not(feature = "parquet"))]
+mod trace {
+    pub(super) fn read(_: &std::path::Path) -> Result<Vec<xpu_analysis::what_if::Row>, String> {
+        Err(crate::NO_PARQUET.to_owned())
+    }
+}
 
 use std::{fs::File, io::Read as _, path::Path, process::ExitCode};
 
@@ -13,10 +21,13 @@ use xpu_model::status::ExitCode as Code;
 use super::{output::print_document, report::read};
 use crate::args::{UsageError, WhatIfArgs};
 
+/// The first bytes of a Parquet file.
+const PARQUET: [u8; 4] = *b"PAR1";
+
 pub fn what_if(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     // Without a file it runs live; the arguments ensure that one of the two is given.
     let Some(path) = &args.file else { return live::watch(args) };
-    let job = if trace::is_one(first_bytes(path)?) {
+    let job = if first_bytes(path)? == PARQUET {
         let rows = trace::read(path);
         let rows = rows.map_err(|why| UsageError::Value(format!("cannot read {}: {why}", path.display())))?;
         Job::of_trace(&rows)

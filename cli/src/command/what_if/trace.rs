@@ -24,11 +24,6 @@ const BATCH: usize = 1 << 16;
 /// The source of traces of this form.
 const FORM: &str = "what-if reads traces in the form of github.com/ByteDance-Seed/StragglerAnalysis";
 
-/// Whether a file begins like a Parquet file.
-pub(super) fn is_one(first: [u8; 4]) -> bool {
-    first == *b"PAR1"
-}
-
 /// Reads the rows of a trace. Errors include the remedy.
 pub(super) fn read(path: &Path) -> Result<Vec<Row>, String> {
     // The library has panicked on damaged files.

@@ -123,7 +123,6 @@ fn a_trace_is_read_whatever_the_width_of_its_numbers() {
         let figures = WhatIf::of(&Job::of_trace(&rows).expect("it can be simulated"));
         assert!((figures.slowdown - 7.0 / 5.5).abs() < 1e-6, "{figures:?}");
     }
-    assert!(is_one(*b"PAR1") && !is_one(*b"xpu-"));
 }
 
 #[test]
