@@ -5,6 +5,7 @@
 //! is an optimizer that the main thread steps, if there is one.
 
 mod attach;
+mod beside;
 pub(crate) mod import;
 
 use std::sync::{
@@ -19,6 +20,7 @@ use xpu_wire::id::Rank;
 
 use crate::{process::clock::monotonic, publish::identity::Place};
 pub(crate) use attach::{attach_if_late, complaint};
+use beside::Beside;
 
 /// Forgets pending requests in a forked child.
 pub(crate) fn forget() {
@@ -81,6 +83,8 @@ pub(crate) struct Optimizers {
     /// Number of steps of all further optimizers since then.
     other_steps: AtomicU32,
     completed: AtomicU64,
+    /// The optimizers that step beside the followed one.
+    beside: Mutex<Beside>,
     name: Mutex<String>,
     /// This process's rank in the job, and the job's size, by torch.distributed.
     rank: AtomicU32,
@@ -126,6 +130,11 @@ impl Optimizers {
         } else if !in_main && self.in_main.load(Relaxed) {
             return None;
         }
+        if !self.followed.is_at(optimizer.address)
+            && let Ok(mut beside) = self.beside.try_lock()
+        {
+            beside.stepped(optimizer.address, self.completed());
+        }
         let last = self.stepped_at.load(Relaxed);
         let since = now.saturating_sub(last);
         let mut steps = 1;
@@ -156,6 +165,18 @@ impl Optimizers {
         if self.rival.is_at(address) {
             self.rival.clear();
         }
+        if let Ok(mut beside) = self.beside.try_lock() {
+            beside.forget(address);
+        }
+    }
+
+    /// Says that another optimizer steps more or less often than the followed one, whose steps are shown.
+    pub(crate) fn uneven(&self) -> Option<String> {
+        let (steps, of) = self.beside.lock().ok()?.uneven(self.completed())?;
+        let name = self.name();
+        Some(format!(
+            "steps are those of one optimizer ({name}): another one made {steps} steps during {of} of them"
+        ))
     }
 
     /// Whether this optimizer replaces the followed one, which last stepped `since` nanoseconds ago. Steps
@@ -182,6 +203,9 @@ impl Optimizers {
 
     fn follow(&self, optimizer: &Optimizer) {
         self.followed.set(optimizer);
+        if let Ok(mut beside) = self.beside.try_lock() {
+            beside.forget(optimizer.address);
+        }
         if let Ok(mut known) = self.name.lock() {
             known.clone_from(&optimizer.name);
         }
@@ -237,6 +261,26 @@ mod tests {
         // One optimizer steps five times for each step of the other.
         let numbers = counted([(1, 10), (2, 20), (2, 20), (2, 20), (2, 20), (2, 20)].repeat(20));
         assert_eq!(numbers.into_iter().flatten().last(), Some(20));
+    }
+
+    #[test]
+    fn an_optimizer_that_steps_more_or_less_often_is_reported() {
+        let uneven = |calls: Vec<(usize, usize)>| {
+            let optimizers = Optimizers::default();
+            for (at, (address, parameter)) in (1..).zip(calls) {
+                optimizers.stepped_at(&Optimizer::new(address, parameter, "Adam"), true, at * 10 * MS);
+            }
+            optimizers.uneven()
+        };
+        assert_eq!(
+            uneven([(1, 10), (1, 10), (1, 10), (1, 10), (1, 10), (2, 20)].repeat(20)).as_deref(),
+            Some("steps are those of one optimizer (Adam): another one made 20 steps during 95 of them")
+        );
+        assert_eq!(uneven([(1, 10), (2, 20)].repeat(50)), None);
+        // Parameter groups of one optimizer.
+        assert_eq!(uneven([(1, 10), (1, 11), (1, 12)].repeat(50)), None);
+        // An optimizer that no longer steps.
+        assert_eq!(uneven([[(1, 10), (2, 20), (2, 20)].repeat(20), [(1, 10)].repeat(300)].concat()), None);
     }
 
     #[test]

@@ -32,6 +32,8 @@ use crate::{
 const BETWEEN: u16 = 2;
 /// Smallest width at which a panel explains its figures.
 const ROOMY: u16 = 56;
+/// Fewest free lines in which maps over time are useful.
+const FREE: u16 = 9;
 /// Columns between a name and its meaning.
 const GAP: usize = 2;
 /// Runs of ranks named under a map.
@@ -50,13 +52,18 @@ pub(super) enum Panels {
 impl Panels {
     /// Chooses the layout for `width` columns and at most `height` lines, borders included.
     pub(super) fn plan(app: &App, width: u16, height: u16) -> Self {
-        let each = usize::from((width.saturating_sub(BETWEEN)) / 2).saturating_sub(EDGES);
-        let height = usize::from(height).saturating_sub(2);
+        let (each, height) = inside(width, height);
         if app.maps.over_time {
             Self::Past(Past::plan(app, each, height))
         } else {
             Self::Places(Places::plan(app, each, height))
         }
+    }
+
+    /// The maps over time, for the lines that a tall screen leaves free below those of the present.
+    pub(super) fn in_free_lines(app: &App, width: u16, height: u16) -> Option<Self> {
+        let (each, lines) = inside(width, height);
+        (!app.maps.over_time && height >= FREE).then(|| Self::Past(Past::plan(app, each, lines)))
     }
 
     pub(super) fn height(&self) -> u16 {
@@ -86,6 +93,12 @@ impl Panels {
             }
         }
     }
+}
+
+/// Columns and lines inside each of two panels.
+fn inside(width: u16, height: u16) -> (usize, usize) {
+    let each = usize::from((width.saturating_sub(BETWEEN)) / 2).saturating_sub(EDGES);
+    (each, usize::from(height).saturating_sub(2))
 }
 
 /// The content of a panel's frame.

@@ -1,4 +1,5 @@
-//! All ranks: findings, two maps of quantities, step times if there is room, and the table of ranks.
+//! All ranks: findings, two maps of quantities, step times if there is room, the table of ranks, and the same
+//! quantities over time in the lines that are left.
 
 use ratatui::{
     buffer::Buffer,
@@ -78,5 +79,15 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         steps::beside(app, steps_area, buffer);
         hits.put(steps_area, Target::Do(Action::Go(Page::Steps)));
     }
-    ranks::draw(app, breakpoint, table, buffer, hits);
+    let listed = ranks::draw(app, breakpoint, table, buffer, hits);
+    if !wide {
+        return;
+    }
+    let y = (listed.bottom() + 1).min(table.bottom());
+    let free = Rect { y, height: table.bottom() - y, ..table };
+    if let Some(past) = heatmaps::Panels::in_free_lines(app, free.width, free.height) {
+        // Zoom and clicks belong to the maps that the key for maps over time shows.
+        let ignored = &mut Hits::default();
+        past.draw(app, Rect { height: past.height().min(free.height), ..free }, buffer, ignored);
+    }
 }

@@ -55,7 +55,14 @@ struct Place {
     gap: usize,
 }
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+/// Draws it, and returns the part of the area that it takes.
+pub(super) fn draw(
+    app: &App,
+    breakpoint: Breakpoint,
+    area: Rect,
+    buffer: &mut Buffer,
+    hits: &mut Hits,
+) -> Rect {
     let palette = app.palette;
     // A short list has a short frame.
     let rows = app.job_view.order.len().max(1) + usize::from(app.job_view.set_off > 0);
@@ -66,7 +73,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         Block::new().borders(borders).border_type(BorderType::Rounded).border_style(palette.of(Role::Faint));
     let inner = block.inner(area);
     if inner.height < 2 {
-        return;
+        return area;
     }
     let order = &app.job_view.order;
     let at = app.selection.rank.and_then(|rank| app.job_view.listed(app.job_view.row_of(rank)?));
@@ -117,6 +124,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         hits.put(Rect { y, height: 1, ..inner }, Target::Rank(row.status.rank));
         body(app, &places, row, selected, Rect { y, height: 1, ..table }, buffer);
     }
+    area
 }
 
 /// The listed ranks, the representative of folded ones, and the present filter.

@@ -64,6 +64,7 @@ impl Publisher {
         }
         blind.extend(self.fold.capture.functions.complaint());
         blind.extend(optimizer::complaint().map(str::to_owned));
+        blind.extend(self.observer.optimizers.uneven());
         let is_apart = communicators.unknown() == 0 && communicators.open().next().is_none();
         if self.fold.only_answers() {
             blind.push(
