@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use clock::ends_together;
+pub(crate) use clock::{ends_together, offsets_of};
 use serde::Serialize;
 use xpu_wire::{
     collective::Operation,

@@ -8,7 +8,9 @@
 //! two of these there is `compute`. It lasts from the end of the operation for which it waits to the end of
 //! the last timed operation, and includes work that the hook does not see.
 
+mod align;
 mod crowding;
+mod cut;
 mod launch;
 mod link;
 mod network;

@@ -1,7 +1,7 @@
 //! Compute beside a collective that waits for another rank. NCCL's kernel occupies SMs while it waits, so GEMMs
 //! beside it take longer, which is a cost of the rank that is waited for.
 
-use super::{Meets, Shape, track::Cut};
+use super::{Meets, Shape, cut::Cut};
 
 /// Share of an operation's time in which a collective must wait beside it.
 const MOST: f64 = 0.5;

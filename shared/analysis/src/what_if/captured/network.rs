@@ -6,10 +6,11 @@
 
 use super::{
     Durations, Graph, Group, Kind, Meets, Operation, Refusal, Shape,
+    cut::Cut,
     link::{Ends, Link},
     phase::{Phase, Phases, phases},
     sequence::Way,
-    track::{Cut, Tracks},
+    track::Tracks,
     wait::{Waits, waits},
 };
 

@@ -8,8 +8,8 @@
 
 use super::{
     Kind, Refusal,
+    cut::Cut,
     sequence::{Name, Sequence, Way},
-    track::Cut,
 };
 
 /// A part of the compute before a launch.

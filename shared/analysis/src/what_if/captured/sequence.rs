@@ -24,8 +24,13 @@ pub(super) struct Name {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Named {
-    Collective { operation: Operation, bytes: u64 },
+    Collective {
+        operation: Operation,
+        bytes: u64,
+    },
     Messages(Vec<Way>),
+    /// The end of the step, if that is its last timed operation.
+    End,
 }
 
 /// Where a message goes. Its bytes do not count, because batches may have different lengths.
@@ -47,7 +52,7 @@ impl Name {
     pub(super) fn messages(&self) -> &[Way] {
         match &self.what {
             Named::Messages(all) => all,
-            Named::Collective { .. } => &[],
+            Named::Collective { .. } | Named::End => &[],
         }
     }
 }
@@ -103,7 +108,7 @@ impl Sequence {
     pub(super) fn collectives(&self) -> impl Iterator<Item = Operation> {
         self.names.iter().flatten().filter_map(|name| match name.what {
             Named::Collective { operation, .. } => Some(operation),
-            Named::Messages(_) => None,
+            Named::Messages(_) | Named::End => None,
         })
     }
 }

@@ -1,31 +1,18 @@
-//! Each rank's operations in each step, from the end of the previous step.
+//! The steps of a capture that can be simulated, and what all of them have in common.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use xpu_wire::{
-    id::{Rank, Step},
-    unit::Moment,
-};
+use xpu_wire::id::{Rank, Step};
 
 use super::{
-    Refusal,
+    Refusal, align,
+    cut::{Cut, Cutter},
     launch::Launch,
     link::{Link, links},
     sequence::Sequence,
     stages::Stages,
 };
-use crate::capture::{Capture, Clocks, Kind, Seen, Single, WholeStep, Work, ends_together};
-
-/// One step of one rank. Times are pairs of start and end, in seconds since the end of the previous step.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Cut {
-    /// The time of the operations launched between the previous launch and this one; `None` if none was
-    /// timed.
-    pub(super) compute: Vec<Option<(f64, f64)>>,
-    /// The end of each of these operations, in the order of their launch.
-    pub(super) parts: Vec<Vec<f64>>,
-    pub(super) launches: Vec<(f64, f64)>,
-}
+use crate::capture::{Capture, Kind, Single, WholeStep, ends_together};
 
 pub(super) struct Tracks {
     pub(super) stages: Stages,
@@ -45,10 +32,18 @@ pub(super) struct Tracks {
 const UNTIMED: u64 = 4;
 
 /// A step of all ranks, in their order.
-struct Whole<'a> {
+pub(super) struct Whole<'a> {
     number: Step,
-    ranks: Vec<WholeStep<'a>>,
-    launches: Vec<Vec<Launch>>,
+    pub(super) ranks: Vec<WholeStep<'a>>,
+    pub(super) launches: Vec<Vec<Launch>>,
+}
+
+impl<'a> Whole<'a> {
+    /// The k-th launch of a rank.
+    pub(super) fn launch(&self, rank: Rank, k: usize) -> Option<&'a Single> {
+        let at = self.ranks.binary_search_by_key(&rank, |of| of.rank).ok()?;
+        self.ranks[at].operations.get(self.launches[at].get(k)?.at)
+    }
 }
 
 impl Tracks {
@@ -95,7 +90,9 @@ impl Tracks {
             return Err(Refusal::NotSpmd(format!("its steps have {other:?} operations")));
         }
         let found = links(capture, &stages, &usual)?;
-        let cutter = Cutter::of(capture, &stages, &usual, &found)?;
+        let are_usual = all.iter().zip(&sequences).filter(|(_, known)| known.as_ref() == Some(&usual));
+        let offsets = || align::offsets(capture, &stages, are_usual.map(|(step, _)| step), &found);
+        let cutter = Cutter::of(&stages, &usual, &found, offsets)?;
         let mut numbers = Vec::new();
         let mut cuts = vec![Vec::new(); stages.ranks.len()];
         for (pair, known) in all.windows(2).zip(sequences.windows(2)) {
@@ -131,108 +128,6 @@ fn host_steps(all: &[Whole<'_>], stages: &Stages) -> Vec<Vec<f64>> {
         shortest[stage][replica] = shortest[stage][replica].min(took);
     }
     shortest
-}
-
-/// Cuts the operations of ranks into steps.
-struct Cutter<'a> {
-    stages: &'a Stages,
-    /// The launch with which a step of each stage ends, as its index in the sequence.
-    last: Vec<usize>,
-    /// What to add to each rank's clock if no collective is of all ranks, in nanoseconds. Stage by stage.
-    offsets: Option<Vec<Vec<i64>>>,
-}
-
-impl<'a> Cutter<'a> {
-    fn of(
-        capture: &Capture,
-        stages: &'a Stages,
-        sequence: &Sequence,
-        links: &[Link],
-    ) -> Result<Self, Refusal> {
-        let of_all = links.iter().filter(|link| link.is_of_all(stages)).max_by_key(|link| link.members[0]);
-        if let Some(link) = of_all {
-            return Ok(Self { stages, last: link.members.iter().map(|(_, k)| *k).collect(), offsets: None });
-        }
-        let clocks = Clocks::of(capture);
-        let offset = |rank: &Rank| clocks.offset(&capture.ranks[rank].host);
-        let offsets: Option<Vec<Vec<i64>>> =
-            stages.ranks.iter().map(|ranks| ranks.iter().map(offset).collect()).collect();
-        let what = "it has no collective of all ranks, and none that aligns the clocks of all hosts";
-        let offsets = offsets.ok_or_else(|| Refusal::NotSpmd(what.to_owned()))?;
-        let last = sequence.names.iter().map(|names| names.len() - 1).collect();
-        Ok(Self { stages, last, offsets: Some(offsets) })
-    }
-
-    /// The launches in the order of a [`Cut`]: first those after the end of the previous step.
-    fn in_order_of_cuts(
-        &self,
-        mut sequence: Sequence,
-        mut links: Vec<Link>,
-    ) -> Result<(Sequence, Vec<Link>), Refusal> {
-        for link in &mut links {
-            let is_behind = |(stage, k): &(usize, usize)| *k > self.last[*stage];
-            if link.members.iter().any(is_behind) && !link.members.iter().all(is_behind) {
-                let what =
-                    "its ranks do not agree which operations come after the last collective of all ranks";
-                return Err(Refusal::NotPipeline(what.to_owned()));
-            }
-            for (stage, k) in &mut link.members {
-                let launches = sequence.names[*stage].len();
-                *k = (*k + launches - self.last[*stage] - 1) % launches;
-            }
-        }
-        for (names, last) in sequence.names.iter_mut().zip(&self.last) {
-            names.rotate_left(last + 1);
-        }
-        Ok((sequence, links))
-    }
-
-    /// Cuts a step of all ranks, from the last launch of the step before it. `None` if steps are missing
-    /// between them, or a time is unknown.
-    fn cut(&self, before: &Whole<'_>, step: &Whole<'_>) -> Option<Vec<Vec<Cut>>> {
-        let mut begins: Vec<Vec<i64>> = self.stages.ranks.iter().map(|ranks| vec![0; ranks.len()]).collect();
-        for (of, launches) in before.ranks.iter().zip(&before.launches) {
-            let (stage, replica) = self.stages.place(of.rank);
-            let last = &of.operations[launches.get(self.last[stage])?.at];
-            begins[stage][replica] = last.on_gpu()?.1.0 as i64;
-        }
-        if let Some(offsets) = &self.offsets {
-            self.begin_together(&mut begins, offsets)?;
-        }
-        let mut cuts: Vec<Vec<Cut>> =
-            self.stages.ranks.iter().map(|ranks| vec![Cut::default(); ranks.len()]).collect();
-        for rank in 0..step.ranks.len() {
-            let (of_before, of_step) = (&before.ranks[rank], &step.ranks[rank]);
-            if of_before.to != of_step.from {
-                return None;
-            }
-            let (stage, replica) = self.stages.place(of_step.rank);
-            let last = |of: &Whole<'_>| Some(of.launches[rank].get(self.last[stage])?.at);
-            let is_launch =
-                |launches: &[Launch], at: usize| launches.binary_search_by_key(&at, |one| one.at).is_ok();
-            let behind = of_before.operations.iter().enumerate().skip(last(before)? + 1);
-            let behind = behind.map(|(at, single)| (single, is_launch(&before.launches[rank], at)));
-            let own = of_step.operations.iter().enumerate().take(last(step)? + 1);
-            let own = own.map(|(at, single)| (single, is_launch(&step.launches[rank], at)));
-            cuts[stage][replica] = cut(behind.chain(own), begins[stage][replica])?;
-        }
-        Some(cuts)
-    }
-
-    /// Without a collective of all ranks, a step begins for all of them at the same time. Without stages, it is
-    /// when the first rank begins it. The ranks of a pipeline end a step at different times, and wait for
-    /// the first stage in the next, so it is when the last rank begins it.
-    fn begin_together(&self, begins: &mut [Vec<i64>], offsets: &[Vec<i64>]) -> Option<()> {
-        let ends = begins.iter().zip(offsets).flat_map(|(begins, offsets)| begins.iter().zip(offsets));
-        let ends = ends.map(|(end, offset)| end.saturating_add(*offset));
-        let at = if self.stages.is_pipeline() { ends.max() } else { ends.min() }?;
-        for (begins, offsets) in begins.iter_mut().zip(offsets) {
-            for (begin, offset) in begins.iter_mut().zip(offsets) {
-                *begin = at.saturating_sub(*offset);
-            }
-        }
-        Some(())
-    }
 }
 
 /// Refuses operations that cannot be simulated, and names them.
@@ -271,27 +166,4 @@ fn most_common<'a>(all: impl Iterator<Item = &'a Sequence>) -> Option<Sequence> 
         *counts.entry(sequence).or_default() += 1;
     }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(sequence, _)| sequence.clone())
-}
-
-/// Cuts one rank's operations of a step, which begins at `begin` by the rank's clock. Each comes with whether
-/// it is a launch that waits for other ranks.
-fn cut<'a>(operations: impl Iterator<Item = (&'a Single, bool)>, begin: i64) -> Option<Cut> {
-    let since = |at: Moment| (i128::from(at.0) - i128::from(begin)) as f64 / 1e9;
-    let times = |single: &Single| single.on_gpu().map(|(from, to)| (since(from), since(to)));
-    let mut new = Cut::default();
-    let mut compute: Option<(f64, f64)> = None;
-    let mut parts = Vec::new();
-    for (single, is_launch) in operations {
-        if is_launch {
-            new.compute.push(compute.take());
-            new.parts.push(std::mem::take(&mut parts));
-            new.launches.push(times(single)?);
-        } else if single.work(Seen::Operations) == Some(Work::Compute)
-            && let Some((from, to)) = times(single)
-        {
-            compute = Some(compute.map_or((from, to), |known| (known.0.min(from), known.1.max(to))));
-            parts.push(to);
-        }
-    }
-    Some(new)
 }

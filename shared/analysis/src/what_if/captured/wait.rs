@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{RESOLUTION, sequence::Name, track::Cut};
+use super::{RESOLUTION, cut::Cut, sequence::Name};
 
 /// What the compute before a launch, and the launch, wait for, besides the compute before.
 #[derive(Clone, Debug, Default)]
