@@ -67,6 +67,49 @@ fn a_slow_rank_is_named_with_what_it_costs() {
     assert!(text.contains(reported) && text.contains("ranks, the slowest first"), "{text}");
 }
 
+/// The figures of a capture of a demo.
+fn figures_of_demo(line: &str) -> Value {
+    let place = Place::new();
+    let file = place.path("c.bin");
+    of_demo(line, &place, |of_job| {
+        format!("capture --no-watch --steps 6 -o {} --wait 60 {of_job}", file.display())
+    });
+    let said = what_if(&place, &file, &["--json"]);
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"))
+}
+
+/// Faults of a pipeline, and for each the field with the step that is predicted without it.
+const OF_PIPELINES: [(&str, &str); 4] = [
+    ("--slow 5:1.5", "/workers/0/repaired_ms"),
+    ("--slow-host 1:40ms", "/workers/0/repaired_ms"),
+    ("--more-layers 3:2", "/stage_figures/0/repaired_ms"),
+    ("--long-sequences", "/step/ideal_ms"),
+];
+
+/// Four stages and two replicas.
+#[test]
+fn a_pipeline_without_its_fault_is_as_fast_as_predicted() {
+    let time = |figures: &Value, field: &str| figures.pointer(field).and_then(Value::as_f64).expect("a time");
+    let healthy = figures_of_demo("--ranks 8 --nodes 2 --stages 4");
+    assert_eq!((&healthy["data_parallel"], &healthy["stages"]), (&2.into(), &4.into()), "{healthy:#}");
+    let expected = time(&healthy, "/step/measured_ms");
+    for (fault, predicted) in OF_PIPELINES {
+        let figures = figures_of_demo(&format!("--ranks 8 --nodes 2 --stages 4 {fault}"));
+        let simulated = time(&figures, "/step/simulated_ms") / time(&figures, "/step/measured_ms");
+        assert!((simulated - 1.0).abs() < 0.02, "{fault}: {figures:#}");
+        assert!(time(&figures, "/step/measured_ms") > 1.1 * expected, "{fault}: {expected} {figures:#}");
+        let off = time(&figures, predicted) / expected - 1.0;
+        assert!(off.abs() < 0.05, "{fault}: {off} off {expected}: {figures:#}");
+        let worker = &figures["workers"][0]["rank"];
+        match fault.split_once(' ') {
+            Some(("--more-layers", _)) => assert_eq!(figures["stage_figures"][0]["stage"], 3, "{figures:#}"),
+            Some((_, rank)) => assert_eq!(worker.to_string(), rank.split_once(':').unwrap().0, "{figures:#}"),
+            None => assert_eq!(figures["sequence_length"]["is_likely"], true, "{figures:#}"),
+        }
+    }
+}
+
 /// Four ranks as in hybrid sharding: each shares its parameters with its neighbour, and averages gradients with
 /// the rank two further. No collective is of all ranks.
 const SHARDED: &str = "

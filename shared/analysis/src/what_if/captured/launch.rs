@@ -98,11 +98,13 @@ fn messages(step: &WholeStep<'_>) -> BTreeMap<(CommunicatorId, Sequence), Vec<Me
             all.insert(key, Vec::new());
         }
     }
-    for single in step.operations {
-        if let (Some(message), Some((communicator, number))) = (Message::of(single), key(single))
-            && let Some((_, members)) =
-                all.range_mut((communicator, Sequence(0))..=(communicator, number)).next_back()
-        {
+    // The members of a group are launched at the same time, so their numbers give their order.
+    let mut members: Vec<_> =
+        step.operations.iter().filter_map(|single| Some((key(single)?, Message::of(single)?))).collect();
+    members.sort_by_key(|(key, _)| *key);
+    for ((communicator, number), message) in members {
+        let mut launches = all.range_mut((communicator, Sequence(0))..=(communicator, number));
+        if let Some((_, members)) = launches.next_back() {
             members.push(message);
         }
     }

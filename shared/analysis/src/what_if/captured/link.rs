@@ -106,10 +106,10 @@ fn messages(stages: &Stages, sequence: &Sequence) -> Result<Vec<Link>, Refusal> 
         for (stage, names) in sequence.names.iter().enumerate() {
             for (k, name) in names.iter().enumerate() {
                 let id = sequence.communicators[stage][replica][k];
-                for (place, way) in name.messages().iter().enumerate() {
-                    let other = if way.is_next { stage + 1 } else { stage.wrapping_sub(1) };
-                    let (from, to) = if way.is_send { (stage, other) } else { (other, stage) };
-                    routes.entry((id, from, to)).or_default()[usize::from(!way.is_send)]
+                for (place, hop) in name.messages().iter().enumerate() {
+                    let other = if hop.is_next { stage + 1 } else { stage.wrapping_sub(1) };
+                    let (from, to) = if hop.is_send { (stage, other) } else { (other, stage) };
+                    routes.entry((id, from, to)).or_default()[usize::from(!hop.is_send)]
                         .push(((stage, k), place));
                 }
             }

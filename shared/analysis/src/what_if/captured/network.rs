@@ -9,7 +9,7 @@ use super::{
     cut::Cut,
     link::{Ends, Link},
     phase::{Phase, Phases, phases},
-    sequence::Way,
+    sequence::Hop,
     track::Tracks,
     wait::{Waits, waits},
 };
@@ -71,11 +71,11 @@ impl Network {
                     let Phase { kind, number, share, .. } = new.phases[stage][k][part];
                     place.compute.push(new.add(stage, kind, number, share));
                 }
-                let ways = name.messages();
-                if ways.is_empty() {
+                let hops = name.messages();
+                if hops.is_empty() {
                     place.launch.push(new.add(stage, Kind::Communication, 0, 1.0));
                 }
-                place.launch.extend(ways.iter().map(|way| new.add(stage, kind(*way), 0, 1.0)));
+                place.launch.extend(hops.iter().map(|hop| new.add(stage, kind(*hop), 0, 1.0)));
                 places.push(place);
             }
             new.places.push(places);
@@ -262,8 +262,8 @@ impl Measured<'_> {
 }
 
 /// The kind of a message.
-fn kind(way: Way) -> Kind {
-    match (way.is_forward(), way.is_send) {
+fn kind(hop: Hop) -> Kind {
+    match (hop.is_forward(), hop.is_send) {
         (true, true) => Kind::ForwardSend,
         (true, false) => Kind::ForwardRecv,
         (false, true) => Kind::BackwardSend,

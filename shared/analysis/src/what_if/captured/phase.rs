@@ -9,7 +9,7 @@
 use super::{
     Kind, Refusal,
     cut::Cut,
-    sequence::{Name, Sequence, Way},
+    sequence::{Hop, Name, Sequence},
 };
 
 /// A part of the compute before a launch.
@@ -100,9 +100,9 @@ pub(super) fn phases(sequence: &Sequence, cuts: &[Vec<Cut>]) -> Result<Phases, R
 fn chunks(names: &[Name], cuts: &[Cut]) -> Vec<Chunk> {
     // Some operations may be untimed on some ranks.
     let count = |k: usize| cuts.iter().map(|cut| cut.parts[k].len()).max().unwrap_or(0);
-    let mut all: Vec<(Vec<Way>, Vec<(usize, usize)>)> = Vec::new();
-    let (mut before, mut counts): (Vec<Way>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
-    let mut pending: Vec<Way> = Vec::new();
+    let mut all: Vec<(Vec<Hop>, Vec<(usize, usize)>)> = Vec::new();
+    let (mut before, mut counts): (Vec<Hop>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
+    let mut pending: Vec<Hop> = Vec::new();
     for (k, name) in names.iter().enumerate() {
         let timed = count(k);
         if timed > 0 {
@@ -121,17 +121,17 @@ fn chunks(names: &[Name], cuts: &[Cut]) -> Vec<Chunk> {
     if !counts.is_empty() {
         all.push((before, counts));
     }
-    let after: Vec<Vec<Way>> =
+    let after: Vec<Vec<Hop>> =
         all.iter().skip(1).map(|(before, _)| before.clone()).chain([pending]).collect();
     let chunk =
-        |((before, counts), after): ((Vec<Way>, _), Vec<Way>)| Chunk { does: does(&before, &after), counts };
+        |((before, counts), after): ((Vec<Hop>, _), Vec<Hop>)| Chunk { does: does(&before, &after), counts };
     all.into_iter().zip(after).map(chunk).collect()
 }
 
 /// What is computed between these messages.
-fn does(before: &[Way], after: &[Way]) -> Does {
-    let begins = only(before.iter().filter(|way| !way.is_send));
-    let ends = only(after.iter().filter(|way| way.is_send));
+fn does(before: &[Hop], after: &[Hop]) -> Does {
+    let begins = only(before.iter().filter(|hop| !hop.is_send));
+    let ends = only(after.iter().filter(|hop| hop.is_send));
     match (begins, ends) {
         (Some(begins), Some(ends)) if begins != ends => Does::Both([begins, ends]),
         (_, Some(kind)) | (Some(kind), None) => Does::One(kind),
@@ -140,9 +140,9 @@ fn does(before: &[Way], after: &[Way]) -> Does {
 }
 
 /// The kind of compute that these messages belong to, if all belong to one.
-fn only<'a>(ways: impl Iterator<Item = &'a Way>) -> Option<Kind> {
+fn only<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<Kind> {
     let mut kinds =
-        ways.map(|way| if way.is_forward() { Kind::ForwardCompute } else { Kind::BackwardCompute });
+        hops.map(|hop| if hop.is_forward() { Kind::ForwardCompute } else { Kind::BackwardCompute });
     let first = kinds.next()?;
     kinds.all(|kind| kind == first).then_some(first)
 }

@@ -28,20 +28,20 @@ pub(super) enum Named {
         operation: Operation,
         bytes: u64,
     },
-    Messages(Vec<Way>),
+    Messages(Vec<Hop>),
     /// The end of the step, if that is its last timed operation.
     End,
 }
 
 /// Where a message goes. Its bytes do not count, because batches may have different lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Way {
+pub(super) struct Hop {
     pub(super) is_send: bool,
     /// Whether the other end is the next stage, and not the previous one.
     pub(super) is_next: bool,
 }
 
-impl Way {
+impl Hop {
     /// Whether it is an activation, which is sent to the next stage; gradients are sent to the previous one.
     pub(super) fn is_forward(self) -> bool {
         self.is_send == self.is_next
@@ -49,7 +49,7 @@ impl Way {
 }
 
 impl Name {
-    pub(super) fn messages(&self) -> &[Way] {
+    pub(super) fn messages(&self) -> &[Hop] {
         match &self.what {
             Named::Messages(all) => all,
             Named::Collective { .. } | Named::End => &[],
@@ -85,12 +85,12 @@ impl Sequence {
                         Named::Collective { operation: *operation, bytes: *bytes }
                     }
                     What::Messages(all) => {
-                        let way = |message: &Message| {
+                        let hop = |message: &Message| {
                             let peer = stages::peer(capture, launch.communicator, *message)?;
                             let is_next = stages.place(peer).0 > stage;
-                            Ok(Way { is_send: message.is_send, is_next })
+                            Ok(Hop { is_send: message.is_send, is_next })
                         };
-                        Named::Messages(all.iter().map(way).collect::<Result<_, Refusal>>()?)
+                        Named::Messages(all.iter().map(hop).collect::<Result<_, Refusal>>()?)
                     }
                 };
                 of_rank.push(Name { communicator, what });

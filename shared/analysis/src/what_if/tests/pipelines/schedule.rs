@@ -266,10 +266,15 @@ impl Recorder<'_> {
             });
             self.gpu(label, Some(Sequence(self.messages)), from, to);
         }
-        for &(is_sent, other) in messages {
+        // The members of a group are launched at the same time, so they are in any order.
+        let mut numbered: Vec<_> = messages.iter().copied().zip(self.messages..).collect();
+        self.messages += messages.len() as u64;
+        if communicator.0 % 2 == 1 {
+            numbered.reverse();
+        }
+        for ((is_sent, other), number) in numbered {
             let label = self.label(&single(communicator, operation(is_sent)));
-            let sequence = Some(CapturedOperation::sequence_of(other as u32, self.messages));
-            self.messages += 1;
+            let sequence = Some(CapturedOperation::sequence_of(other as u32, number));
             if is_group {
                 self.push(label, sequence, CapturedSpan::Unknown, self.at);
             } else {
