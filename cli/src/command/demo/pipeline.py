@@ -6,12 +6,12 @@ directions between two stages are one group, because each would wait for the oth
 
 import random
 
-MICROBATCHES = 8
+MICROBATCHES = 16
 HIDDEN = 4096
 NCCL_BF16 = 9
 
 # With --long-sequences, the lengths of the microbatches of a step, in some order. Their mean is 1.
-LENGTHS = [0.475 + 0.15 * number for number in range(MICROBATCHES)]
+LENGTHS = [0.5 + (number + 0.5) / MICROBATCHES for number in range(MICROBATCHES)]
 
 
 class Place:

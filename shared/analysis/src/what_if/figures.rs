@@ -255,7 +255,7 @@ fn workers(job: &Job, alone: Alone<'_>) -> Vec<Worker> {
 }
 
 /// Step time if the operations of these workers took as long as those of the other ranks of their stages, or
-/// of all other ranks if a stage has no other.
+/// of all ranks if a stage has one rank.
 pub(super) fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let replicas = job.shape.replicas;
     let mut are_repaired = vec![vec![false; replicas]; job.stages];
@@ -266,10 +266,9 @@ pub(super) fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let mut durations = job.actual.clone();
     for of_stage in 0..job.stages {
         let chosen = |index: usize, place: usize| job.stage(index) == of_stage && is_one(of_stage, place);
-        let has_others = are_repaired[of_stage].contains(&false);
         let others = |index: usize, place: usize| {
             let stage = job.stage(index);
-            (!has_others || stage == of_stage) && !is_one(stage, place)
+            (replicas == 1 || stage == of_stage) && !is_one(stage, place)
         };
         job.make_like(&mut durations, &chosen, &others);
     }
