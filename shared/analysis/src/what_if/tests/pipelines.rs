@@ -30,17 +30,45 @@ struct Shape {
     is_gpipe: bool,
     /// Whether a step ends with a collective of all ranks.
     has_norm: bool,
+    /// Whether a step begins with that collective.
+    norm_is_first: bool,
+    /// Whether the replicas of a stage have a collective after a third of each forward and backward.
+    is_divided: bool,
+    /// Whether a forward is sent while the next input is received, in one group.
+    is_joined: bool,
 }
 
-const SHAPE: Shape =
-    Shape { stages: 4, replicas: 2, factor: EVEN, more: |_| 0, is_gpipe: false, has_norm: true };
+const SHAPE: Shape = Shape {
+    stages: 4,
+    replicas: 2,
+    factor: EVEN,
+    more: |_| 0,
+    is_gpipe: false,
+    has_norm: true,
+    norm_is_first: false,
+    is_divided: false,
+    is_joined: false,
+};
 
 impl Shape {
-    fn compute(self, stage: usize, replica: usize, step: usize, microbatch: usize, passes: usize) -> Act {
+    fn compute(
+        self,
+        stage: usize,
+        replica: usize,
+        step: usize,
+        microbatch: usize,
+        passes: usize,
+    ) -> Vec<Act> {
+        let factor = (self.factor)(stage, replica, step, microbatch);
+        let part = |gemms: usize| Act::Compute {
+            gemms,
+            took: ((FORWARD * gemms as u64 / GEMMS as u64) as f64 * factor) as u64,
+        };
         let gemms = (GEMMS + (self.more)(stage)) * passes;
-        let even = FORWARD * gemms as u64 / GEMMS as u64;
-        let took = even as f64 * (self.factor)(stage, replica, step, microbatch);
-        Act::Compute { gemms, took: took as u64 }
+        if self.is_divided {
+            return vec![part(gemms / 3), Act::OfStage, part(gemms - gemms / 3)];
+        }
+        vec![part(gemms)]
     }
 
     /// 1F1B as in Megatron, or all forwards before all backwards.
@@ -61,18 +89,27 @@ impl Shape {
         let (receives_input, sends_result) = ((false, false), (true, true));
         let (receives_gradient, sends_gradient) = ((false, true), (true, false));
         let early = if self.is_gpipe { MICROBATCHES } else { MICROBATCHES.min(self.stages - stage - 1) };
+        if self.norm_is_first {
+            all.push(Act::OfAll);
+        }
         for microbatch in 0..early {
-            all.extend(exchange(&[receives_input]));
-            all.push(forward(microbatch));
-            all.extend(exchange(&[sends_result]));
+            if microbatch == 0 || !self.is_joined {
+                all.extend(exchange(&[receives_input]));
+            }
+            all.extend(forward(microbatch));
+            if microbatch + 1 < early && self.is_joined {
+                all.extend(exchange(&[sends_result, receives_input]));
+            } else {
+                all.extend(exchange(&[sends_result]));
+            }
         }
         if early < MICROBATCHES {
             all.extend(exchange(&[receives_input]));
         }
         for microbatch in early..MICROBATCHES {
-            all.push(forward(microbatch));
+            all.extend(forward(microbatch));
             all.extend(exchange(&[sends_result, receives_gradient]));
-            all.push(backward(microbatch - early));
+            all.extend(backward(microbatch - early));
             if microbatch + 1 < MICROBATCHES {
                 all.extend(exchange(&[sends_gradient, receives_input]));
             } else {
@@ -81,7 +118,7 @@ impl Shape {
         }
         for microbatch in MICROBATCHES - early..MICROBATCHES {
             all.extend(exchange(&[receives_gradient]));
-            all.push(backward(microbatch));
+            all.extend(backward(microbatch));
             all.extend(exchange(&[sends_gradient]));
         }
         if self.replicas > 1 {
@@ -136,6 +173,35 @@ fn an_even_pipeline_is_simulated_as_it_was() {
         assert_eq!((figures.stages, figures.data_parallel), (shape.stages, shape.replicas));
         assert_eq!(figures.steps.len(), 4);
     }
+}
+
+#[test]
+fn a_group_may_send_to_one_neighbour_and_receive_from_the_other() {
+    let joined = Shape { is_gpipe: true, is_joined: true, ..SHAPE };
+    let figures = joined.figures();
+    close(figures.step.simulated_ms, joined.step_ms(), 0.005);
+    close(figures.step.ideal_ms, joined.step_ms(), 0.01);
+}
+
+#[test]
+fn a_step_may_begin_with_the_collective_of_all_ranks() {
+    let shape = Shape { has_norm: false, norm_is_first: true, ..SHAPE };
+    let figures = shape.figures();
+    close(figures.step.simulated_ms, shape.step_ms(), 1e-3);
+    close(figures.step.ideal_ms, shape.step_ms(), 0.01);
+}
+
+/// As by tensor parallelism.
+#[test]
+fn a_forward_that_collectives_divide_counts_as_a_whole() {
+    let shape = Shape { is_divided: true, ..SHAPE };
+    let slow: Factor = |stage, _, _, _| if stage == 1 { 1.5 } else { 1.0 };
+    let figures = Shape { factor: slow, ..shape }.figures();
+    close(figures.step.simulated_ms, Shape { factor: slow, ..shape }.step_ms(), 1e-3);
+    assert_eq!(figures.stage_figures[0].stage, 1);
+    close(figures.stage_figures[0].repaired_ms, shape.step_ms(), 0.01);
+    let ideal: Factor = |_, _, _, _| 1.125;
+    close(figures.step.ideal_ms, Shape { factor: ideal, ..shape }.step_ms(), 0.01);
 }
 
 #[test]
