@@ -57,3 +57,31 @@ pub(super) fn waits(names: &[Name], cuts: &[Cut]) -> Vec<Waits> {
 fn queue(name: &Name) -> Option<usize> {
     (!name.messages().is_empty()).then_some(name.communicator)
 }
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::collective::Operation;
+
+    use super::*;
+    use crate::what_if::captured::sequence::{Hop, Named};
+
+    #[test]
+    fn compute_waits_for_the_messages_of_each_communicator() {
+        let messages = |communicator, is_send| Name {
+            communicator,
+            what: Named::Messages(vec![Hop { is_send, is_next: true }]),
+        };
+        let reduction =
+            Name { communicator: 2, what: Named::Collective { operation: Operation::AllReduce, bytes: 8 } };
+        let names = [messages(0, false), messages(1, true), reduction];
+        // The receive is launched first and ends last.
+        let cut = Cut {
+            compute: vec![None, None, Some((5.0, 9.0))],
+            parts: vec![Vec::new(), Vec::new(), vec![9.0]],
+            launches: vec![(0.0, 5.0), (0.0, 1.0), (9.0, 10.0)],
+        };
+        let all = waits(&names, &[cut]);
+        assert_eq!((&all[2].compute[..], &all[2].launch[..]), (&[1, 0][..], &[1, 0][..]));
+        assert_eq!((&all[1].launch[..], all[2].launch_for_compute), (&[][..], Some(2)));
+    }
+}

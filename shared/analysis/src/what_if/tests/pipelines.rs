@@ -177,10 +177,14 @@ fn an_even_pipeline_is_simulated_as_it_was() {
 
 #[test]
 fn a_group_may_send_to_one_neighbour_and_receive_from_the_other() {
-    let joined = Shape { is_gpipe: true, is_joined: true, ..SHAPE };
+    let joined = Shape { is_gpipe: true, is_joined: true, replicas: 1, ..SHAPE };
     let figures = joined.figures();
     close(figures.step.simulated_ms, joined.step_ms(), 0.005);
     close(figures.step.ideal_ms, joined.step_ms(), 0.01);
+    // Only one message of a group waits for a slow stage.
+    let slow: Factor = |stage, _, _, _| if stage == 2 { 2.0 } else { 1.0 };
+    let figures = Shape { factor: slow, ..joined }.figures();
+    close(figures.stage_figures[0].repaired_ms, joined.step_ms(), 0.01);
 }
 
 #[test]
@@ -285,11 +289,16 @@ fn without_a_collective_of_all_ranks_messages_align_the_clocks() {
 
 #[test]
 fn a_send_into_a_buffer_does_not_wait_for_its_receive() {
-    // The last stage is slow, so results wait for it.
-    let slow: Factor = |stage, _, _, _| if stage == 3 { 1.5 } else { 1.0 };
-    let job = Scheduled { is_buffered: true, ..Shape { factor: slow, ..SHAPE }.job() };
-    let figures = figures(&job);
-    close(figures.step.simulated_ms, job.step_ms(), 0.01);
+    // While the second stage computes a long microbatch, the first one continues with short ones.
+    let alternating: Factor = |stage, _, _, microbatch| match (stage, microbatch % 3) {
+        (0, 2) | (1, 0) => 4.0,
+        _ => 0.5,
+    };
+    let shape = Shape { factor: alternating, is_gpipe: true, stages: 2, ..SHAPE };
+    let job = Scheduled { is_buffered: true, ..shape.job() };
+    assert!(job.step_ms() < 0.95 * shape.step_ms(), "{} {}", job.step_ms(), shape.step_ms());
+    close(figures(&job).step.simulated_ms, job.step_ms(), 0.01);
+    close(shape.figures().step.simulated_ms, shape.step_ms(), 1e-3);
 }
 
 #[track_caller]
@@ -319,6 +328,21 @@ fn other_exchanges_are_refused_by_name() {
         receive.into_iter().chain([compute(3)]).chain(send).chain([Act::OfAll]).collect()
     };
     refused(forward_only, "no stage has a forward and a backward");
+    // The second microbatch has no backward.
+    let (forward, backward) = (compute(3), compute(6));
+    let evaluates = move |stage: usize, _, _| {
+        let (send, receive) =
+            (Act::Exchange(vec![(true, stage ^ 1)]), Act::Exchange(vec![(false, stage ^ 1)]));
+        let acts = if stage % 2 == 0 {
+            [&forward, &send, &forward, &send, &receive, &backward, &Act::OfAll].map(Clone::clone)
+        } else {
+            [&receive, &forward, &receive, &forward, &backward, &send, &Act::OfAll].map(Clone::clone)
+        };
+        acts.to_vec()
+    };
+    let job = Scheduled { stages: 2, acts: Box::new(evaluates), ..SHAPE.job() };
+    let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
+    assert!(why.starts_with("stage 0 has 2 forwards and 1 backwards in a step"), "{why}");
     // Replicas with different numbers of microbatches.
     let uneven = |stage, replica, step| {
         let mut acts = SHAPE.acts(stage, replica, step);
