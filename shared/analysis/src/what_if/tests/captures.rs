@@ -76,6 +76,8 @@ fn three(steps: u64) -> [CapturePart; 3] {
 #[test]
 fn a_slow_rank_of_a_capture_is_repaired() {
     let job = Job::of_capture(&capture(three(4))).expect("it can be simulated");
+    let [compute, collective] = &job.graph.operations[..] else { panic!("{:?}", job.graph.operations) };
+    assert_ne!(compute.class, collective.class);
     let figures = WhatIf::of(&job);
     // Steps are from the end of one collective to the next, so the first of four steps only gives the start
     // of the second.

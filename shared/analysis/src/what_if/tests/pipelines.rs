@@ -290,7 +290,8 @@ fn without_a_collective_of_all_ranks_messages_align_the_clocks() {
 #[test]
 fn a_send_into_a_buffer_does_not_wait_for_its_receive() {
     // While the second stage computes a long microbatch, the first one continues with short ones.
-    let alternating: Factor = |stage, _, _, microbatch| match (stage, microbatch % 3) {
+    // The microbatches are other ones in each step, so each is also one for which the second stage waits.
+    let alternating: Factor = |stage, _, step, microbatch| match (stage, (microbatch + step) % 3) {
         (0, 2) | (1, 0) => 4.0,
         _ => 0.5,
     };
