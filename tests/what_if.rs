@@ -15,6 +15,19 @@ use xpu_tests::{
 
 /// The output of a command on a running demo. `command` makes the line from the options that name the demo.
 fn of_demo(line: &str, place: &Place, command: impl Fn(&str) -> String) -> Outcome {
+    with_demo(line, place, |ask| {
+        let done = ask(&command);
+        assert_eq!(done.status.code(), Some(0), "{done:?}");
+        done
+    })
+}
+
+/// Runs commands on a running demo.
+fn with_demo<T>(
+    line: &str,
+    place: &Place,
+    with: impl FnOnce(&dyn Fn(&dyn Fn(&str) -> String) -> Outcome) -> T,
+) -> T {
     // One demo runs at a time: each takes all cores of a small machine.
     let turn = File::create(std::env::temp_dir().join("xpu-top-demo-tests")).expect("a file");
     turn.lock().expect("a lock");
@@ -37,9 +50,7 @@ fn of_demo(line: &str, place: &Place, command: impl Fn(&str) -> String) -> Outco
         let are_known = status["ranks"].as_array()?.iter().all(|rank| rank["step"].is_u64());
         (status["steps"]["min"].as_u64()? >= 3 && are_known).then_some(())
     });
-    let done = run(&mut program(&command(&of_job)));
-    assert_eq!(done.status.code(), Some(0), "{done:?}");
-    done
+    with(&|command| run(&mut program(&command(&of_job))))
 }
 
 fn what_if(place: &Place, file: &Path, more: &[&str]) -> Outcome {
@@ -65,6 +76,64 @@ fn a_slow_rank_is_named_with_what_it_costs() {
     let text = what_if(&place, &file, &[]).stdout;
     let reported = "If rank 5 were as fast as the others, a step would take ";
     assert!(text.contains(reported) && text.contains("ranks, the slowest first"), "{text}");
+}
+
+/// The figures of a demo of a pipeline with four stages and two replicas, from a capture that fulfils the
+/// condition: on a busy machine, pauses of a host make a step of some captures longer.
+fn figures_of_pipeline(fault: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+    let place = Place::new();
+    let file = place.path("c.bin");
+    with_demo(&format!("--ranks 8 --nodes 2 --stages 4 {fault}"), &place, |ask| {
+        until(&format!("the right figures with {fault}"), || {
+            let capture = |of_job: &str| {
+                format!("capture --no-watch --steps 6 -o {} --wait 60 {of_job}", file.display())
+            };
+            let done = ask(&capture);
+            assert_eq!(done.status.code(), Some(0), "{done:?}");
+            let said = what_if(&place, &file, &["--json"]);
+            assert_eq!(said.status.code(), Some(0), "{said:?}");
+            let figures: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+            eprintln!("{fault}: {figures:#}");
+            fs::remove_file(&file).expect("the capture is there");
+            is_right(&figures).then_some(figures)
+        })
+    })
+}
+
+/// A fault of a pipeline.
+struct Fault {
+    option: &'static str,
+    /// The field with the step that is predicted without it.
+    predicted: &'static str,
+    /// The field that names the cause, and its value.
+    cause: &'static str,
+    value: Value,
+}
+
+#[test]
+fn a_pipeline_without_its_fault_is_as_fast_as_predicted() {
+    let time = |figures: &Value, field: &str| figures.pointer(field).and_then(Value::as_f64).expect("a time");
+    let healthy = figures_of_pipeline("", |figures| figures["slowdown"].as_f64() < Some(1.04));
+    assert_eq!((&healthy["data_parallel"], &healthy["stages"]), (&2.into(), &4.into()), "{healthy:#}");
+    let expected = time(&healthy, "/step/measured_ms");
+    let (of_worker, of_stage) = ("/workers/0/repaired_ms", "/stage_figures/0/repaired_ms");
+    let fault = |option, predicted, cause, value| Fault { option, predicted, cause, value };
+    let faults = [
+        fault("--slow 5:1.5", of_worker, "/workers/0/rank", 5.into()),
+        fault("--slow-host 1:60ms", of_worker, "/workers/0/rank", 1.into()),
+        fault("--more-layers 3:2", of_stage, "/stage_figures/0/stage", 3.into()),
+        fault("--long-sequences", "/step/ideal_ms", "/sequence_length/is_likely", true.into()),
+    ];
+    for Fault { option, predicted, cause, value } in faults {
+        figures_of_pipeline(option, |figures| {
+            let is = |one: f64, other: f64, by: f64| (one / other - 1.0).abs() < by;
+            let measured = time(figures, "/step/measured_ms");
+            measured > 1.1 * expected
+                && is(time(figures, "/step/simulated_ms"), measured, 0.02)
+                && is(time(figures, predicted), expected, 0.03)
+                && figures.pointer(cause) == Some(&value)
+        });
+    }
 }
 
 /// Four ranks as in hybrid sharding: each shares its parameters with its neighbour, and averages gradients with

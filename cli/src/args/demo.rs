@@ -5,7 +5,7 @@ mod fault;
 use std::path::PathBuf;
 
 use clap::Args;
-pub use fault::{Faults, Hang, SlowGpu, SlowHost, Throttle};
+pub use fault::{Faults, Hang, MoreLayers, SlowGpu, SlowHost, Throttle};
 use xpu_wire::endpoint::BasePort;
 
 use super::{LookArgs, PricedArgs, parse::base_port};
@@ -21,6 +21,9 @@ pub struct DemoArgs {
     /// Simulated hosts over which the ranks are spread
     #[arg(long, value_name = "H", default_value_t = 2)]
     pub nodes: u32,
+    /// Stages of a pipeline; its replicas share the ranks
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub stages: u32,
     /// Steps to train [default: 40 with --headless, else endless]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
@@ -36,6 +39,12 @@ pub struct DemoArgs {
     /// Delay the data loader of a rank by this time in each step: `3:40ms`
     #[arg(long, value_name = "RANK:TIME")]
     pub slow_host: Vec<SlowHost>,
+    /// With --stages: give a stage this many more layers than the others have: `3:2`
+    #[arg(long, value_name = "STAGE:LAYERS")]
+    pub more_layers: Vec<MoreLayers>,
+    /// With --stages: train on microbatches of different lengths
+    #[arg(long)]
+    pub long_sequences: bool,
     /// Hang a rank at this step: `25:3`
     #[arg(long, value_name = "STEP:RANK")]
     pub hang: Option<Hang>,

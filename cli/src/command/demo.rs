@@ -28,7 +28,10 @@ use xpu_tui::{
 use xpu_wire::endpoint::BasePort;
 
 use crate::{
-    args::{DemoArgs, UsageError, demo::Faults},
+    args::{
+        DemoArgs, UsageError,
+        demo::{Faults, MoreLayers},
+    },
     parts::Parts,
 };
 
@@ -49,6 +52,9 @@ struct Plan {
     /// 0 means endless.
     steps: u64,
     seed: u64,
+    stages: u32,
+    more_layers: Vec<MoreLayers>,
+    long_sequences: bool,
     faults: Faults,
     /// Whether a hung job is left running.
     stays: bool,
@@ -62,6 +68,12 @@ impl Plan {
     fn devices(&self) -> u32 {
         self.ranks.div_ceil(self.nodes.max(1)).max(DEVICES)
     }
+
+    /// The layers that a rank has in addition, because of its stage.
+    fn more_layers(&self, rank: u32) -> u32 {
+        let stage = rank / (self.ranks / self.stages.max(1)).max(1);
+        self.more_layers.iter().rev().find(|more| more.stage == stage).map_or(0, |more| more.layers)
+    }
 }
 
 impl DemoArgs {
@@ -72,13 +84,25 @@ impl DemoArgs {
 
     fn plan(&self) -> Result<Plan, UsageError> {
         let usage = |text: String| Err(UsageError::Value(text));
-        let Self { ranks, nodes, seed, .. } = *self;
+        let Self { ranks, nodes, seed, stages, long_sequences, .. } = *self;
         if !(1..=MOST_RANKS).contains(&ranks) {
             return usage(format!("--ranks {ranks}: write 1 to {MOST_RANKS}"));
         }
         let most = ranks.min(MOST_NODES);
         if !(1..=most).contains(&nodes) {
             return usage(format!("--nodes {nodes}: write 1 to {most} for {ranks} ranks"));
+        }
+        if stages == 0 || ranks % stages != 0 {
+            return usage(format!("--stages {stages}: write a divisor of {ranks}, the number of ranks"));
+        }
+        if stages == 1 && (long_sequences || !self.more_layers.is_empty()) {
+            return usage("--more-layers and --long-sequences are for a pipeline: add --stages 4".to_owned());
+        }
+        if let Some(more) = self.more_layers.iter().find(|more| more.stage >= stages) {
+            let (stage, last) = (more.stage, stages - 1);
+            return usage(format!(
+                "--more-layers: there is no stage {stage}; this demo has stages 0 to {last}"
+            ));
         }
         if self.stay && !self.is_headless() {
             return usage("--stay is for a demo without a screen: add --headless".to_owned());
@@ -89,7 +113,8 @@ impl DemoArgs {
         let steps = self.steps.unwrap_or_else(|| if self.is_headless() { HEADLESS_STEPS } else { 0 });
         let faults = Faults::new(&self.slow, &self.throttle, &self.slow_host, self.hang, ranks, steps)
             .map_err(UsageError::Value)?;
-        Ok(Plan { ranks, nodes, steps, seed, faults, stays: self.stay })
+        let more_layers = self.more_layers.clone();
+        Ok(Plan { ranks, nodes, steps, seed, stages, more_layers, long_sequences, faults, stays: self.stay })
     }
 }
 
@@ -206,6 +231,13 @@ mod tests {
         assert!(wrong("--throttle 8:1275").contains("ranks 0 to 7"));
         assert!(wrong("--slow-host 1:x").contains("3:40ms"));
         assert!(wrong("--hang 25:8").contains("ranks 0 to 7"));
+        assert!(wrong("--stages 3").contains("a divisor of 8"));
+        assert!(wrong("--stages 0").contains("a divisor of 8"));
+        assert!(wrong("--long-sequences").contains("add --stages 4"));
+        assert!(wrong("--more-layers 1:2").contains("add --stages 4"));
+        assert!(wrong("--stages 4 --more-layers 4:2").contains("stages 0 to 3"));
+        assert!(wrong("--stages 4 --more-layers 3:0").contains("1 to 1000 layers"));
+        assert!(plan("--stages 4 --more-layers 3:2 --long-sequences").is_ok());
         assert!(wrong("--headless --hang 40:3").contains("39"));
         assert!(wrong("--headless --steps 0").contains("at least 1"));
         assert!(

@@ -1,13 +1,16 @@
 //! The part of a record that a capture keeps.
 
-use xpu_wire::{frame::CapturedLabel, id::Sequence};
+use xpu_wire::{
+    frame::{CapturedLabel, CapturedOperation},
+    id::Sequence,
+};
 
 use crate::{
     interpose::plugin,
     observe::{
         kernels,
         observer::Observer,
-        record::{HostCall, Record},
+        record::{HostCall, MessageKey, Record},
         spans,
     },
     python::functions,
@@ -41,9 +44,14 @@ impl KeptOperation {
                 bytes,
                 bus_bytes,
                 sequence: number,
+                message,
                 ..
             } => {
-                (sequence, timeable) = (Some(Sequence(number)), false);
+                let known = match message {
+                    Some(MessageKey { peer, .. }) => CapturedOperation::sequence_of(peer, number),
+                    None => Sequence(number),
+                };
+                (sequence, timeable) = (Some(known), false);
                 let communicator = id(communicator);
                 let plan = plugin::plan_of(plugin::Kind { communicator, operation, datatype, bytes });
                 CapturedLabel::Collective { communicator, operation, datatype, bytes, bus_bytes, plan }

@@ -20,13 +20,13 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use clock::ends_together;
+pub(crate) use clock::{ends_together, offsets_of};
 use serde::Serialize;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        Body, CaptureAccount, CapturePart, CaptureSheet, CaptureWindow, CapturedLabel, CapturedSpan,
-        CommunicatorState, Frame, RankDigest, RankSnapshot, StepMark,
+        Body, CaptureAccount, CapturePart, CaptureSheet, CaptureWindow, CapturedLabel, CapturedOperation,
+        CapturedSpan, CommunicatorState, Frame, RankDigest, RankSnapshot, StepMark,
     },
     id::{CommunicatorId, HostName, JobName, Pid, Rank, Sequence, Step},
     unit::Moment,
@@ -73,6 +73,8 @@ pub struct CapturedCommunicator {
     /// The program's name for it; empty if it has none.
     pub name: String,
     pub size: u32,
+    /// The ranks of the job, by their numbers in the communicator, as far as they have reported.
+    pub members: BTreeMap<u32, Rank>,
 }
 
 /// One rank's data.
@@ -95,6 +97,8 @@ pub struct Single {
     pub label: Arc<CapturedLabel>,
     pub thread: u32,
     pub sequence: Option<Sequence>,
+    /// The other rank of a send or receive, by its number in the communicator, if it is known.
+    pub peer: Option<u32>,
     pub span: CapturedSpan,
 }
 
@@ -223,11 +227,10 @@ impl Capture {
         self.advance(digest.rank, digest.step, digest.step_at);
         self.pids.insert(digest.rank, digest.pid);
         self.world_size = Some(digest.world_size).filter(|&size| size > 0).or(self.world_size);
-        for CommunicatorState { id, name, size, .. } in &digest.communicators {
-            let known = self
-                .communicators
-                .entry(*id)
-                .or_insert_with(|| CapturedCommunicator { name: name.clone(), size: *size });
+        for CommunicatorState { id, name, size, rank: member, .. } in &digest.communicators {
+            let new = || CapturedCommunicator { name: name.clone(), size: *size, members: BTreeMap::new() };
+            let known = self.communicators.entry(*id).or_insert_with(new);
+            known.members.insert(*member, digest.rank);
             if known.name.is_empty() {
                 known.name.clone_from(name);
             }
@@ -267,13 +270,19 @@ impl RankCapture {
         for operation in &part.operations {
             at = Moment(at.0.saturating_add(operation.after.0));
             let Some(label) = labels.get(operation.label as usize) else { continue };
-            self.operations.push(Single {
+            let mut single = Single {
                 at,
                 label: label.clone(),
                 thread: operation.thread,
                 sequence: operation.sequence,
+                peer: None,
                 span: operation.span,
-            });
+            };
+            if let Some(sequence) = operation.sequence.filter(|_| single.kind() == Kind::PointToPoint) {
+                let (peer, number) = CapturedOperation::peer_and_number(sequence);
+                (single.peer, single.sequence) = (peer, Some(number));
+            }
+            self.operations.push(single);
         }
         self.operations.sort_by_key(|single| single.at);
     }

@@ -6,6 +6,7 @@
 //! Analysis" (arXiv 2505.05713).
 
 mod account;
+mod captured;
 mod figures;
 mod graph;
 mod hosts;
@@ -14,7 +15,6 @@ mod loss;
 mod pipeline;
 mod sentence;
 mod sequence;
-mod spmd;
 #[cfg(test)]
 mod tests;
 
@@ -121,6 +121,14 @@ pub enum Refusal {
     )]
     NotSpmd(String),
     #[error(
+        "{0}: what-if simulates captures of jobs whose ranks send to each other only if these are pipelines with one forward and one backward per microbatch and stage (GPipe, 1F1B), and all their replicas make the same calls; `xpu-top report` reads this file"
+    )]
+    NotPipeline(String),
+    #[error(
+        "the file does not say between which ranks the sends and receives are: capture again with this version of xpu-top"
+    )]
+    PeersUnknown,
+    #[error(
         "{untimed} of {all} operations have no GPU times, more than a quarter: capture fewer steps (`--steps 2`)"
     )]
     Untimed { untimed: u64, all: u64 },
@@ -143,18 +151,18 @@ pub struct Job {
     pub(crate) stages: usize,
     /// For each stage, the ranks of its replicas.
     pub(crate) ranks: Vec<Vec<Rank>>,
-    /// The host of each replica; empty for a trace, which has none.
-    pub(crate) hosts: Vec<HostName>,
+    /// For each stage, the hosts of its replicas; empty for a trace, which has none.
+    pub(crate) hosts: Vec<Vec<HostName>>,
     pub(crate) steps: Vec<Step>,
     /// Measured times of the steps, in seconds.
     pub(crate) measured: Vec<f64>,
     /// Steps left out because their ranks' operations differ.
     pub(crate) left_out: usize,
     /// For each replica, the shortest step by its host's clock without calls that wait for the GPU, in
-    /// seconds. A host that launches ahead of its GPU needs this long even if no other rank is late. 0 if it
+    /// seconds; with stages, that of the slowest host. A host that launches ahead of its GPU needs this long even if no other rank is late. 0 if it
     /// is not known to launch ahead; empty for a trace, which has no host times.
     pub(crate) host_steps: Vec<f64>,
     /// For each operation in each place, the replica for which a collective beside it waited: NCCL's kernel then
-    /// takes SMs from it. Empty for a trace, in which that is unknown.
+    /// takes SMs from it. Empty for a pipeline, in which that is unknown.
     pub(crate) crowded_by: Vec<Option<usize>>,
 }

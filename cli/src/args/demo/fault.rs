@@ -23,6 +23,13 @@ pub struct SlowHost {
     milliseconds: f64,
 }
 
+/// A stage and a number of layers: `3:2`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoreLayers {
+    pub stage: u32,
+    pub layers: u32,
+}
+
 /// A step and a rank: `25:3`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hang {
@@ -67,6 +74,17 @@ impl FromStr for SlowHost {
         };
         let milliseconds = milliseconds.filter(|time| *time <= MAX_FACTOR * 60.0).ok_or(wrong)?;
         Ok(Self { rank, milliseconds })
+    }
+}
+
+impl FromStr for MoreLayers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = "write STAGE:LAYERS with 1 to 1000 layers, for example 3:2";
+        let (stage, layers) = pair(text).ok_or(wrong)?;
+        let layers = layers.parse().ok().filter(|layers| (1..=1000).contains(layers)).ok_or(wrong)?;
+        Ok(Self { stage, layers })
     }
 }
 

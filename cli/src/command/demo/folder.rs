@@ -15,6 +15,9 @@ use xpu_wire::endpoint::user_id;
 use crate::parts::{Part, Parts};
 
 const WORKER: &str = include_str!("worker.py");
+/// The worker's modules.
+const MODULES: [(&str, &str); 2] =
+    [("libraries.py", include_str!("libraries.py")), ("pipeline.py", include_str!("pipeline.py"))];
 
 /// The part of `pybind/python/xpu_top/__init__.py` that the worker uses.
 const PACKAGE: &str = "from ._native import Tracer, __version__\n";
@@ -66,6 +69,9 @@ impl DemoFolder {
             symlink(path, self.libraries().join(name))?;
         }
         fs::write(self.worker(), WORKER)?;
+        for (name, module) in MODULES {
+            fs::write(self.root.join(name), module)?;
+        }
         fs::write(self.package().join("__init__.py"), PACKAGE)?;
         symlink(native, self.package().join("_native.abi3.so"))?;
         Ok(())

@@ -29,7 +29,7 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn start(folder: &DemoFolder, plan: &Plan, rank: u32, nodes: &[Node]) -> anyhow::Result<Self> {
-        let Plan { ranks, nodes: count, steps, seed, ref faults, .. } = *plan;
+        let Plan { ranks, nodes: count, steps, seed, stages, ref faults, .. } = *plan;
         let node = node_of(rank, ranks, count);
         let neighbours = || (0..ranks).filter(|&other| node_of(other, ranks, count) == node);
         let local_rank = neighbours().take_while(|&other| other != rank).count();
@@ -38,6 +38,9 @@ impl Worker {
             .arg(folder.worker())
             .arg(format!("--steps={steps}"))
             .arg(format!("--seed={seed}"))
+            .arg(format!("--stages={stages}"))
+            .arg(format!("--more-layers={}", plan.more_layers(rank)))
+            .args(plan.long_sequences.then_some("--long-sequences"))
             .arg("--rendezvous")
             .arg(folder.rendezvous())
             .env("LD_PRELOAD", &folder.hook)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""One rank of a data-parallel training job: makes the same CUDA and NCCL calls as PyTorch DDP, without PyTorch.
+"""One rank of a training job: makes the same CUDA and NCCL calls as PyTorch DDP, or with --stages as a pipeline of
+stages with several replicas, without PyTorch.
 
 Reads RANK, WORLD_SIZE and LOCAL_RANK as torchrun sets them. Every CUDA call is resolved in the global scope, so
 a preloaded library intercepts it, as in a real job. Runs on the stand-in libraries of simgpu.
@@ -14,8 +15,11 @@ import statistics
 import sys
 import threading
 import time
-from ctypes import POINTER, c_char, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import c_int
 from pathlib import Path
+
+import pipeline
+from libraries import Cuda, Dim3, UniqueId
 
 BF16, FLOAT, COMPUTE_32F = 14, 0, 68
 NCCL_BF16, NCCL_SUM = 9, 0
@@ -34,70 +38,6 @@ GRACE_S = 1.0
 
 class Stop(BaseException):
     """A signal has asked this process to end."""
-
-
-class Dim3(ctypes.Structure):
-    _fields_ = [("x", c_uint), ("y", c_uint), ("z", c_uint)]
-
-
-class UniqueId(ctypes.Structure):
-    _fields_ = [("internal", c_char * 128)]
-
-
-ANSWER = POINTER(c_void_p)
-SIGNATURES = {
-    "cudaSetDevice": [c_int],
-    "cudaGetDeviceCount": [POINTER(c_int)],
-    "cudaMalloc": [ANSWER, c_size_t],
-    "cudaMemcpyAsync": [c_void_p, c_void_p, c_size_t, c_int, c_void_p],
-    "__cudaLaunchKernel": [c_void_p, Dim3, Dim3, c_void_p, c_size_t, c_void_p],
-    "cudaStreamCreateWithFlags": [ANSWER, c_uint],
-    "cudaStreamSynchronize": [c_void_p],
-    "cudaStreamWaitEvent": [c_void_p, c_void_p, c_uint],
-    "cudaEventCreateWithFlags": [ANSWER, c_uint],
-    "cudaEventRecord": [c_void_p, c_void_p],
-    "cublasCreate_v2": [ANSWER],
-    "cublasSetStream_v2": [c_void_p, c_void_p],
-    "cublasGemmEx": [c_void_p]
-    + [c_int] * 5
-    + [c_void_p, c_void_p, c_int, c_int, c_void_p, c_int, c_int, c_void_p, c_void_p]
-    + [c_int] * 4,
-    "cublasLtCreate": [ANSWER],
-    "cublasLtMatmulDescCreate": [ANSWER, c_int, c_int],
-    "cublasLtMatrixLayoutCreate": [ANSWER, c_int, c_uint64, c_uint64, ctypes.c_int64],
-    "cublasLtMatmul": [c_void_p] * 14 + [c_size_t, c_void_p],
-    "ncclGetUniqueId": [POINTER(UniqueId)],
-    "ncclCommInitRank": [ANSWER, c_int, UniqueId, c_int],
-    "ncclAllReduce": [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p],
-    "ncclCommDestroy": [c_void_p],
-    "ncclCommAbort": [c_void_p],
-}
-
-
-class Cuda:
-    """The C functions. Each raises an error if it fails."""
-
-    def __init__(self):
-        for library in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libnccl.so.2"):
-            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-        everything = ctypes.CDLL(None)
-        for name, arguments in SIGNATURES.items():
-            function = getattr(everything, name)
-            function.argtypes, function.restype, function.errcheck = arguments, c_int, self._check
-            setattr(self, name.lstrip("_"), function)
-
-    @staticmethod
-    def _check(code, function, _arguments):
-        if code != 0:
-            raise RuntimeError(f"{function.__name__} failed with code {code}")
-        return code
-
-    @staticmethod
-    def made(create, *arguments):
-        """The handle that `create` stores."""
-        handle = c_void_p()
-        create(ctypes.byref(handle), *arguments)
-        return handle
 
 
 class Dataset:
@@ -138,15 +78,21 @@ class Model:
         cuda.cublasSetStream_v2(self.blas, stream)
         self.blas_lt = cuda.made(cuda.cublasLtCreate)
         self.description = cuda.made(cuda.cublasLtMatmulDescCreate, COMPUTE_32F, FLOAT)
-        self.layouts = [
-            cuda.made(cuda.cublasLtMatrixLayoutCreate, BF16, rows, cols, rows)
-            for rows, cols in ((M, K), (K, N), (M, N))
-        ]
+        self.layouts_of = {}
+        self.resize(N)
         self.a, self.b, self.c = (cuda.made(cuda.cudaMalloc, 2 * size) for size in (M * K, K * N, M * N))
         self.one = ctypes.byref(ctypes.c_float(1.0))
         self.code = ctypes.create_string_buffer(64)
         self.grid = Dim3(1024, 1, 1)
         self.block = Dim3(256, 1, 1)
+
+    def resize(self, tokens):
+        """From now on, a batch has this many tokens."""
+        self.tokens = tokens
+        if tokens not in self.layouts_of:
+            shapes = ((M, K), (K, tokens), (M, tokens))
+            create = self.cuda.cublasLtMatrixLayoutCreate
+            self.layouts_of[tokens] = [self.cuda.made(create, BF16, rows, cols, rows) for rows, cols in shapes]
 
     def matmul(self):
         self.cuda.cublasGemmEx(
@@ -154,7 +100,7 @@ class Model:
             0,
             0,
             M,
-            N,
+            self.tokens,
             K,
             self.one,
             self.a,
@@ -172,7 +118,7 @@ class Model:
         )
 
     def linear(self):
-        a, b, c = self.layouts
+        a, b, c = self.layouts_of[self.tokens]
         self.cuda.cublasLtMatmul(
             self.blas_lt,
             self.description,
@@ -269,6 +215,33 @@ def train_step(cuda, batches, model, reducer, host):
     read_loss(cuda, model, host)
 
 
+class PipelineStage:
+    """One stage of a pipeline, and its replicas."""
+
+    def __init__(self, cuda, world, place, model, lengths):
+        self.cuda, self.world, self.place, self.model, self.lengths = cuda, world, place, model, lengths
+        replica, stage = self.split(place.replica), self.split(place.stage)
+        self.communicators = [replica, stage]
+        self.neighbours = pipeline.Neighbours(cuda, replica, place, model.b, model.stream)
+        self.reducer = Reducer(cuda, stage, model.layers, model.stream)
+
+    def split(self, color):
+        return self.cuda.made(lambda made: self.cuda.ncclCommSplit(self.world, color, 0, made, None))
+
+    def train_step(self, batches, host):
+        cuda, model = self.cuda, self.model
+        next(batches)
+        if self.place.is_first:
+            cuda.cudaMemcpyAsync(model.a, host, BATCH_BYTES, HOST_TO_DEVICE, model.stream)
+        # With one replica, the reduction is only a copy.
+        pipeline.train_microbatches(model, self.neighbours, self.lengths.of_step(), self.reducer.gradient_ready)
+        self.reducer.finish()
+        # The norm of all gradients.
+        cuda.ncclAllReduce(model.c, model.c, 1, NCCL_BF16, NCCL_SUM, self.world, model.stream)
+        optimizer_step(model)
+        read_loss(cuda, model, host)
+
+
 def rendezvous(cuda, folder, rank):
     """The job's unique id: rank 0 creates it and writes it to `folder`, where the other ranks read it."""
     path = Path(folder) / "unique_id"
@@ -287,7 +260,15 @@ def rendezvous(cuda, folder, rank):
     return UniqueId.from_buffer_copy(path.read_bytes())
 
 
-def stop_on_signals(cuda, communicator):
+def abort(cuda, communicators):
+    for communicator in communicators:
+        try:
+            cuda.ncclCommAbort(communicator)
+        except RuntimeError:
+            pass  # Another thread has ended it.
+
+
+def stop_on_signals(cuda, communicators):
     """Makes SIGTERM and SIGINT raise Stop, even within a collective that other ranks never enter."""
 
     def stop(_number, _frame):
@@ -296,10 +277,7 @@ def stop_on_signals(cuda, communicator):
     def abort_late():
         os.read(reading, 1)
         time.sleep(GRACE_S)
-        try:
-            cuda.ncclCommAbort(communicator)
-        except RuntimeError:
-            pass  # The main thread has ended it.
+        abort(cuda, communicators)
 
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -329,6 +307,9 @@ def arguments():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rendezvous", required=True, metavar="DIR", help="an empty folder all ranks see")
     parser.add_argument("--layers", type=int, default=14, help="blocks of the model; 14 make a step of 100 ms")
+    parser.add_argument("--stages", type=int, default=1, help="stages of a pipeline; its replicas share the ranks")
+    parser.add_argument("--more-layers", type=int, default=0, metavar="N", help="blocks that this rank has in addition")
+    parser.add_argument("--long-sequences", action="store_true", help="microbatches have different lengths")
     parser.add_argument("--slow-host", type=float, default=0, metavar="MS", help="time this rank's loader loses a step")
     parser.add_argument("--hang", type=int, default=None, metavar="STEP", help="this rank's loader never returns there")
     parser.add_argument("--unmarked", action="store_true", help="mark no steps: they can only be detected")
@@ -347,27 +328,37 @@ def main():
     communicator = cuda.made(cuda.ncclCommInitRank, world, rendezvous(cuda, args.rendezvous, rank), rank)
     tracer = NoTracer() if args.unmarked else make_tracer(rank)
     compute = cuda.made(cuda.cudaStreamCreateWithFlags, NON_BLOCKING)
-    model = Model(cuda, args.layers, compute)
-    reducer = Reducer(cuda, communicator, args.layers, compute)
+    communicators = [communicator]
+    if args.stages > 1:
+        place = pipeline.Place(rank, world, args.stages)
+        model = Model(cuda, max(1, args.layers // args.stages) + args.more_layers, compute)
+        # A step takes about 200 ms with any number of stages.
+        lengths = pipeline.Lengths(args.seed, place, N * args.stages // 8, args.long_sequences)
+        stage = PipelineStage(cuda, communicator, place, model, lengths)
+        communicators += stage.communicators
+    else:
+        model = Model(cuda, args.layers + args.more_layers, compute)
+        reducer = Reducer(cuda, communicator, args.layers, compute)
     batches = loader(Dataset(args.seed * 1_000_003 + rank, args.slow_host / 1e3, args.hang))
     host = ctypes.create_string_buffer(4)
     took = []
     try:
-        stop_on_signals(cuda, communicator)
+        stop_on_signals(cuda, communicators)
         while not args.steps or len(took) < args.steps:
             before = time.monotonic()
-            train_step(cuda, batches, model, reducer, host)
+            if args.stages > 1:
+                stage.train_step(batches, host)
+            else:
+                train_step(cuda, batches, model, reducer, host)
             tracer.step()
             took.append(time.monotonic() - before)
-        cuda.ncclCommDestroy(communicator)
+        for one in communicators:
+            cuda.ncclCommDestroy(one)
         end = "done"
     except Stop:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         end = "stopped"
-        try:
-            cuda.ncclCommAbort(communicator)
-        except RuntimeError:
-            pass  # The late abort was faster.
+        abort(cuda, communicators)
     median = statistics.median(took) * 1e3 if took else 0.0
     # One write, so that the lines of many ranks do not mix.
     sys.stdout.write(f"rank {rank}: {end} after {len(took)} steps, {median:.1f} ms a step\n")

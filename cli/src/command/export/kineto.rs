@@ -106,7 +106,7 @@ impl Trace<'_> {
         let communicators = &self.capture.communicators;
         let groups: Vec<_> = communicators
             .iter()
-            .map(|(id, CapturedCommunicator { name, size })| {
+            .map(|(id, CapturedCommunicator { name, size, .. })| {
                 json!({ "pg_name": id.to_string(), "pg_desc": name, "backend_config": "cuda:nccl", "pg_size": size })
             })
             .collect();

@@ -42,7 +42,7 @@ impl Clocks {
         }
         ends.retain(|_, ends| ends.len() > 1);
         let host = |rank| capture.ranks.get(&rank).map(|of| &of.host);
-        let offsets = offsets(&ends.values().map(|ends| middle_by_host(ends, host)).collect::<Vec<_>>());
+        let offsets = offsets_of(&ends.values().map(|ends| middle_by_host(ends, host)).collect::<Vec<_>>());
         let first = capture.ranks.values().map(|of| &of.host).next();
         let mut new = Self { offsets, residual: None, matched: ends.len() };
         // A host without shared collectives keeps its own time; so does a single host.
@@ -91,7 +91,7 @@ fn middle_by_host<'a>(
 }
 
 /// Offsets from host to host: the median difference of all collectives that both have.
-fn offsets(matched: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
+pub(crate) fn offsets_of(matched: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
     let mut pairs: BTreeMap<(&HostName, &HostName), Vec<i64>> = BTreeMap::new();
     for ends in matched {
         // Each host is compared with the first host of a collective, so that the number of pairs does not

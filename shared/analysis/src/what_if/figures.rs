@@ -256,11 +256,13 @@ fn workers(job: &Job, alone: Alone<'_>) -> Vec<Worker> {
 
 /// Step time if the operations of these workers took as long as those of the other ranks of their stages, or
 /// of all ranks if a stage has one rank.
-fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
+pub(super) fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let replicas = job.shape.replicas;
-    let is_one = |stage: usize, place: usize| {
-        workers.iter().any(|worker| worker.stage == stage && worker.data_parallel == place % replicas)
-    };
+    let mut are_repaired = vec![vec![false; replicas]; job.stages];
+    for worker in workers {
+        are_repaired[worker.stage][worker.data_parallel] = true;
+    }
+    let is_one = |stage: usize, place: usize| are_repaired[stage][place % replicas];
     let mut durations = job.actual.clone();
     for of_stage in 0..job.stages {
         let chosen = |index: usize, place: usize| job.stage(index) == of_stage && is_one(of_stage, place);

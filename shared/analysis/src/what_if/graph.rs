@@ -10,12 +10,16 @@ use super::{Kind, Refusal};
 /// An operation, as an index into [`Graph::operations`].
 pub(crate) type Index = usize;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Operation {
     pub(crate) kind: Kind,
     pub(crate) stage: usize,
     /// Operations of one class do the same work: the ideal of one is the mean or median of all.
     pub(crate) class: usize,
+    /// The number of the microbatch of a forward or backward, among those of its stage.
+    pub(crate) number: usize,
+    /// Its part of the work of its class: a forward may be divided by collectives.
+    pub(crate) share: f64,
 }
 
 /// Operations that end together, once the last of them has begun and the transfer is done.

@@ -4,7 +4,10 @@
 use serde::Serialize;
 use xpu_wire::id::HostName;
 
-use super::{Job, figures::Worker};
+use super::{
+    Job,
+    figures::{self, Worker},
+};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct HostFigures {
@@ -18,25 +21,22 @@ pub struct HostFigures {
 /// The hosts with several of the workers that were repaired one by one, the best repair first. Empty without
 /// several hosts, and for traces, which do not name hosts.
 pub(super) fn figures(job: &Job, workers: &[Worker]) -> Vec<HostFigures> {
-    let mut hosts: Vec<&HostName> = workers
-        .iter()
-        .filter(|worker| worker.repaired_ms.is_some())
-        .filter_map(|worker| job.hosts.get(worker.data_parallel))
-        .collect();
+    let host_of = |worker: &Worker| job.hosts.get(worker.stage)?.get(worker.data_parallel);
+    let mut hosts: Vec<&HostName> =
+        workers.iter().filter(|worker| worker.repaired_ms.is_some()).filter_map(host_of).collect();
     hosts.sort_unstable();
     hosts.dedup();
-    let of = |host: &HostName| job.hosts.iter().filter(|of| *of == host).count();
-    hosts.retain(|host| (2..job.hosts.len()).contains(&of(host)));
+    let there = |host: &HostName| -> Vec<Worker> {
+        workers.iter().filter(|worker| host_of(worker) == Some(host)).copied().collect()
+    };
     let mut all: Vec<_> = hosts
         .into_iter()
-        .map(|host| {
-            let is_there = |_: usize, place: usize| job.hosts[place % job.shape.replicas] == *host;
-            let mut durations = job.actual.clone();
-            job.make_like(&mut durations, &is_there, &|index, place| !is_there(index, place));
-            let is_repaired = |replica: usize| job.hosts[replica] == *host;
-            job.uncrowd(&mut durations, &is_repaired);
-            let repaired_ms = job.repaired_ms(&durations, &is_repaired);
-            HostFigures { host: host.clone(), ranks: of(host), repaired_ms }
+        .map(|host| (host, there(host)))
+        .filter(|(_, there)| (2..workers.len()).contains(&there.len()))
+        .map(|(host, there)| HostFigures {
+            host: host.clone(),
+            ranks: there.len(),
+            repaired_ms: figures::together_ms(job, &there),
         })
         .collect();
     all.sort_by(|one, other| one.repaired_ms.total_cmp(&other.repaired_ms));

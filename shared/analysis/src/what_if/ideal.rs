@@ -18,15 +18,22 @@ impl Job {
             let is_compute = self.graph.operations[members[0]].kind.is_compute();
             let typical = |all: &[f64]| {
                 let cells = || members.iter().flat_map(|&index| index * row..(index + 1) * row);
-                let free: Vec<f64> =
-                    cells().filter(|&cell| self.crowded_by(cell).is_none()).map(|cell| all[cell]).collect();
-                let values = if free.is_empty() { cells().map(|cell| all[cell]).collect() } else { free };
-                if is_compute { mean(&values) } else { median(values) }
+                let mut free: Vec<usize> = cells().filter(|&cell| self.crowded_by(cell).is_none()).collect();
+                if free.is_empty() {
+                    free = cells().collect();
+                }
+                let values: Vec<f64> = free.iter().map(|&cell| all[cell]).collect();
+                if !is_compute {
+                    return median(values);
+                }
+                let shares: Vec<f64> = free.iter().map(|&cell| self.share(cell)).collect();
+                mean(&values) / mean(&shares)
             };
             let (own, transfer) = (typical(&self.actual.own), typical(&self.actual.transfer));
             for &index in &members {
-                ideal.own[index * row..(index + 1) * row].fill(own);
-                ideal.transfer[index * row..(index + 1) * row].fill(transfer);
+                let share = self.graph.operations[index].share;
+                ideal.own[index * row..(index + 1) * row].fill(own * share);
+                ideal.transfer[index * row..(index + 1) * row].fill(transfer * share);
             }
         }
         ideal
@@ -61,10 +68,15 @@ impl Job {
             let (mine, mut theirs) = (cells(chosen), cells(others));
             theirs.retain(|&cell| self.crowded_by(cell).is_none());
             if !mine.is_empty() && !theirs.is_empty() {
-                map_quantiles(&mut durations.own, &self.actual.own, &mine, &theirs);
-                map_quantiles(&mut durations.transfer, &self.actual.transfer, &mine, &theirs);
+                let share = |cell: usize| self.share(cell);
+                map_quantiles(&mut durations.own, &self.actual.own, &share, [&mine, &theirs]);
+                map_quantiles(&mut durations.transfer, &self.actual.transfer, &share, [&mine, &theirs]);
             }
         }
+    }
+
+    fn share(&self, cell: usize) -> f64 {
+        self.graph.operations[cell / self.shape.row()].share
     }
 
     /// The replica for which a collective waited beside this operation.
@@ -109,17 +121,24 @@ impl Job {
     }
 }
 
-fn map_quantiles(new: &mut [f64], actual: &[f64], mine: &[usize], theirs: &[usize]) {
-    let mut pool: Vec<f64> = theirs.iter().map(|&cell| actual[cell]).collect();
+/// Durations are compared per share of the work.
+fn map_quantiles(
+    new: &mut [f64],
+    actual: &[f64],
+    share: &dyn Fn(usize) -> f64,
+    [mine, theirs]: [&[usize]; 2],
+) {
+    let whole = |cell: usize| actual[cell] / share(cell);
+    let mut pool: Vec<f64> = theirs.iter().map(|&cell| whole(cell)).collect();
     pool.sort_unstable_by(f64::total_cmp);
     let mut ordered: Vec<usize> = mine.to_vec();
-    ordered.sort_by(|&one, &other| actual[one].total_cmp(&actual[other]));
+    ordered.sort_by(|&one, &other| whole(one).total_cmp(&whole(other)));
     let scale = pool.len() as f64 / ordered.len() as f64;
     for (rank, &cell) in ordered.iter().enumerate() {
         let at = ((rank as f64 + 0.5) * scale - 0.5).clamp(0.0, (pool.len() - 1) as f64);
         let (below, part) = (at.floor() as usize, at.fract());
         let above = (below + 1).min(pool.len() - 1);
-        new[cell] = pool[below] + (pool[above] - pool[below]) * part;
+        new[cell] = (pool[below] + (pool[above] - pool[below]) * part) * share(cell);
     }
 }
 
@@ -141,14 +160,18 @@ mod tests {
     fn the_order_of_batches_is_kept_and_their_times_are_those_of_others() {
         let actual = [4.0, 2.0, 8.0, 3.0, 1.0, 2.0];
         let mut new = actual;
-        map_quantiles(&mut new, &actual, &[0, 1, 2], &[3, 4, 5]);
+        let whole = |_| 1.0;
+        map_quantiles(&mut new, &actual, &whole, [&[0, 1, 2], &[3, 4, 5]]);
         assert_eq!(new, [2.0, 1.0, 3.0, 3.0, 1.0, 2.0]);
         // If there are more values than durations, it interpolates; if there are fewer, it repeats each
         // value.
-        map_quantiles(&mut new, &actual, &[0], &[3, 4, 5]);
+        map_quantiles(&mut new, &actual, &whole, [&[0], &[3, 4, 5]]);
         assert_eq!(new[0], 2.0);
-        map_quantiles(&mut new, &actual, &[0, 1, 2], &[3]);
+        map_quantiles(&mut new, &actual, &whole, [&[0, 1, 2], &[3]]);
         assert_eq!(new[..3], [3.0; 3]);
+        // A half is compared with the half of a whole.
+        map_quantiles(&mut new, &actual, &|cell| if cell == 0 { 0.5 } else { 1.0 }, [&[0], &[2]]);
+        assert_eq!(new[0], 4.0);
     }
 
     #[test]

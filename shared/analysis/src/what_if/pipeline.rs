@@ -70,7 +70,13 @@ impl Job {
         let class = |kind: Kind| Kind::OF_TRACES.iter().position(|known| *known == kind).unwrap_or_default();
         let operations: Vec<_> = template
             .iter()
-            .map(|row| Operation { kind: row.kind, stage: row.stage as usize, class: class(row.kind) })
+            .map(|row| Operation {
+                kind: row.kind,
+                stage: row.stage as usize,
+                class: class(row.kind),
+                number: row.number as usize,
+                share: 1.0,
+            })
             .collect();
         let waits::Waits { after, groups } = waits::waits(&template, &names, stages.len())?;
         let cells = Cells::of(rows, &names, &steps, shape)?;

@@ -1,5 +1,7 @@
 //! Whether batches of different lengths make ranks wait: a long microbatch is slow forward and backward.
 
+use std::collections::BTreeMap;
+
 use super::{Job, Kind, SequenceLength, ideal::median};
 
 /// If both limits are exceeded, different lengths are likely. The correlation alone misleads if all forward
@@ -10,20 +12,26 @@ const VARIED: f64 = 0.1;
 /// `None` without microbatches.
 pub(super) fn length(job: &Job) -> Option<SequenceLength> {
     let (row, replicas) = (job.shape.row(), job.shape.replicas);
-    let of = |kind: Kind, stage: usize| -> Vec<usize> {
-        let all = job.graph.operations.iter().enumerate();
-        all.filter(|(_, one)| one.kind == kind && one.stage == stage).map(|(index, _)| index).collect()
+    // The operations of each microbatch, in the order of their numbers.
+    let of = |kind: Kind, stage: usize| -> Vec<Vec<usize>> {
+        let mut all: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (index, one) in job.graph.operations.iter().enumerate() {
+            if one.kind == kind && one.stage == stage {
+                all.entry(one.number).or_default().push(index);
+            }
+        }
+        all.into_values().collect()
     };
     let (mut correlations, mut variations) = (Vec::new(), Vec::new());
     for stage in 0..job.stages {
-        // Both lists are in the order of their numbers, as in the trace's names.
         let (forward, backward) = (of(Kind::ForwardCompute, stage), of(Kind::BackwardCompute, stage));
         for replica in 0..replicas {
-            let times = |all: &[usize]| -> Vec<f64> {
-                let cells = all
-                    .iter()
-                    .flat_map(|index| (replica..row).step_by(replicas).map(move |place| index * row + place));
-                cells.map(|cell| job.actual.own[cell]).collect()
+            let times = |all: &[Vec<usize>]| -> Vec<f64> {
+                let in_place = |parts: &Vec<usize>, place: usize| -> f64 {
+                    parts.iter().map(|index| job.actual.own[index * row + place]).sum()
+                };
+                let places = || (replica..row).step_by(replicas);
+                all.iter().flat_map(|parts| places().map(move |place| in_place(parts, place))).collect()
             };
             let (forward, backward) = (times(&forward), times(&backward));
             if let Some((correlation, variation)) = pearson(&forward, &backward) {

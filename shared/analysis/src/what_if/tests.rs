@@ -1,6 +1,7 @@
 //! Small jobs with step times calculated manually.
 
 mod captures;
+mod pipelines;
 mod refused;
 
 use super::{Job, Kind, Row, WhatIf, Worker, figures::best_first};

@@ -238,7 +238,7 @@ pub struct CapturedOperation {
     pub after: Nanoseconds,
     /// The thread that launched it, numbered from 0.
     pub thread: u32,
-    /// The number of a collective, a send or a receive.
+    /// The number of a collective; of a send or receive, see [`Self::sequence_of`].
     pub sequence: Option<Sequence>,
     pub span: CapturedSpan,
 }
@@ -246,6 +246,18 @@ pub struct CapturedOperation {
 impl CapturedOperation {
     /// The thread is unknown.
     pub const NO_THREAD: u32 = u32::MAX;
+
+    /// The sequence of a send or receive: one more than the number of the other rank in the communicator, and
+    /// the number of the operation among the communicator's sends and receives on this rank.
+    pub fn sequence_of(peer: u32, number: u64) -> Sequence {
+        Sequence((u64::from(peer) + 1) << 32 | number & u64::from(u32::MAX))
+    }
+
+    /// The other rank of a send or receive, and its number. Hooks before 0.1.0 recorded only the number.
+    pub fn peer_and_number(sequence: Sequence) -> (Option<u32>, Sequence) {
+        let peer = (sequence.0 >> 32).checked_sub(1).map(|peer| peer as u32);
+        (peer, Sequence(sequence.0 & u64::from(u32::MAX)))
+    }
 }
 
 /// The operation's time.

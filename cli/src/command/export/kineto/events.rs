@@ -345,7 +345,7 @@ fn details(capture: &Capture, single: &Single) -> Map<String, Value> {
     | CapturedLabel::Group { operation, communicator, .. } = &*single.label
     {
         all.insert("Collective name".to_owned(), json!(operation.to_string().to_lowercase()));
-        if let Some(CapturedCommunicator { name, size }) = capture.communicators.get(communicator) {
+        if let Some(CapturedCommunicator { name, size, .. }) = capture.communicators.get(communicator) {
             all.insert("Group size".to_owned(), json!(size));
             all.insert("Process Group Description".to_owned(), json!(name));
         }

@@ -76,6 +76,8 @@ fn three(steps: u64) -> [CapturePart; 3] {
 #[test]
 fn a_slow_rank_of_a_capture_is_repaired() {
     let job = Job::of_capture(&capture(three(4))).expect("it can be simulated");
+    let [compute, collective] = &job.graph.operations[..] else { panic!("{:?}", job.graph.operations) };
+    assert_ne!(compute.class, collective.class);
     let figures = WhatIf::of(&job);
     // Steps are from the end of one collective to the next, so the first of four steps only gives the start
     // of the second.
@@ -114,7 +116,7 @@ fn a_slow_host_is_repaired_as_a_whole() {
     let computes = |of: u32, part: u32| CapturePart { rank: Rank(of), ..rank(part, 4, 0) };
     let mut job = Job::of_capture(&capture([computes(0, 0), computes(1, 2), computes(2, 1), computes(3, 1)]))
         .expect("it can be simulated");
-    job.hosts = ["a", "a", "b", "b"].map(Into::into).to_vec();
+    job.hosts = vec![["a", "a", "b", "b"].map(Into::into).to_vec()];
     let figures = WhatIf::of(&job);
     assert_eq!(figures.culprits, None);
     assert_eq!((figures.host_figures[0].host.as_str(), figures.host_figures[0].ranks), ("b", 2));
@@ -252,7 +254,6 @@ fn ranks_that_meet_in_pairs_wait_for_their_own_partner() {
 #[test]
 fn other_parallelism_is_refused_by_name() {
     let cases = [
-        (collective(Operation::Send), "its ranks send to each other (a pipeline, or all-to-all by sends)"),
         (collective(Operation::Broadcast), "its steps have Broadcast operations"),
         (CapturedLabel::Graph(1), "it has launches of CUDA graphs"),
         (CapturedLabel::Set { bytes: 8 }, "it has no collective"),
@@ -261,6 +262,8 @@ fn other_parallelism_is_refused_by_name() {
         let why = refused(with_label(label), what);
         assert!(matches!(why, Refusal::NotSpmd(_)), "{why}");
     }
+    let unknown = refused(with_label(collective(Operation::Send)), "does not say between which ranks");
+    assert_eq!(unknown, Refusal::PeersUnknown);
     let mut parts = three(3);
     for part in &mut parts {
         let CapturedLabel::Collective { communicator, .. } = &mut part.labels[1] else { continue };

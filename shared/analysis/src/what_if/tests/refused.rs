@@ -56,7 +56,7 @@ fn a_row_more_than_expected_is_missing_elsewhere() {
 
 #[test]
 fn operations_that_wait_in_a_circle_are_refused() {
-    let operation = Operation { kind: Kind::Compute, stage: 0, class: 0 };
+    let operation = Operation { kind: Kind::Compute, stage: 0, class: 0, number: 0, share: 1.0 };
     let circle = Graph::new(vec![operation; 2], vec![vec![1], vec![0]], Vec::new());
     assert_eq!(circle.expect_err("it is one"), Refusal::Circle);
 }

@@ -1,7 +1,7 @@
 //! Compute beside a collective that waits for another rank. NCCL's kernel occupies SMs while it waits, so GEMMs
 //! beside it take longer, which is a cost of the rank that is waited for.
 
-use super::{Meets, Shape, track::Cut};
+use super::{Meets, Shape, cut::Cut};
 
 /// Share of an operation's time in which a collective must wait beside it.
 const MOST: f64 = 0.5;
@@ -41,7 +41,7 @@ struct Wait {
 fn waits(of_step: &[Cut], meets: &[Meets]) -> Vec<Vec<Wait>> {
     let mut all: Vec<Vec<Wait>> = of_step.iter().map(|_| Vec::with_capacity(meets.len())).collect();
     for (k, meets) in meets.iter().enumerate() {
-        let begins: Vec<f64> = of_step.iter().map(|cut| cut.collectives[k].0).collect();
+        let begins: Vec<f64> = of_step.iter().map(|cut| cut.launches[k].0).collect();
         let mut last = begins.clone();
         meets.wait_for_the_last(&mut last);
         for (replica, (&begin, &until)) in begins.iter().zip(&last).enumerate() {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn compute_beside_a_collective_that_waits_is_crowded_by_the_last_rank() {
-        let cut = |compute, collective| Cut { compute, collectives: collective };
+        let cut = |compute, launches| Cut { compute, launches, parts: Vec::new() };
         // Both compute from 0 to 4 and from 4 to 8. Rank 0 enters the first collective at 4, rank 1 at 7.
         let cuts = [
             cut(vec![Some((0.0, 4.0)), Some((4.0, 8.0))], vec![(4.0, 7.5), (8.0, 9.0)]),

@@ -1,0 +1,272 @@
+//! The operations of all stages and their dependencies, and their durations.
+//!
+//! Before each launch of a stage there is its compute: one operation, or a forward and a backward. A
+//! collective is one operation. A group of sends and receives is one operation for each, which begin together;
+//! what waits for the group waits for all of them.
+
+use super::{
+    Durations, Graph, Group, Kind, Meets, Operation, Refusal, Shape,
+    cut::Cut,
+    link::{Ends, Link},
+    phase::{Phase, Phases, phases},
+    sequence::Hop,
+    track::Tracks,
+    wait::{Waits, waits},
+};
+
+/// A message may have been sent before its receive began, into a buffer, if in some step its send ended more
+/// than this many seconds earlier. Aligned clocks differ by less.
+const BUFFERED: f64 = 1e-3;
+
+/// The operations of a launch, and of the compute before it.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    compute: Vec<usize>,
+    launch: Vec<usize>,
+}
+
+pub(super) struct Network {
+    operations: Vec<Operation>,
+    after: Vec<Vec<usize>>,
+    groups: Vec<Group>,
+    /// For each stage and launch.
+    places: Vec<Vec<Place>>,
+    phases: Phases,
+    /// For each operation of a launch, the launches that it ends with.
+    partners: Vec<Option<Partners>>,
+}
+
+#[derive(Clone, Debug)]
+struct Partners {
+    /// Stages and launches, itself included.
+    members: Vec<(usize, usize)>,
+    meets: Meets,
+    /// Whether it is one of several messages of a launch on one of the ranks: then the end of the launch may be that of
+    /// another message.
+    is_of_several: bool,
+    /// Whether the message is buffered: then only the receive waits for the send.
+    is_buffered: bool,
+}
+
+impl Network {
+    pub(super) fn of(tracks: &Tracks) -> Result<Self, Refusal> {
+        let phases: Phases = if tracks.stages.is_pipeline() {
+            phases(&tracks.sequence, &tracks.cuts)?
+        } else {
+            vec![vec![vec![Phase::OTHER]; tracks.sequence.names[0].len()]]
+        };
+        let mut new = Self {
+            operations: Vec::new(),
+            after: Vec::new(),
+            groups: Vec::new(),
+            places: Vec::new(),
+            phases,
+            partners: Vec::new(),
+        };
+        for (stage, names) in tracks.sequence.names.iter().enumerate() {
+            let mut places = Vec::with_capacity(names.len());
+            for (k, name) in names.iter().enumerate() {
+                let mut place = Place::default();
+                for part in 0..new.phases[stage][k].len() {
+                    let Phase { kind, number, share, .. } = new.phases[stage][k][part];
+                    place.compute.push(new.add(stage, kind, number, share));
+                }
+                let hops = name.messages();
+                if hops.is_empty() {
+                    place.launch.push(new.add(stage, Kind::Communication, 0, 1.0));
+                }
+                place.launch.extend(hops.iter().map(|hop| new.add(stage, kind(*hop), 0, 1.0)));
+                places.push(place);
+            }
+            new.places.push(places);
+            new.connect(stage, &waits(names, &tracks.cuts[stage]));
+        }
+        new.partners.resize(new.operations.len(), None);
+        for link in &tracks.links {
+            new.link(link, &tracks.cuts);
+        }
+        Ok(new)
+    }
+
+    fn add(&mut self, stage: usize, kind: Kind, number: usize, share: f64) -> usize {
+        let index = self.operations.len();
+        // The compute and the messages of all stages do the same work; other operations only that of their
+        // place in the step.
+        let of_pipelines = Kind::OF_TRACES.iter().position(|known| *known == kind);
+        let class = of_pipelines.unwrap_or(Kind::OF_TRACES.len() + index);
+        self.operations.push(Operation { kind, stage, class, number, share });
+        self.after.push(Vec::new());
+        index
+    }
+
+    fn connect(&mut self, stage: usize, waits: &[Waits]) {
+        let places = &self.places[stage];
+        for (k, (place, waits)) in places.iter().zip(waits).enumerate() {
+            let launches =
+                |all: &[usize]| all.iter().flat_map(|j| places[*j].launch.clone()).collect::<Vec<_>>();
+            let mut before = k.checked_sub(1).and_then(|before| places[before].compute.last()).copied();
+            for (part, index) in place.compute.iter().enumerate() {
+                self.after[*index].extend(before);
+                if part == 0 {
+                    self.after[*index].extend(launches(&waits.compute));
+                }
+                before = Some(*index);
+            }
+            let compute = waits.launch_for_compute.and_then(|i| places[i].compute.last());
+            for index in &place.launch {
+                self.after[*index].extend(compute);
+                self.after[*index].extend(launches(&waits.launch));
+            }
+        }
+    }
+
+    fn link(&mut self, link: &Link, cuts: &[Vec<Cut>]) {
+        let launches = |at: usize| {
+            let (stage, k) = link.members[at];
+            cuts[stage].iter().map(move |cut| cut.launches[k])
+        };
+        let (indices, meets): (Vec<usize>, _) = match &link.ends {
+            Ends::Collective(meets) => {
+                let of = |(stage, k): &(usize, usize)| self.places[*stage][*k].launch[0];
+                (link.members.iter().map(of).collect(), meets.clone())
+            }
+            Ends::Message(places) => {
+                let of =
+                    |((stage, k), place): (&(usize, usize), &usize)| self.places[*stage][*k].launch[*place];
+                (link.members.iter().zip(places).map(of).collect(), Meets::Itself)
+            }
+        };
+        let is_message = matches!(link.ends, Ends::Message(_));
+        let is_buffered =
+            is_message && launches(0).zip(launches(1)).any(|(send, receive)| send.1 + BUFFERED < receive.0);
+        let is_of_several =
+            is_message && link.members.iter().any(|(stage, k)| self.places[*stage][*k].launch.len() > 1);
+        for index in &indices {
+            self.partners[*index] = Some(Partners {
+                members: link.members.clone(),
+                meets: meets.clone(),
+                is_of_several,
+                is_buffered,
+            });
+        }
+        if is_buffered {
+            self.after[indices[1]].push(indices[0]);
+        } else {
+            self.groups.push(Group { members: indices, meets });
+        }
+    }
+
+    /// Of each launch, the ranks that it makes wait for each other, if there is one stage.
+    pub(super) fn meets(&self) -> Vec<Meets> {
+        let of = |place: &Place| self.partners[place.launch[0]].as_ref().map(|of| of.meets.clone());
+        self.places[0].iter().map(|place| of(place).unwrap_or(Meets::Itself)).collect()
+    }
+
+    pub(super) fn durations(&self, tracks: &Tracks, shape: Shape) -> Durations {
+        let mut measured = Measured {
+            network: self,
+            tracks,
+            shape,
+            durations: Durations::zero(self.operations.len(), shape),
+            ends: vec![0.0; self.operations.len() * shape.row()],
+        };
+        for (stage, places) in self.places.iter().enumerate() {
+            for (k, place) in places.iter().enumerate() {
+                measured.compute(stage, k, place);
+                for index in &place.launch {
+                    measured.launch((stage, k), *index);
+                }
+            }
+        }
+        measured.durations
+    }
+
+    pub(super) fn graph(self) -> Result<Graph, Refusal> {
+        Graph::new(self.operations, self.after, self.groups)
+    }
+}
+
+/// The durations, as far as they are known.
+struct Measured<'a> {
+    network: &'a Network,
+    tracks: &'a Tracks,
+    shape: Shape,
+    durations: Durations,
+    /// End times of the operations handled so far.
+    ends: Vec<f64>,
+}
+
+impl Measured<'_> {
+    /// When the operations of the same rank for which this one waits have ended.
+    fn ready(&self, index: usize, place: usize) -> f64 {
+        let Network { operations, after, .. } = self.network;
+        let own = after[index].iter().filter(|before| operations[**before].stage == operations[index].stage);
+        own.map(|before| self.ends[before * self.shape.row() + place]).fold(0.0, f64::max)
+    }
+
+    fn compute(&mut self, stage: usize, k: usize, operations: &Place) {
+        let phases = &self.network.phases[stage][k];
+        let counted = phases.last().map_or(0, |last| last.until);
+        for (place, cut) in self.tracks.cuts[stage].iter().enumerate() {
+            for (part, (index, phase)) in operations.compute.iter().zip(phases).enumerate() {
+                let ready = self.ready(*index, place);
+                let end = if part + 1 == phases.len() {
+                    cut.compute[k].map(|(_, end)| end)
+                } else {
+                    // Some of the operations may be untimed here.
+                    let count = cut.parts[k].len() * phase.until / counted.max(1);
+                    cut.parts[k][..count].iter().copied().reduce(f64::max)
+                };
+                let end = end.map_or(ready, |end| end.max(ready));
+                let cell = index * self.shape.row() + place;
+                self.durations.own[cell] = end - ready;
+                self.ends[cell] = end;
+            }
+        }
+    }
+
+    fn launch(&mut self, (stage, k): (usize, usize), index: usize) {
+        let Some(partners) = &self.network.partners[index] else { return };
+        let cuts = &self.tracks.cuts;
+        let replicas = self.shape.replicas;
+        for step in 0..self.shape.steps {
+            let launches = |replica: usize| {
+                let place = self.shape.place(step, replica);
+                partners.members.iter().map(move |&(stage, k)| cuts[stage][place].launches[k])
+            };
+            let begin = |replica| launches(replica).map(|(begin, _)| begin).fold(f64::NEG_INFINITY, f64::max);
+            let mut last: Vec<f64> = (0..replicas).map(begin).collect();
+            partners.meets.wait_for_the_last(&mut last);
+            for (replica, last) in last.into_iter().enumerate() {
+                let place = self.shape.place(step, replica);
+                let (begin, end) = cuts[stage][place].launches[k];
+                let mut ready = self.ready(index, place);
+                let sent = launches(replica).next().map_or(begin, |(_, end)| end);
+                let is_receive = (stage, k) != partners.members[0];
+                let transfer = if !partners.is_buffered {
+                    let ends = launches(replica).map(|(_, end)| end);
+                    if partners.is_of_several { ends.fold(end, f64::min) - last } else { end - last }
+                } else if is_receive {
+                    ready = ready.max(sent);
+                    end - begin.max(sent)
+                } else {
+                    end - begin
+                };
+                let cell = index * self.shape.row() + place;
+                self.durations.own[cell] = (begin - ready).max(0.0);
+                self.durations.transfer[cell] = transfer.max(0.0);
+                self.ends[cell] = end;
+            }
+        }
+    }
+}
+
+/// The kind of a message.
+fn kind(hop: Hop) -> Kind {
+    match (hop.is_forward(), hop.is_send) {
+        (true, true) => Kind::ForwardSend,
+        (true, false) => Kind::ForwardRecv,
+        (false, true) => Kind::BackwardSend,
+        (false, false) => Kind::BackwardRecv,
+    }
+}

@@ -1,0 +1,203 @@
+//! The kind of the compute between two launches: forward or backward, as far as the messages beside it show.
+//!
+//! A receive from the previous stage is the input of a forward, and a send to the next stage its result;
+//! backwards go in the other direction. The last stage computes a forward and its backward without a message
+//! between them, and the first stage in 1F1B a backward and the next forward. Such compute is divided by its
+//! number of timed operations: those of a forward and of a backward are known from the first stage, which
+//! begins a step with a forward and ends it with a backward.
+
+use super::{
+    Kind, Refusal,
+    cut::Cut,
+    sequence::{Hop, Name, Sequence},
+};
+
+/// A part of the compute before a launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Phase {
+    pub(super) kind: Kind,
+    /// The number of the microbatch among the stage's forwards or backwards.
+    pub(super) number: usize,
+    /// Its part of the whole forward or backward.
+    pub(super) share: f64,
+    /// Number of the timed operations before the launch with which it ends.
+    pub(super) until: usize,
+}
+
+impl Phase {
+    /// All compute before a launch that is neither a forward nor a backward.
+    pub(super) const OTHER: Self = Self { kind: Kind::Compute, number: 0, share: 1.0, until: usize::MAX };
+}
+
+/// For each stage, the phases of the compute before each launch.
+pub(super) type Phases = Vec<Vec<Vec<Phase>>>;
+
+/// One kind of compute, or two kinds one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    One(Kind),
+    Both([Kind; 2]),
+    Other,
+}
+
+/// Successive compute without messages in between.
+#[derive(Clone, Debug)]
+struct Chunk {
+    does: Does,
+    /// The launches before which it is, and the number of its timed operations before each.
+    counts: Vec<(usize, usize)>,
+}
+
+impl Chunk {
+    fn timed(&self) -> usize {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Number of timed operations of a forward and of a backward.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    forward: usize,
+    backward: usize,
+}
+
+pub(super) fn phases(sequence: &Sequence, cuts: &[Vec<Cut>]) -> Result<Phases, Refusal> {
+    let of_stages: Vec<Vec<Chunk>> =
+        sequence.names.iter().zip(cuts).map(|(names, cuts)| chunks(names, cuts)).collect();
+    let known: Vec<Option<Usual>> = of_stages.iter().map(|chunks| usual(chunks)).collect();
+    let Some(any) = known.iter().flatten().next().copied() else {
+        return Err(Refusal::NotPipeline("no stage has a forward and a backward with GEMMs".to_owned()));
+    };
+    let mut all = Vec::new();
+    let mut microbatches = None;
+    for (stage, (chunks, names)) in of_stages.iter().zip(&sequence.names).enumerate() {
+        let mut of_stage = vec![Vec::new(); names.len()];
+        let mut numbers = [0, 0];
+        for chunk in chunks {
+            divide(chunk, known[stage], any, &mut numbers, &mut of_stage)
+                .ok_or_else(|| {
+                    let what = "between a receive and a send, stage {} computes less than a forward and a backward (an interleaved pipeline)";
+                    Refusal::NotPipeline(what.replace("{}", &stage.to_string()))
+                })?;
+        }
+        if numbers[0] != numbers[1] || *microbatches.get_or_insert(numbers[0]) != numbers[0] {
+            return Err(Refusal::NotPipeline(format!(
+                "stage {stage} has {} forwards and {} backwards in a step",
+                numbers[0], numbers[1]
+            )));
+        }
+        for phases in &mut of_stage {
+            if phases.is_empty() {
+                phases.push(Phase::OTHER);
+            }
+        }
+        all.push(of_stage);
+    }
+    Ok(all)
+}
+
+/// The compute of a stage between messages.
+fn chunks(names: &[Name], cuts: &[Cut]) -> Vec<Chunk> {
+    // Some operations may be untimed on some ranks.
+    let count = |k: usize| cuts.iter().map(|cut| cut.parts[k].len()).max().unwrap_or(0);
+    let mut all: Vec<(Vec<Hop>, Vec<(usize, usize)>)> = Vec::new();
+    let (mut before, mut counts): (Vec<Hop>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
+    let mut pending: Vec<Hop> = Vec::new();
+    for (k, name) in names.iter().enumerate() {
+        let timed = count(k);
+        if timed > 0 {
+            if counts.is_empty() {
+                before = std::mem::take(&mut pending);
+            }
+            counts.push((k, timed));
+        }
+        if !name.messages().is_empty() {
+            if !counts.is_empty() {
+                all.push((std::mem::take(&mut before), std::mem::take(&mut counts)));
+            }
+            pending.extend(name.messages());
+        }
+    }
+    if !counts.is_empty() {
+        all.push((before, counts));
+    }
+    let after: Vec<Vec<Hop>> =
+        all.iter().skip(1).map(|(before, _)| before.clone()).chain([pending]).collect();
+    let chunk =
+        |((before, counts), after): ((Vec<Hop>, _), Vec<Hop>)| Chunk { does: does(&before, &after), counts };
+    all.into_iter().zip(after).map(chunk).collect()
+}
+
+/// What is computed between these messages.
+fn does(before: &[Hop], after: &[Hop]) -> Does {
+    let begins = only(before.iter().filter(|hop| !hop.is_send));
+    let ends = only(after.iter().filter(|hop| hop.is_send));
+    match (begins, ends) {
+        (Some(begins), Some(ends)) if begins != ends => Does::Both([begins, ends]),
+        (_, Some(kind)) | (Some(kind), None) => Does::One(kind),
+        (None, None) => Does::Other,
+    }
+}
+
+/// The kind of compute that these messages belong to, if all belong to one.
+fn only<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<Kind> {
+    let mut kinds =
+        hops.map(|hop| if hop.is_forward() { Kind::ForwardCompute } else { Kind::BackwardCompute });
+    let first = kinds.next()?;
+    kinds.all(|kind| kind == first).then_some(first)
+}
+
+fn usual(chunks: &[Chunk]) -> Option<Usual> {
+    let of = |kind: Kind| {
+        let mut all: Vec<usize> =
+            chunks.iter().filter(|chunk| chunk.does == Does::One(kind)).map(Chunk::timed).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
+    };
+    Some(Usual { forward: of(Kind::ForwardCompute)?, backward: of(Kind::BackwardCompute)? })
+}
+
+/// Numbers the phases of a chunk. `None` if it is too short for a forward and a backward.
+fn divide(
+    chunk: &Chunk,
+    own: Option<Usual>,
+    any: Usual,
+    numbers: &mut [usize; 2],
+    phases: &mut [Vec<Phase>],
+) -> Option<()> {
+    let timed = chunk.timed();
+    let parts: Vec<(Kind, usize)> = match chunk.does {
+        Does::Other => return Some(()),
+        Does::One(kind) => vec![(kind, timed)],
+        Does::Both([first, second]) => {
+            if own.is_some_and(|own| timed <= own.forward.max(own.backward)) {
+                return None;
+            }
+            let Usual { forward, backward } = own.unwrap_or(any);
+            let part = if first == Kind::ForwardCompute { forward } else { backward };
+            let of_first = (timed as f64 * part as f64 / (forward + backward) as f64).round() as usize;
+            if !(1..timed).contains(&of_first) {
+                return None;
+            }
+            vec![(first, of_first), (second, timed - of_first)]
+        }
+    };
+    let mut counts = chunk.counts.iter().copied();
+    let (mut k, mut left) = counts.next()?;
+    let mut until = 0;
+    for (kind, of_kind) in parts {
+        let number = &mut numbers[usize::from(kind == Kind::BackwardCompute)];
+        let mut needed = of_kind;
+        while needed > 0 {
+            if left == 0 {
+                ((k, left), until) = (counts.next()?, 0);
+            }
+            let taken = left.min(needed);
+            (left, needed, until) = (left - taken, needed - taken, until + taken);
+            let share = taken as f64 / of_kind as f64;
+            phases[k].push(Phase { kind, number: *number, share, until });
+        }
+        *number += 1;
+    }
+    Some(())
+}

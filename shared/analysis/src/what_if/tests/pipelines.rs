@@ -1,0 +1,400 @@
+//! Captures of pipelines.
+
+mod schedule;
+
+use schedule::{Act, Job as Scheduled};
+use xpu_wire::{frame::CapturedLabel, id::Rank};
+
+use crate::what_if::{Cause, Job, Kind, Refusal, WhatIf};
+
+const MICROBATCHES: usize = 6;
+
+/// The time of a forward and of its GEMMs; a backward takes twice as long and has twice as many.
+const FORWARD: u64 = 3000;
+const GEMMS: usize = 3;
+
+/// By how much the compute of a microbatch takes longer: of this stage, replica, step and microbatch.
+type Factor = fn(usize, usize, usize, usize) -> f64;
+
+const EVEN: Factor = |_, _, _, _| 1.0;
+
+/// Layers in addition to [`GEMMS`], by stage.
+type More = fn(usize) -> usize;
+
+#[derive(Clone, Copy)]
+struct Shape {
+    stages: usize,
+    replicas: usize,
+    factor: Factor,
+    more: More,
+    is_gpipe: bool,
+    /// Whether a step ends with a collective of all ranks.
+    has_norm: bool,
+    /// Whether a step begins with that collective.
+    norm_is_first: bool,
+    /// Whether the replicas of a stage have a collective after a third of each forward and backward.
+    is_divided: bool,
+    /// Whether a forward is sent while the next input is received, in one group.
+    is_joined: bool,
+}
+
+const SHAPE: Shape = Shape {
+    stages: 4,
+    replicas: 2,
+    factor: EVEN,
+    more: |_| 0,
+    is_gpipe: false,
+    has_norm: true,
+    norm_is_first: false,
+    is_divided: false,
+    is_joined: false,
+};
+
+impl Shape {
+    fn compute(
+        self,
+        stage: usize,
+        replica: usize,
+        step: usize,
+        microbatch: usize,
+        passes: usize,
+    ) -> Vec<Act> {
+        let factor = (self.factor)(stage, replica, step, microbatch);
+        let part = |gemms: usize| Act::Compute {
+            gemms,
+            took: ((FORWARD * gemms as u64 / GEMMS as u64) as f64 * factor) as u64,
+        };
+        let gemms = (GEMMS + (self.more)(stage)) * passes;
+        if self.is_divided {
+            return vec![part(gemms / 3), Act::OfStage, part(gemms - gemms / 3)];
+        }
+        vec![part(gemms)]
+    }
+
+    /// 1F1B as in Megatron, or all forwards before all backwards.
+    fn acts(self, stage: usize, replica: usize, step: usize) -> Vec<Act> {
+        let mut all = Vec::new();
+        let forward = |microbatch| self.compute(stage, replica, step, microbatch, 1);
+        let backward = |microbatch| self.compute(stage, replica, step, microbatch, 2);
+        let neighbour = |up: bool| match (up, stage) {
+            (true, stage) if stage + 1 < self.stages => Some(stage + 1),
+            (false, stage) => stage.checked_sub(1),
+            _ => None,
+        };
+        let exchange = |messages: &[(bool, bool)]| {
+            let to = |&(is_sent, up): &(bool, bool)| Some((is_sent, neighbour(up)?));
+            let messages: Vec<_> = messages.iter().filter_map(to).collect();
+            (!messages.is_empty()).then_some(Act::Exchange(messages))
+        };
+        let (receives_input, sends_result) = ((false, false), (true, true));
+        let (receives_gradient, sends_gradient) = ((false, true), (true, false));
+        let early = if self.is_gpipe { MICROBATCHES } else { MICROBATCHES.min(self.stages - stage - 1) };
+        if self.norm_is_first {
+            all.push(Act::OfAll);
+        }
+        for microbatch in 0..early {
+            if microbatch == 0 || !self.is_joined {
+                all.extend(exchange(&[receives_input]));
+            }
+            all.extend(forward(microbatch));
+            if microbatch + 1 < early && self.is_joined {
+                all.extend(exchange(&[sends_result, receives_input]));
+            } else {
+                all.extend(exchange(&[sends_result]));
+            }
+        }
+        if early < MICROBATCHES {
+            all.extend(exchange(&[receives_input]));
+        }
+        for microbatch in early..MICROBATCHES {
+            all.extend(forward(microbatch));
+            all.extend(exchange(&[sends_result, receives_gradient]));
+            all.extend(backward(microbatch - early));
+            if microbatch + 1 < MICROBATCHES {
+                all.extend(exchange(&[sends_gradient, receives_input]));
+            } else {
+                all.extend(exchange(&[sends_gradient]));
+            }
+        }
+        for microbatch in MICROBATCHES - early..MICROBATCHES {
+            all.extend(exchange(&[receives_gradient]));
+            all.extend(backward(microbatch));
+            all.extend(exchange(&[sends_gradient]));
+        }
+        if self.replicas > 1 {
+            all.push(Act::OfStage);
+        }
+        if self.has_norm {
+            all.push(Act::OfAll);
+        }
+        all
+    }
+
+    fn job(self) -> Scheduled {
+        Scheduled {
+            stages: self.stages,
+            replicas: self.replicas,
+            steps: 5,
+            is_grouped: false,
+            is_buffered: false,
+            acts: Box::new(move |stage, replica, step| self.acts(stage, replica, step)),
+        }
+    }
+
+    fn figures(self) -> WhatIf {
+        figures(&self.job())
+    }
+
+    fn step_ms(self) -> f64 {
+        self.job().step_ms()
+    }
+}
+
+#[track_caller]
+fn figures(job: &Scheduled) -> WhatIf {
+    WhatIf::of(&Job::of_capture(&job.capture()).unwrap_or_else(|why| panic!("{why}")))
+}
+
+#[track_caller]
+fn close(one: f64, other: f64, by: f64) {
+    assert!((one / other - 1.0).abs() < by, "{one} is not {other}");
+}
+
+#[test]
+fn an_even_pipeline_is_simulated_as_it_was() {
+    let deep = Shape { stages: 6, ..SHAPE };
+    let gpipe = Shape { is_gpipe: true, ..SHAPE };
+    let two = Shape { stages: 2, replicas: 1, ..SHAPE };
+    for shape in [SHAPE, Shape { replicas: 1, ..SHAPE }, deep, gpipe, two] {
+        let figures = shape.figures();
+        close(figures.step.measured_ms, shape.step_ms(), 1e-3);
+        close(figures.step.simulated_ms, figures.step.measured_ms, 1e-3);
+        close(figures.step.ideal_ms, figures.step.measured_ms, 0.01);
+        assert_eq!((figures.stages, figures.data_parallel), (shape.stages, shape.replicas));
+        assert_eq!(figures.steps.len(), 4);
+    }
+}
+
+#[test]
+fn a_group_may_send_to_one_neighbour_and_receive_from_the_other() {
+    let joined = Shape { is_gpipe: true, is_joined: true, replicas: 1, ..SHAPE };
+    let figures = joined.figures();
+    close(figures.step.simulated_ms, joined.step_ms(), 0.005);
+    close(figures.step.ideal_ms, joined.step_ms(), 0.01);
+    // Only one message of a group waits for a slow stage.
+    let slow: Factor = |stage, _, _, _| if stage == 2 { 2.0 } else { 1.0 };
+    let figures = Shape { factor: slow, ..joined }.figures();
+    close(figures.stage_figures[0].repaired_ms, joined.step_ms(), 0.01);
+}
+
+#[test]
+fn a_step_may_begin_with_the_collective_of_all_ranks() {
+    let shape = Shape { has_norm: false, norm_is_first: true, ..SHAPE };
+    let figures = shape.figures();
+    close(figures.step.simulated_ms, shape.step_ms(), 1e-3);
+    close(figures.step.ideal_ms, shape.step_ms(), 0.01);
+}
+
+/// As by tensor parallelism.
+#[test]
+fn a_forward_that_collectives_divide_counts_as_a_whole() {
+    let shape = Shape { is_divided: true, ..SHAPE };
+    let slow: Factor = |stage, _, _, _| if stage == 1 { 1.5 } else { 1.0 };
+    let figures = Shape { factor: slow, ..shape }.figures();
+    close(figures.step.simulated_ms, Shape { factor: slow, ..shape }.step_ms(), 1e-3);
+    assert_eq!(figures.stage_figures[0].stage, 1);
+    close(figures.stage_figures[0].repaired_ms, shape.step_ms(), 0.01);
+    let ideal: Factor = |_, _, _, _| 1.125;
+    close(figures.step.ideal_ms, Shape { factor: ideal, ..shape }.step_ms(), 0.01);
+}
+
+#[test]
+fn the_compute_between_messages_is_forward_or_backward() {
+    for shape in [SHAPE, Shape { is_gpipe: true, ..SHAPE }] {
+        let job = Job::of_capture(&shape.job().capture()).expect("it can be simulated");
+        for stage in 0..shape.stages {
+            for (kind, took) in [(Kind::ForwardCompute, FORWARD), (Kind::BackwardCompute, 2 * FORWARD)] {
+                let operations = job.graph.operations.iter().zip(job.actual.own.chunks(job.shape.row()));
+                let of_kind = operations.filter(|(one, _)| (one.stage, one.kind) == (stage, kind));
+                let times: Vec<f64> = of_kind.flat_map(|(_, times)| times.to_vec()).collect();
+                assert_eq!(times.len(), MICROBATCHES * job.shape.row(), "{kind:?} of stage {stage}");
+                assert!(times.iter().all(|time| (time * 1e6 - took as f64).abs() < 2.0), "{stage} {times:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn single_sends_may_be_groups_too() {
+    let job = Scheduled { is_grouped: true, ..SHAPE.job() };
+    close(figures(&job).step.simulated_ms, SHAPE.step_ms(), 1e-3);
+}
+
+#[test]
+fn a_slow_rank_is_found_among_the_replicas_of_its_stage() {
+    let slow: Factor = |stage, replica, _, _| if (stage, replica) == (2, 1) { 1.5 } else { 1.0 };
+    let figures = Shape { factor: slow, ..SHAPE }.figures();
+    let first = &figures.workers[0];
+    assert_eq!((first.rank, first.stage, first.data_parallel), (Rank(5), 2, 1));
+    close(first.repaired_ms.expect("it is simulated"), SHAPE.step_ms(), 0.01);
+    assert_eq!(figures.culprits.expect("one rank is enough").ranks, [Rank(5)]);
+    assert!(figures.sentences[1].starts_with("If rank 5 (stage 2, data-parallel rank 1) were as fast"));
+}
+
+#[test]
+fn a_slow_stage_of_a_single_replica_is_found() {
+    let slow: Factor = |stage, _, _, _| if stage == 1 { 1.5 } else { 1.0 };
+    let even = Shape { replicas: 1, ..SHAPE };
+    let figures = Shape { factor: slow, ..even }.figures();
+    assert_eq!((figures.stage_figures[0].stage, figures.workers[0].rank), (1, Rank(1)));
+    close(figures.stage_figures[0].repaired_ms, even.step_ms(), 0.01);
+    close(figures.workers[0].repaired_ms.expect("it is simulated"), even.step_ms(), 0.01);
+}
+
+#[test]
+fn a_last_stage_with_more_layers_is_found() {
+    let figures = Shape { more: |stage| if stage == 3 { 2 } else { 0 }, ..SHAPE }.figures();
+    assert_eq!(figures.stage_figures[0].stage, 3);
+    close(figures.stage_figures[0].repaired_ms, SHAPE.step_ms(), 0.01);
+    assert!(figures.m_s > Some(0.5), "{:?}", figures.m_s);
+    let stage = figures.losses().into_iter().find(|loss| loss.cause == Cause::Stage).expect("a loss");
+    assert_eq!(stage.stage, Some(3));
+}
+
+#[test]
+fn sequences_of_different_lengths_are_found() {
+    // The lengths of a step have the same mean in every order.
+    let long: Factor = |_, replica, step, microbatch| {
+        [0.5, 1.5, 0.7, 1.3, 1.1, 0.9][(microbatch * 5 + step + 2 * replica) % 6]
+    };
+    let figures = Shape { factor: long, ..SHAPE }.figures();
+    let length = figures.sequence_length.expect("it has microbatches");
+    assert!(length.is_likely && length.correlation > 0.99 && length.variation > 0.3, "{length:?}");
+    close(figures.step.ideal_ms, SHAPE.step_ms(), 0.01);
+    assert!(figures.sentences.iter().any(|text| text.starts_with("Batches of different sequence lengths")));
+}
+
+#[test]
+fn without_a_collective_of_all_ranks_messages_align_the_clocks() {
+    // The last stage ends its steps long before the first.
+    let shape = Shape { has_norm: false, replicas: 1, ..SHAPE };
+    let slow: Factor = |stage, _, _, _| if stage == 2 { 1.5 } else { 1.0 };
+    let figures = Shape { factor: slow, ..shape }.figures();
+    close(figures.step.measured_ms, Shape { factor: slow, ..shape }.step_ms(), 1e-3);
+    close(figures.step.simulated_ms, figures.step.measured_ms, 0.01);
+    close(figures.stage_figures[0].repaired_ms, shape.step_ms(), 0.01);
+    let replicas = Shape { has_norm: false, ..SHAPE };
+    close(replicas.figures().step.simulated_ms, replicas.step_ms(), 0.01);
+}
+
+#[test]
+fn a_send_into_a_buffer_does_not_wait_for_its_receive() {
+    // While the second stage computes a long microbatch, the first one continues with short ones.
+    // The microbatches are other ones in each step, so each is also one for which the second stage waits.
+    let alternating: Factor = |stage, _, step, microbatch| match (stage, (microbatch + step) % 3) {
+        (0, 2) | (1, 0) => 4.0,
+        _ => 0.5,
+    };
+    let shape = Shape { factor: alternating, is_gpipe: true, stages: 2, ..SHAPE };
+    let job = Scheduled { is_buffered: true, ..shape.job() };
+    assert!(job.step_ms() < 0.95 * shape.step_ms(), "{} {}", job.step_ms(), shape.step_ms());
+    close(figures(&job).step.simulated_ms, job.step_ms(), 0.01);
+    close(shape.figures().step.simulated_ms, shape.step_ms(), 1e-3);
+}
+
+#[track_caller]
+fn refused(acts: impl Fn(usize, usize, usize) -> Vec<Act> + 'static, what: &str) {
+    let job = Scheduled { acts: Box::new(acts), ..SHAPE.job() };
+    let why = Job::of_capture(&job.capture()).expect_err("it is refused");
+    assert!(matches!(why, Refusal::NotPipeline(_)) && why.to_string().contains(what), "{why}");
+}
+
+fn compute(gemms: usize) -> Act {
+    Act::Compute { gemms, took: 1000 * gemms as u64 }
+}
+
+#[test]
+fn other_exchanges_are_refused_by_name() {
+    // All-to-all by sends.
+    let others = |stage: usize| (0..4).filter(move |other| *other != stage);
+    let all_to_all = move |stage: usize, _, _| {
+        let messages = others(stage).flat_map(|other| [(true, other), (false, other)]).collect();
+        vec![compute(3), Act::Exchange(messages), Act::OfAll]
+    };
+    refused(all_to_all, "are not neighbours in their pipeline");
+    // A pipeline without backwards.
+    let forward_only = |stage: usize, _, _| {
+        let receive = stage.checked_sub(1).map(|from| Act::Exchange(vec![(false, from)]));
+        let send = (stage < 3).then(|| Act::Exchange(vec![(true, stage + 1)]));
+        receive.into_iter().chain([compute(3)]).chain(send).chain([Act::OfAll]).collect()
+    };
+    refused(forward_only, "no stage has a forward and a backward");
+    // The second microbatch has no backward.
+    let (forward, backward) = (compute(3), compute(6));
+    let evaluates = move |stage: usize, _, _| {
+        let (send, receive) =
+            (Act::Exchange(vec![(true, stage ^ 1)]), Act::Exchange(vec![(false, stage ^ 1)]));
+        let acts = if stage % 2 == 0 {
+            [&forward, &send, &forward, &send, &receive, &backward, &Act::OfAll].map(Clone::clone)
+        } else {
+            [&receive, &forward, &receive, &forward, &backward, &send, &Act::OfAll].map(Clone::clone)
+        };
+        acts.to_vec()
+    };
+    let job = Scheduled { stages: 2, acts: Box::new(evaluates), ..SHAPE.job() };
+    let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
+    assert!(why.starts_with("stage 0 has 2 forwards and 1 backwards in a step"), "{why}");
+    // Replicas with different numbers of microbatches.
+    let uneven = |stage, replica, step| {
+        let mut acts = SHAPE.acts(stage, replica, step);
+        if replica == 1 && stage < 2 {
+            let last = acts.pop();
+            acts.push(Act::Exchange(vec![(stage == 0, 1 - stage)]));
+            acts.extend(last);
+        }
+        acts
+    };
+    refused(uneven, "the ranks of a stage do not launch the same operations");
+    // An interleaved pipeline of two stages, each with two parts of the model.
+    let interleaved = |stage: usize, _, _| {
+        let (send, receive) =
+            (Act::Exchange(vec![(true, 1 - stage)]), Act::Exchange(vec![(false, 1 - stage)]));
+        let (forward, backward) = (compute(3), compute(6));
+        let mut acts = match stage {
+            0 => vec![forward.clone(), send.clone(), receive.clone(), forward, send.clone(), receive.clone()],
+            _ => vec![
+                receive.clone(),
+                forward.clone(),
+                send.clone(),
+                receive.clone(),
+                forward,
+                backward.clone(),
+            ],
+        };
+        acts.extend(match stage {
+            0 => vec![backward.clone(), send, receive, backward],
+            _ => vec![send.clone(), receive, backward, send],
+        });
+        acts.push(Act::OfAll);
+        acts
+    };
+    let job = Scheduled { stages: 2, acts: Box::new(interleaved), ..SHAPE.job() };
+    let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
+    assert!(why.contains("(an interleaved pipeline)"), "{why}");
+}
+
+#[test]
+fn a_capture_without_peers_or_members_is_refused() {
+    let mut capture = SHAPE.job().capture();
+    for rank in capture.ranks.values_mut() {
+        for single in &mut rank.operations {
+            if matches!(*single.label, CapturedLabel::Collective { .. }) {
+                single.peer = None;
+            }
+        }
+    }
+    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
+    let mut capture = SHAPE.job().capture();
+    capture.communicators.clear();
+    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
+}
