@@ -40,6 +40,26 @@ fn the_time_of_a_step_is_divided() {
 }
 
 #[test]
+fn a_send_has_its_peer_and_its_number() {
+    let sequences = [
+        (Operation::Send, CapturedOperation::sequence_of(0, 7), Some(0), 7),
+        (Operation::Recv, CapturedOperation::sequence_of(u32::MAX - 1, 7), Some(u32::MAX - 1), 7),
+        // As older hooks recorded it.
+        (Operation::Send, Sequence(7), None, 7),
+        (Operation::AllReduce, Sequence(3 << 32), None, 3 << 32),
+    ];
+    for (of, sequence, peer, number) in sequences {
+        let mut part = part(0, 0);
+        let CapturedLabel::Collective { operation, .. } = &mut part.labels[1] else { panic!() };
+        *operation = of;
+        part.operations[1].sequence = Some(sequence);
+        let capture = capture([("a", part)]);
+        let single = &capture.ranks[&Rank(0)].operations[1];
+        assert_eq!((single.peer, single.sequence), (peer, Some(Sequence(number))), "{of:?}");
+    }
+}
+
+#[test]
 fn clocks_are_put_together_by_the_ends_of_collectives() {
     let capture = capture([("a", part(0, 0)), ("b", part(1, 7)), ("b", part(2, 7))]);
     let clocks = Clocks::of(&capture);

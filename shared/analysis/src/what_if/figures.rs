@@ -264,7 +264,8 @@ pub(super) fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     }
     let is_one = |stage: usize, place: usize| are_repaired[stage][place % replicas];
     let mut durations = job.actual.clone();
-    for of_stage in 0..job.stages {
+    let has_repaired = |stage: &usize| are_repaired[*stage].contains(&true);
+    for of_stage in (0..job.stages).filter(has_repaired) {
         let chosen = |index: usize, place: usize| job.stage(index) == of_stage && is_one(of_stage, place);
         let others = |index: usize, place: usize| {
             let stage = job.stage(index);

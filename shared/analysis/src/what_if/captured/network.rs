@@ -32,17 +32,23 @@ pub(super) struct Network {
     /// For each stage and launch.
     places: Vec<Vec<Place>>,
     phases: Phases,
-    /// For each operation of a launch, the launches that it ends with.
-    partners: Vec<Option<Partners>>,
+    met: Vec<Met>,
+    /// For each operation of a launch, its index in `met`, and its number among the members.
+    of_launch: Vec<Option<(usize, usize)>>,
 }
 
+/// Launches that end together, or the send and the receive of a buffered message.
 #[derive(Clone, Debug)]
-struct Partners {
-    /// Stages and launches, itself included.
-    members: Vec<(usize, usize)>,
+struct Met {
     meets: Meets,
-    /// Whether it is one of several messages of a launch on one of the ranks: then the end of the launch may be that of
-    /// another message.
+    /// When the last of them began, in each place.
+    last_begin: Vec<f64>,
+    /// When the first of them ended, in each place.
+    first_end: Vec<f64>,
+    /// When a message was sent, in each place.
+    sent: Vec<f64>,
+    /// Whether it is one of several messages of a launch on one of the ranks: then the end of the launch may be
+    /// that of another message.
     is_of_several: bool,
     /// Whether the message is buffered: then only the receive waits for the send.
     is_buffered: bool,
@@ -61,7 +67,8 @@ impl Network {
             groups: Vec::new(),
             places: Vec::new(),
             phases,
-            partners: Vec::new(),
+            met: Vec::new(),
+            of_launch: Vec::new(),
         };
         for (stage, names) in tracks.sequence.names.iter().enumerate() {
             let mut places = Vec::with_capacity(names.len());
@@ -81,9 +88,9 @@ impl Network {
             new.places.push(places);
             new.connect(stage, &waits(names, &tracks.cuts[stage]));
         }
-        new.partners.resize(new.operations.len(), None);
+        new.of_launch.resize(new.operations.len(), None);
         for link in &tracks.links {
-            new.link(link, &tracks.cuts);
+            new.link(link, &tracks.cuts, tracks.stages.replicas());
         }
         Ok(new)
     }
@@ -120,7 +127,7 @@ impl Network {
         }
     }
 
-    fn link(&mut self, link: &Link, cuts: &[Vec<Cut>]) {
+    fn link(&mut self, link: &Link, cuts: &[Vec<Cut>], replicas: usize) {
         let launches = |at: usize| {
             let (stage, k) = link.members[at];
             cuts[stage].iter().map(move |cut| cut.launches[k])
@@ -141,14 +148,20 @@ impl Network {
             is_message && launches(0).zip(launches(1)).any(|(send, receive)| send.1 + BUFFERED < receive.0);
         let is_of_several =
             is_message && link.members.iter().any(|(stage, k)| self.places[*stage][*k].launch.len() > 1);
-        for index in &indices {
-            self.partners[*index] = Some(Partners {
-                members: link.members.clone(),
-                meets: meets.clone(),
-                is_of_several,
-                is_buffered,
-            });
+        let mut last_begin: Vec<f64> = launches(0).map(|(begin, _)| begin).collect();
+        let mut first_end: Vec<f64> = launches(0).map(|(_, end)| end).collect();
+        for member in 1..link.members.len() {
+            let known = last_begin.iter_mut().zip(&mut first_end);
+            for ((last_begin, first_end), (begin, end)) in known.zip(launches(member)) {
+                (*last_begin, *first_end) = (last_begin.max(begin), first_end.min(end));
+            }
         }
+        last_begin.chunks_mut(replicas).for_each(|step| meets.wait_for_the_last(step));
+        for (member, index) in indices.iter().enumerate() {
+            self.of_launch[*index] = Some((self.met.len(), member));
+        }
+        let sent = if is_buffered { launches(0).map(|(_, end)| end).collect() } else { Vec::new() };
+        self.met.push(Met { meets: meets.clone(), last_begin, first_end, sent, is_of_several, is_buffered });
         if is_buffered {
             self.after[indices[1]].push(indices[0]);
         } else {
@@ -158,7 +171,7 @@ impl Network {
 
     /// Of each launch, the ranks that it makes wait for each other, if there is one stage.
     pub(super) fn meets(&self) -> Vec<Meets> {
-        let of = |place: &Place| self.partners[place.launch[0]].as_ref().map(|of| of.meets.clone());
+        let of = |place: &Place| self.of_launch[place.launch[0]].map(|(met, _)| self.met[met].meets.clone());
         self.places[0].iter().map(|place| of(place).unwrap_or(Meets::Itself)).collect()
     }
 
@@ -226,37 +239,24 @@ impl Measured<'_> {
     }
 
     fn launch(&mut self, (stage, k): (usize, usize), index: usize) {
-        let Some(partners) = &self.network.partners[index] else { return };
-        let cuts = &self.tracks.cuts;
-        let replicas = self.shape.replicas;
-        for step in 0..self.shape.steps {
-            let launches = |replica: usize| {
-                let place = self.shape.place(step, replica);
-                partners.members.iter().map(move |&(stage, k)| cuts[stage][place].launches[k])
+        let Some((met, member)) = self.network.of_launch[index] else { return };
+        let met = &self.network.met[met];
+        for (place, cut) in self.tracks.cuts[stage].iter().enumerate() {
+            let (begin, end) = cut.launches[k];
+            let mut ready = self.ready(index, place);
+            let transfer = match (met.is_buffered, member) {
+                (false, _) if met.is_of_several => met.first_end[place] - met.last_begin[place],
+                (false, _) => end - met.last_begin[place],
+                (true, 0) => end - begin,
+                (true, _) => {
+                    ready = ready.max(met.sent[place]);
+                    end - begin.max(met.sent[place])
+                }
             };
-            let begin = |replica| launches(replica).map(|(begin, _)| begin).fold(f64::NEG_INFINITY, f64::max);
-            let mut last: Vec<f64> = (0..replicas).map(begin).collect();
-            partners.meets.wait_for_the_last(&mut last);
-            for (replica, last) in last.into_iter().enumerate() {
-                let place = self.shape.place(step, replica);
-                let (begin, end) = cuts[stage][place].launches[k];
-                let mut ready = self.ready(index, place);
-                let sent = launches(replica).next().map_or(begin, |(_, end)| end);
-                let is_receive = (stage, k) != partners.members[0];
-                let transfer = if !partners.is_buffered {
-                    let ends = launches(replica).map(|(_, end)| end);
-                    if partners.is_of_several { ends.fold(end, f64::min) - last } else { end - last }
-                } else if is_receive {
-                    ready = ready.max(sent);
-                    end - begin.max(sent)
-                } else {
-                    end - begin
-                };
-                let cell = index * self.shape.row() + place;
-                self.durations.own[cell] = (begin - ready).max(0.0);
-                self.durations.transfer[cell] = transfer.max(0.0);
-                self.ends[cell] = end;
-            }
+            let cell = index * self.shape.row() + place;
+            self.durations.own[cell] = (begin - ready).max(0.0);
+            self.durations.transfer[cell] = transfer.max(0.0);
+            self.ends[cell] = end;
         }
     }
 }

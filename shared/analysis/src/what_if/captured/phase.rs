@@ -100,32 +100,29 @@ pub(super) fn phases(sequence: &Sequence, cuts: &[Vec<Cut>]) -> Result<Phases, R
 fn chunks(names: &[Name], cuts: &[Cut]) -> Vec<Chunk> {
     // Some operations may be untimed on some ranks.
     let count = |k: usize| cuts.iter().map(|cut| cut.parts[k].len()).max().unwrap_or(0);
-    let mut all: Vec<(Vec<Hop>, Vec<(usize, usize)>)> = Vec::new();
-    let (mut before, mut counts): (Vec<Hop>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
-    let mut pending: Vec<Hop> = Vec::new();
+    // The messages between the chunks, also before the first and behind the last.
+    let mut messages: Vec<Vec<Hop>> = vec![Vec::new()];
+    let mut all: Vec<Chunk> = Vec::new();
+    let mut is_open = false;
     for (k, name) in names.iter().enumerate() {
         let timed = count(k);
-        if timed > 0 {
-            if counts.is_empty() {
-                before = std::mem::take(&mut pending);
-            }
-            counts.push((k, timed));
+        if timed > 0 && !is_open {
+            all.push(Chunk { does: Does::Other, counts: Vec::new() });
+            messages.push(Vec::new());
+            is_open = true;
         }
-        if !name.messages().is_empty() {
-            if !counts.is_empty() {
-                all.push((std::mem::take(&mut before), std::mem::take(&mut counts)));
-            }
-            pending.extend(name.messages());
+        if let Some(chunk) = all.last_mut().filter(|_| timed > 0) {
+            chunk.counts.push((k, timed));
+        }
+        if let (Some(behind), true) = (messages.last_mut(), !name.messages().is_empty()) {
+            behind.extend(name.messages());
+            is_open = false;
         }
     }
-    if !counts.is_empty() {
-        all.push((before, counts));
+    for (chunk, messages) in all.iter_mut().zip(messages.windows(2)) {
+        chunk.does = does(&messages[0], &messages[1]);
     }
-    let after: Vec<Vec<Hop>> =
-        all.iter().skip(1).map(|(before, _)| before.clone()).chain([pending]).collect();
-    let chunk =
-        |((before, counts), after): ((Vec<Hop>, _), Vec<Hop>)| Chunk { does: does(&before, &after), counts };
-    all.into_iter().zip(after).map(chunk).collect()
+    all
 }
 
 /// What is computed between these messages.

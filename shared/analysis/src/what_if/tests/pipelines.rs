@@ -3,7 +3,11 @@
 mod schedule;
 
 use schedule::{Act, Job as Scheduled};
-use xpu_wire::{frame::CapturedLabel, id::Rank};
+use xpu_wire::{
+    frame::{CapturedLabel, CapturedSpan},
+    id::{Rank, Sequence},
+    unit::{Moment, Nanoseconds},
+};
 
 use crate::what_if::{Cause, Job, Kind, Refusal, WhatIf};
 
@@ -334,7 +338,7 @@ fn other_exchanges_are_refused_by_name() {
     let evaluates = move |stage: usize, _, _| {
         let (send, receive) =
             (Act::Exchange(vec![(true, stage ^ 1)]), Act::Exchange(vec![(false, stage ^ 1)]));
-        let acts = if stage % 2 == 0 {
+        let acts = if stage.is_multiple_of(2) {
             [&forward, &send, &forward, &send, &receive, &backward, &Act::OfAll].map(Clone::clone)
         } else {
             [&receive, &forward, &receive, &forward, &backward, &send, &Act::OfAll].map(Clone::clone)
@@ -398,3 +402,49 @@ fn a_capture_without_peers_or_members_is_refused() {
     capture.communicators.clear();
     assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
 }
+
+#[test]
+fn damaged_captures_are_refused_or_simulated() {
+    let small = Shape { stages: 3, ..SHAPE };
+    let shapes =
+        [small, Shape { is_joined: true, is_gpipe: true, ..small }, Shape { has_norm: false, ..small }];
+    let captures = shapes.map(|shape| shape.job().capture());
+    let mut random = 1_u64;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    let (mut simulated, mut refused) = (0, 0);
+    for round in 0..150 {
+        let mut capture = captures[round % captures.len()].clone();
+        for _ in 0..=next(3) {
+            let rank = Rank(next(capture.ranks.len()) as u32);
+            let operations = &mut capture.ranks.get_mut(&rank).expect("it is there").operations;
+            let at = next(operations.len());
+            let other = operations[next(operations.len())].clone();
+            match next(8) {
+                0 => drop(operations.remove(at)),
+                1 => operations[at].peer = [None, Some(0), Some(u32::MAX)][next(3)],
+                2 => operations[at].sequence = [None, Some(Sequence(0)), Some(Sequence(u64::MAX))][next(3)],
+                3 => operations[at].label = other.label,
+                4 => operations[at].span = [CapturedSpan::Unknown, FOREVER, other.span][next(3)],
+                5 => operations[at].at = [Moment(0), Moment(u64::MAX), other.at][next(3)],
+                6 => operations.truncate(at),
+                _ => operations.retain(|one| one.label != other.label),
+            }
+            operations.sort_by_key(|one| one.at);
+        }
+        match Job::of_capture(&capture) {
+            Ok(job) => {
+                let figures = WhatIf::of(&job);
+                assert!(figures.step.simulated_ms.is_finite() && figures.slowdown.is_finite(), "{figures:?}");
+                simulated += 1;
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(simulated > 15 && refused > 15, "{simulated} {refused}");
+}
+
+/// A time that no clock shows.
+const FOREVER: CapturedSpan = CapturedSpan::Gpu { stream: 0, late: i64::MAX, took: Nanoseconds(u64::MAX) };
