@@ -74,11 +74,11 @@ pub(super) fn phases(sequence: &Sequence, cuts: &[Vec<Cut>]) -> Result<Phases, R
         let mut of_stage = vec![Vec::new(); names.len()];
         let mut numbers = [0, 0];
         for chunk in chunks {
-            divide(chunk, known[stage], any, &mut numbers, &mut of_stage)
-                .ok_or_else(|| {
-                    let what = "between a receive and a send, stage {} computes less than a forward and a backward (an interleaved pipeline)";
-                    Refusal::NotPipeline(what.replace("{}", &stage.to_string()))
-                })?;
+            if divide(chunk, known[stage], any, &mut numbers, &mut of_stage).is_none() {
+                return Err(Refusal::NotPipeline(format!(
+                    "between a receive and a send, stage {stage} computes less than a forward and a backward (an interleaved pipeline)"
+                )));
+            }
         }
         if numbers[0] != numbers[1] || *microbatches.get_or_insert(numbers[0]) != numbers[0] {
             return Err(Refusal::NotPipeline(format!(

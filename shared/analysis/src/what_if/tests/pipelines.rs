@@ -1,15 +1,12 @@
 //! Captures of pipelines.
 
+mod refused;
 mod schedule;
 
 use schedule::{Act, Job as Scheduled};
-use xpu_wire::{
-    frame::{CapturedLabel, CapturedSpan},
-    id::{Rank, Sequence},
-    unit::{Moment, Nanoseconds},
-};
+use xpu_wire::id::Rank;
 
-use crate::what_if::{Cause, Job, Kind, Refusal, WhatIf};
+use crate::what_if::{Cause, Job, Kind, WhatIf};
 
 const MICROBATCHES: usize = 6;
 
@@ -305,146 +302,3 @@ fn a_send_into_a_buffer_does_not_wait_for_its_receive() {
     close(figures(&job).step.simulated_ms, job.step_ms(), 0.01);
     close(shape.figures().step.simulated_ms, shape.step_ms(), 1e-3);
 }
-
-#[track_caller]
-fn refused(acts: impl Fn(usize, usize, usize) -> Vec<Act> + 'static, what: &str) {
-    let job = Scheduled { acts: Box::new(acts), ..SHAPE.job() };
-    let why = Job::of_capture(&job.capture()).expect_err("it is refused");
-    assert!(matches!(why, Refusal::NotPipeline(_)) && why.to_string().contains(what), "{why}");
-}
-
-fn compute(gemms: usize) -> Act {
-    Act::Compute { gemms, took: 1000 * gemms as u64 }
-}
-
-#[test]
-fn other_exchanges_are_refused_by_name() {
-    // All-to-all by sends.
-    let others = |stage: usize| (0..4).filter(move |other| *other != stage);
-    let all_to_all = move |stage: usize, _, _| {
-        let messages = others(stage).flat_map(|other| [(true, other), (false, other)]).collect();
-        vec![compute(3), Act::Exchange(messages), Act::OfAll]
-    };
-    refused(all_to_all, "are not neighbours in their pipeline");
-    // A pipeline without backwards.
-    let forward_only = |stage: usize, _, _| {
-        let receive = stage.checked_sub(1).map(|from| Act::Exchange(vec![(false, from)]));
-        let send = (stage < 3).then(|| Act::Exchange(vec![(true, stage + 1)]));
-        receive.into_iter().chain([compute(3)]).chain(send).chain([Act::OfAll]).collect()
-    };
-    refused(forward_only, "no stage has a forward and a backward");
-    // The second microbatch has no backward.
-    let (forward, backward) = (compute(3), compute(6));
-    let evaluates = move |stage: usize, _, _| {
-        let (send, receive) =
-            (Act::Exchange(vec![(true, stage ^ 1)]), Act::Exchange(vec![(false, stage ^ 1)]));
-        let acts = if stage.is_multiple_of(2) {
-            [&forward, &send, &forward, &send, &receive, &backward, &Act::OfAll].map(Clone::clone)
-        } else {
-            [&receive, &forward, &receive, &forward, &backward, &send, &Act::OfAll].map(Clone::clone)
-        };
-        acts.to_vec()
-    };
-    let job = Scheduled { stages: 2, acts: Box::new(evaluates), ..SHAPE.job() };
-    let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
-    assert!(why.starts_with("stage 0 has 2 forwards and 1 backwards in a step"), "{why}");
-    // Replicas with different numbers of microbatches.
-    let uneven = |stage, replica, step| {
-        let mut acts = SHAPE.acts(stage, replica, step);
-        if replica == 1 && stage < 2 {
-            let last = acts.pop();
-            acts.push(Act::Exchange(vec![(stage == 0, 1 - stage)]));
-            acts.extend(last);
-        }
-        acts
-    };
-    refused(uneven, "the ranks of a stage do not launch the same operations");
-    // An interleaved pipeline of two stages, each with two parts of the model.
-    let interleaved = |stage: usize, _, _| {
-        let (send, receive) =
-            (Act::Exchange(vec![(true, 1 - stage)]), Act::Exchange(vec![(false, 1 - stage)]));
-        let (forward, backward) = (compute(3), compute(6));
-        let mut acts = match stage {
-            0 => vec![forward.clone(), send.clone(), receive.clone(), forward, send.clone(), receive.clone()],
-            _ => vec![
-                receive.clone(),
-                forward.clone(),
-                send.clone(),
-                receive.clone(),
-                forward,
-                backward.clone(),
-            ],
-        };
-        acts.extend(match stage {
-            0 => vec![backward.clone(), send, receive, backward],
-            _ => vec![send.clone(), receive, backward, send],
-        });
-        acts.push(Act::OfAll);
-        acts
-    };
-    let job = Scheduled { stages: 2, acts: Box::new(interleaved), ..SHAPE.job() };
-    let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
-    assert!(why.contains("(an interleaved pipeline)"), "{why}");
-}
-
-#[test]
-fn a_capture_without_peers_or_members_is_refused() {
-    let mut capture = SHAPE.job().capture();
-    for rank in capture.ranks.values_mut() {
-        for single in &mut rank.operations {
-            if matches!(*single.label, CapturedLabel::Collective { .. }) {
-                single.peer = None;
-            }
-        }
-    }
-    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
-    let mut capture = SHAPE.job().capture();
-    capture.communicators.clear();
-    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
-}
-
-#[test]
-fn damaged_captures_are_refused_or_simulated() {
-    let small = Shape { stages: 3, ..SHAPE };
-    let shapes =
-        [small, Shape { is_joined: true, is_gpipe: true, ..small }, Shape { has_norm: false, ..small }];
-    let captures = shapes.map(|shape| shape.job().capture());
-    let mut random = 1_u64;
-    let mut next = |below: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as usize % below
-    };
-    let (mut simulated, mut refused) = (0, 0);
-    for round in 0..150 {
-        let mut capture = captures[round % captures.len()].clone();
-        for _ in 0..=next(3) {
-            let rank = Rank(next(capture.ranks.len()) as u32);
-            let operations = &mut capture.ranks.get_mut(&rank).expect("it is there").operations;
-            let at = next(operations.len());
-            let other = operations[next(operations.len())].clone();
-            match next(8) {
-                0 => drop(operations.remove(at)),
-                1 => operations[at].peer = [None, Some(0), Some(u32::MAX)][next(3)],
-                2 => operations[at].sequence = [None, Some(Sequence(0)), Some(Sequence(u64::MAX))][next(3)],
-                3 => operations[at].label = other.label,
-                4 => operations[at].span = [CapturedSpan::Unknown, FOREVER, other.span][next(3)],
-                5 => operations[at].at = [Moment(0), Moment(u64::MAX), other.at][next(3)],
-                6 => operations.truncate(at),
-                _ => operations.retain(|one| one.label != other.label),
-            }
-            operations.sort_by_key(|one| one.at);
-        }
-        match Job::of_capture(&capture) {
-            Ok(job) => {
-                let figures = WhatIf::of(&job);
-                assert!(figures.step.simulated_ms.is_finite() && figures.slowdown.is_finite(), "{figures:?}");
-                simulated += 1;
-            }
-            Err(_) => refused += 1,
-        }
-    }
-    assert!(simulated > 15 && refused > 15, "{simulated} {refused}");
-}
-
-/// A time that no clock shows.
-const FOREVER: CapturedSpan = CapturedSpan::Gpu { stream: 0, late: i64::MAX, took: Nanoseconds(u64::MAX) };
