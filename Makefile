@@ -111,6 +111,7 @@ $(TORCH)/installed: tests/python/requirements-torch.txt
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --release --workspace --no-default-features -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1 || $(INSTALL) $(DENY); then $(MAKE) --no-print-directory deny; \
 	else echo "SKIPPED: cargo-deny could not be installed: licences, sources and known vulnerabilities were not checked"; fi
 	$(BIN)/ruff check .

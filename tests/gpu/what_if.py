@@ -4,8 +4,9 @@ own step time without it.
     python3 what_if.py PROGRAMS OUT [--ranks 2] [KIND...]
 
 KIND: ddp, fsdp (FSDP2), tensor (activations are gathered and reduced by all ranks; with four ranks by pairs, and the
-gradients by other pairs). One job after the other, some 40 s each. Exit code 1: a prediction is off by more than
-3 %, or rank 1 is not first.
+gradients by other pairs), pipeline (1F1B by torch.distributed.pipelining, each rank is a stage). One job after the
+other, some 40 s each. Exit code 1: a prediction is off by more than 3 %, or rank 1 is not first. With a GPU for fewer
+ranks, they share it, and predictions are wrong.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 
-KINDS = ["ddp", "fsdp", "tensor"]
+KINDS = ["ddp", "fsdp", "tensor", "pipeline"]
 WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 16
 # Multiplications that rank 1 makes in addition.
 MORE = 40
@@ -49,6 +50,29 @@ def tensor_parallel(dist, torch):
     return step
 
 
+def pipeline(dist, torch):
+    """One step of a stage of equal blocks."""
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    rank, world, microbatches = dist.get_rank(), dist.get_world_size(), 8
+    blocks = [
+        torch.nn.Sequential(torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.GELU(), torch.nn.Linear(4 * WIDTH, WIDTH))
+        for _ in range(BLOCKS)
+    ]
+    part = torch.nn.Sequential(*blocks).to("cuda", torch.bfloat16)
+    stage = PipelineStage(part, rank, world, torch.device("cuda", torch.cuda.current_device()))
+    schedule = Schedule1F1B(stage, microbatches, loss_fn=lambda out, target: (out - target).float().square().mean())
+    optimizer = torch.optim.AdamW(part.parameters(), lr=1e-4, fused=True)
+    x = torch.randn(BATCH * TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16)
+
+    def step():
+        schedule.step(*([x] if rank == 0 else []), **({"target": x} if rank == world - 1 else {}))
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
 def work():
     import model as transformer
     import torch
@@ -59,8 +83,8 @@ def work():
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=torch.device("cuda", device))
     rank = dist.get_rank()
-    if kind == "tensor":
-        step = tensor_parallel(dist, torch)
+    if kind in ("tensor", "pipeline"):
+        step = {"tensor": tensor_parallel, "pipeline": pipeline}[kind](dist, torch)
     else:
         step = transformer.trainer(transformer.build(kind, WIDTH, BLOCKS), WIDTH, TOKENS, BATCH)
     a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
@@ -120,7 +144,7 @@ def main():
         xpu_top = programs / "xpu-top"
         command = [xpu_top, "run", "--job", "what-if", "--", sys.executable, "-m", "torch.distributed.run",
                    "--nproc_per_node", str(given.ranks), "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
-                   __file__, xpu_top, kind, path]  # fmt: skip
+                   pathlib.Path(__file__).with_name("share.py"), __file__, xpu_top, kind, path]  # fmt: skip
         job = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
         (out / f"what-if-{kind}.log").write_text(job.stdout + job.stderr)
         own = [json.loads(line.partition("own ")[2]) for line in job.stdout.splitlines() if line.startswith("own ")]

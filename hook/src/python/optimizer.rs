@@ -127,13 +127,16 @@ impl Optimizers {
             // The earlier steps were on other threads, so they belonged to another loop.
             self.stepped_at.store(0, Relaxed);
             self.completed.store(0, Relaxed);
+            if let Ok(mut beside) = self.beside.try_lock() {
+                beside.clear();
+            }
         } else if !in_main && self.in_main.load(Relaxed) {
             return None;
         }
         if !self.followed.is_at(optimizer.address)
             && let Ok(mut beside) = self.beside.try_lock()
         {
-            beside.stepped(optimizer.address, self.completed());
+            beside.stepped(optimizer, self.completed());
         }
         let last = self.stepped_at.load(Relaxed);
         let since = now.saturating_sub(last);
@@ -277,7 +280,8 @@ mod tests {
             Some("steps are those of one optimizer (Adam): another one made 20 steps during 95 of them")
         );
         assert_eq!(uneven([(1, 10), (2, 20)].repeat(50)), None);
-        // Parameter groups of one optimizer.
+        // Parameter groups of one optimizer, and of two.
+        assert_eq!(uneven([(1, 10), (1, 11), (2, 20), (2, 21)].repeat(50)), None);
         assert_eq!(uneven([(1, 10), (1, 11), (1, 12)].repeat(50)), None);
         // An optimizer that no longer steps.
         assert_eq!(uneven([[(1, 10), (2, 20), (2, 20)].repeat(20), [(1, 10)].repeat(300)].concat()), None);

@@ -17,7 +17,7 @@ use xpu_model::{figure, stack::Ranks};
 
 use crate::{
     action::{Action, Choosing},
-    app::{App, JobView, Maps, Metric},
+    app::{App, JobView, Maps, Metric, Zoom},
     glyph::{ALARM, RAMP, SWATCH, WAITING},
     hits::{Hits, Target},
     palette::{Palette, Role, STEPS},
@@ -54,16 +54,10 @@ impl Panels {
     pub(super) fn plan(app: &App, width: u16, height: u16) -> Self {
         let (each, height) = inside(width, height);
         if app.maps.over_time {
-            Self::Past(Past::plan(app, each, height))
+            Self::Past(Past::plan(app, app.maps.zoom, each, height))
         } else {
             Self::Places(Places::plan(app, each, height))
         }
-    }
-
-    /// The maps over time, for the lines that a tall screen leaves free below those of the present.
-    pub(super) fn in_free_lines(app: &App, width: u16, height: u16) -> Option<Self> {
-        let (each, lines) = inside(width, height);
-        (!app.maps.over_time && height >= FREE).then(|| Self::Past(Past::plan(app, each, lines)))
     }
 
     pub(super) fn height(&self) -> u16 {
@@ -75,9 +69,7 @@ impl Panels {
     }
 
     pub(super) fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-        let [left, _, right] =
-            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
-                .areas(area);
+        let [left, right] = halves(area);
         let reported = app.job_view.reported();
         let [first, second] = app.mapped();
         // The number of further pages, and the key to them.
@@ -93,6 +85,31 @@ impl Panels {
             }
         }
     }
+}
+
+/// The same quantities over time, in the lines that a tall screen leaves free. Keys and clicks act on the maps
+/// above.
+pub(super) struct FreeLines(Past);
+
+impl FreeLines {
+    pub(super) fn plan(app: &App, width: u16, height: u16) -> Option<Self> {
+        let (each, lines) = inside(width, height);
+        let is_useful = !app.maps.over_time && height >= FREE;
+        is_useful.then(|| Self(Past::plan(app, Zoom::default(), each, lines)))
+    }
+
+    pub(super) fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer) {
+        let height = (self.0.height() as u16 + 2).min(area.height);
+        for (metric, area) in app.mapped().into_iter().zip(halves(Rect { height, ..area })) {
+            self.0.draw(app, metric, "", area, buffer, &mut Hits::default());
+        }
+    }
+}
+
+fn halves(area: Rect) -> [Rect; 2] {
+    let parts = [Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)];
+    let [left, _, right] = Layout::horizontal(parts).areas(area);
+    [left, right]
 }
 
 /// Columns and lines inside each of two panels.

@@ -85,9 +85,7 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
     let y = (listed.bottom() + 1).min(table.bottom());
     let free = Rect { y, height: table.bottom() - y, ..table };
-    if let Some(past) = heatmaps::Panels::in_free_lines(app, free.width, free.height) {
-        // Zoom and clicks belong to the maps that the key for maps over time shows.
-        let ignored = &mut Hits::default();
-        past.draw(app, Rect { height: past.height().min(free.height), ..free }, buffer, ignored);
+    if let Some(past) = heatmaps::FreeLines::plan(app, free.width, free.height) {
+        past.draw(app, free, buffer);
     }
 }

@@ -1,10 +1,15 @@
 //! The optimizers that step beside the followed one: a GAN's critic may step five times for each step of the
 //! generator, so which of them makes a step of the program is the program's convention.
 
-/// Number of optimizers that are watched, steps after which their pace is known, and the largest difference
-/// of two paces that count as equal.
+use super::Optimizer;
+
+/// Number of optimizers that are watched.
 const WATCHED: usize = 4;
+
+/// Steps after which an optimizer's pace is known.
 const ENOUGH: u64 = 8;
+
+/// Largest difference between two paces that count as equal, as a share.
 const EQUAL: f64 = 0.25;
 
 /// Multiple of its interval after which an optimizer is not expected to step again.
@@ -17,6 +22,8 @@ pub(super) struct Beside(Vec<Other>);
 #[derive(Debug)]
 struct Other {
     address: usize,
+    /// The first parameter group that stepped. Others of the same optimizer are not counted.
+    parameter: usize,
     steps: u64,
     /// The followed optimizer's steps before the first and before the latest of them.
     first: u64,
@@ -24,14 +31,22 @@ struct Other {
 }
 
 impl Beside {
-    /// Notes a step of the optimizer at this address, after `completed` steps of the followed one.
-    pub(super) fn stepped(&mut self, address: usize, completed: u64) {
+    /// Notes a step of this optimizer, after `completed` steps of the followed one.
+    pub(super) fn stepped(&mut self, optimizer: &Optimizer, completed: u64) {
+        let Optimizer { address, parameter, .. } = *optimizer;
         if let Some(other) = self.0.iter_mut().find(|other| other.address == address) {
-            other.steps += 1;
-            other.latest = completed;
+            if other.parameter == parameter {
+                other.steps += 1;
+                other.latest = completed;
+            }
         } else if self.0.len() < WATCHED {
-            self.0.push(Other { address, steps: 1, first: completed, latest: completed });
+            self.0.push(Other { address, parameter, steps: 1, first: completed, latest: completed });
         }
+    }
+
+    /// Begins again with all optimizers, because the followed one's count does.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
     }
 
     pub(super) fn forget(&mut self, address: usize) {

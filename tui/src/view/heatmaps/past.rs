@@ -13,7 +13,7 @@ use xpu_wire::unit::Moment;
 
 use super::{Frame, GAP, framed, places::of_value};
 use crate::{
-    app::{App, Columns, Metric, PERIOD, PastValue},
+    app::{App, Columns, Metric, PERIOD, PastValue, Zoom},
     glyph::{ALARM, CURSOR},
     hits::{Hits, Moments, Target},
     palette::Role,
@@ -32,28 +32,26 @@ pub(in crate::view) struct Past {
     label: usize,
     /// The columns that are shown.
     columns: RangeInclusive<u64>,
+    zoom: Zoom,
 }
 
 /// The marked or shown time, and the next key.
-fn captions(app: &App) -> Vec<String> {
+fn captions(app: &App, zoom: Zoom) -> Vec<String> {
     let said = |(first, last): Columns| {
         let at = |column: u64| figure::time_of_day(Moment(column * PERIOD.as_nanos() as u64));
         let length = PERIOD * u32::try_from(last - first + 1).unwrap_or(u32::MAX);
         format!("{} to {} UTC, {}", at(first), at(last + 1), figure::age(length))
     };
-    if let Some(marked) = app.maps.zoom.marked() {
+    if let Some(marked) = zoom.marked() {
         return vec![said(marked), "release to zoom in".to_owned()];
     }
-    app.maps
-        .zoom
-        .only(app.history.known())
-        .map_or_else(Vec::new, |only| vec![said(only), "Esc shows all".to_owned()])
+    zoom.only(app.history.known()).map_or_else(Vec::new, |only| vec![said(only), "Esc shows all".to_owned()])
 }
 
 impl Past {
     /// The layout of a map and its labels of this size.
-    pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
-        let (first, last) = app.maps.zoom.shown(app.history.known());
+    pub(super) fn plan(app: &App, zoom: Zoom, width: usize, height: usize) -> Self {
+        let (first, last) = zoom.shown(app.history.known());
         let fit = |width| {
             let columns = (last - first) as usize + 1;
             let (rows, size) = match app.job_view.bundles.len() {
@@ -65,7 +63,7 @@ impl Past {
         // The number of ranks per row does not depend on the width, but determines the names of the rows and
         // so the names' width.
         let frame = fit(width);
-        let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last };
+        let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last, zoom };
         let names = (0..frame.height()).map(|line| plan.name(app, line, plan.label).width());
         let label = names.max().unwrap_or(0).min(plan.label);
         let space = width.saturating_sub(label + GAP);
@@ -73,7 +71,7 @@ impl Past {
         let span = frame.span as u64;
         // Cells have fixed starts on the time axis, so the map moves only by whole cells.
         let shown = last / span - (last / span - first / span).min(space.max(1) as u64 - 1);
-        Self { frame, label, columns: (shown * span).max(first)..=last }
+        Self { frame, label, columns: (shown * span).max(first)..=last, zoom }
     }
 
     pub(super) fn height(&self) -> usize {
@@ -106,7 +104,7 @@ impl Past {
         let notes = std::iter::once(self.length(app)).chain(folded).collect();
         let span = PERIOD * self.frame.span as u32;
         let means = format!(" over time, {} a cell ", figure::age(span));
-        let caption = captions(app);
+        let caption = captions(app, self.zoom);
         let frame = Frame { metric, means: &means, scale: scale.as_ref(), notes, caption, corner };
         let inner = framed(app, &frame, area, buffer, hits);
         let cells: Vec<_> =
@@ -116,7 +114,7 @@ impl Past {
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         let longest = cells.iter().map(Vec::len).max().unwrap_or(0);
         // A zoomed range takes the whole width, as far as cells can widen.
-        let alone = app.maps.zoom.only(app.history.known()).is_some();
+        let alone = self.zoom.only(app.history.known()).is_some();
         let wide = if alone { (map.width / longest.max(1) as u16).clamp(1, WIDEST) } else { 1 };
         TimeMap { frame: self.frame, cells: &cells, wide, palette: app.palette }.draw(map, buffer);
         for (line, y) in (0..self.frame.height()).zip(inner.y..inner.bottom()) {
@@ -180,7 +178,7 @@ impl Past {
         let (first, rest) = worst.split_at(cut.min(worst.len()));
         let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));
         let worst = chunks.map(|cells| cells.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent));
-        let Some((from, to)) = app.maps.zoom.marked() else { return worst.collect() };
+        let Some((from, to)) = self.zoom.marked() else { return worst.collect() };
         // Time outside of the drag is dimmed.
         let begin = self.columns.start() - self.columns.start() % span as u64;
         let begins = (begin..).step_by(span);
