@@ -39,6 +39,11 @@ pub(super) struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
+    fn of(number: Step, of_ranks: BTreeMap<Rank, WholeStep<'a>>) -> Self {
+        let ranks: Vec<WholeStep<'a>> = of_ranks.into_values().collect();
+        Self { number, launches: ranks.iter().map(Launch::all).collect(), ranks }
+    }
+
     /// The k-th launch of a rank.
     pub(super) fn launch(&self, rank: Rank, k: usize) -> Option<&'a Single> {
         let at = self.ranks.binary_search_by_key(&rank, |of| of.rank).ok()?;
@@ -53,15 +58,13 @@ impl Tracks {
             return Err(Refusal::NoSteps);
         }
         check(capture, &steps)?;
-        let mut by_number: BTreeMap<Step, Vec<WholeStep<'_>>> = BTreeMap::new();
+        let mut by_number: BTreeMap<Step, BTreeMap<Rank, WholeStep<'_>>> = BTreeMap::new();
         for step in steps {
-            by_number.entry(step.step).or_default().push(step);
+            by_number.entry(step.step).or_default().insert(step.rank, step);
         }
         by_number.retain(|_, of_ranks| of_ranks.len() == capture.ranks.len());
-        let all: Vec<Whole<'_>> = by_number
-            .into_iter()
-            .map(|(number, ranks)| Whole { number, launches: ranks.iter().map(Launch::all).collect(), ranks })
-            .collect();
+        let all: Vec<Whole<'_>> =
+            by_number.into_iter().map(|(number, of_ranks)| Whole::of(number, of_ranks)).collect();
         if all.is_empty() {
             return Err(Refusal::NoSteps);
         }

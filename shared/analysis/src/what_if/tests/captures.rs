@@ -295,6 +295,19 @@ fn captures_that_lack_too_much_are_refused() {
     assert_eq!(Job::of_capture(&Capture::default()).map(drop), Err(Refusal::NoSteps));
 }
 
+/// A rank whose marks are repeated has a step several times, which other ranks do not have at all.
+#[test]
+fn a_step_that_lacks_a_rank_is_not_whole() {
+    let mut capture = capture(three(4));
+    for (rank, numbers) in [(0, [40, 41, 41, 41, 42]), (1, [50, 51, 52, 53, 54]), (2, [60, 61, 62, 63, 64])] {
+        let marks = &mut capture.ranks.get_mut(&Rank(rank)).expect("it is there").account.marks;
+        for (mark, number) in marks.iter_mut().zip(numbers) {
+            mark.completed = Step(number);
+        }
+    }
+    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::NoSteps));
+}
+
 #[test]
 fn a_step_with_other_collectives_is_left_out() {
     for other in [Operation::AllReduce, Operation::Broadcast] {
