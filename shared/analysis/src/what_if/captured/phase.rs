@@ -69,31 +69,68 @@ pub(super) fn phases(sequence: &Sequence, cuts: &[Vec<Cut>]) -> Result<Phases, R
         return Err(Refusal::NotPipeline("no stage has a forward and a backward with GEMMs".to_owned()));
     };
     let mut all = Vec::new();
-    let mut microbatches = None;
+    let mut of_first = None;
     for (stage, (chunks, names)) in of_stages.iter().zip(&sequence.names).enumerate() {
-        let mut of_stage = vec![Vec::new(); names.len()];
-        let mut numbers = [0, 0];
+        let mut dividing = Dividing::new(known[stage], any, names.len());
         for chunk in chunks {
-            if divide(chunk, known[stage], any, &mut numbers, &mut of_stage).is_none() {
+            if dividing.divide(chunk).is_none() {
                 return Err(Refusal::NotPipeline(format!(
-                    "between a receive and a send, stage {stage} computes less than a forward and a backward (an interleaved pipeline)"
+                    "between a receive and a send, stage {stage} computes less than a forward and a backward (an interleaved pipeline, or an exchange of data as in context parallelism)"
                 )));
             }
         }
-        if numbers[0] != numbers[1] || *microbatches.get_or_insert(numbers[0]) != numbers[0] {
-            return Err(Refusal::NotPipeline(format!(
-                "stage {stage} has {} forwards and {} backwards in a step",
-                numbers[0], numbers[1]
-            )));
-        }
-        for phases in &mut of_stage {
-            if phases.is_empty() {
-                phases.push(Phase::OTHER);
-            }
-        }
-        all.push(of_stage);
+        let first = *of_first.get_or_insert(dividing.counts);
+        dividing.counts.check(stage, first)?;
+        all.push(dividing.phases());
     }
     Ok(all)
+}
+
+/// The forwards and backwards of a stage in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    forwards: usize,
+    backwards: usize,
+    /// By how many the backwards exceed the forwards at some point of the step. Their forwards were in the
+    /// step before if a collective of all ranks divides the schedule.
+    ahead: usize,
+}
+
+impl Counts {
+    /// Counts one, and returns its number.
+    fn next(&mut self, kind: Kind) -> usize {
+        let number = if kind == Kind::ForwardCompute {
+            self.forwards += 1;
+            self.forwards
+        } else {
+            self.backwards += 1;
+            self.backwards
+        };
+        self.ahead = self.ahead.max(self.backwards.saturating_sub(self.forwards));
+        number - 1
+    }
+
+    /// Refuses a stage that does not compute as many microbatches as the first one, or in the other direction.
+    fn check(self, stage: usize, first: Self) -> Result<(), Refusal> {
+        let Self { forwards, backwards, ahead } = self;
+        if (forwards, backwards) != (first.forwards, first.backwards) {
+            return Err(Refusal::NotPipeline(format!(
+                "in a step, stage 0 has {} forwards and {} backwards with GEMMs, and stage {stage} has {forwards} forwards and {backwards} backwards",
+                first.forwards, first.backwards
+            )));
+        }
+        if forwards != backwards {
+            return Err(Refusal::NotPipeline(format!(
+                "in a step, stage {stage} has {forwards} forwards and {backwards} backwards with GEMMs"
+            )));
+        }
+        if ahead != first.ahead {
+            return Err(Refusal::NotPipeline(format!(
+                "stages 0 and {stage} exchange data, as in context parallelism, instead of passing it on in one direction"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// The compute of a stage between messages.
@@ -154,47 +191,69 @@ fn usual(chunks: &[Chunk]) -> Option<Usual> {
     Some(Usual { forward: of(Kind::ForwardCompute)?, backward: of(Kind::BackwardCompute)? })
 }
 
-/// Numbers the phases of a chunk. `None` if it is too short for a forward and a backward.
-fn divide(
-    chunk: &Chunk,
+/// The phases of a stage, as far as its chunks are divided.
+struct Dividing {
+    /// Of this stage, and of the first one that has both kinds.
     own: Option<Usual>,
     any: Usual,
-    numbers: &mut [usize; 2],
-    phases: &mut [Vec<Phase>],
-) -> Option<()> {
-    let timed = chunk.timed();
-    let parts: Vec<(Kind, usize)> = match chunk.does {
-        Does::Other => return Some(()),
-        Does::One(kind) => vec![(kind, timed)],
-        Does::Both([first, second]) => {
-            if own.is_some_and(|own| timed <= own.forward.max(own.backward)) {
-                return None;
-            }
-            let Usual { forward, backward } = own.unwrap_or(any);
-            let part = if first == Kind::ForwardCompute { forward } else { backward };
-            let of_first = (timed as f64 * part as f64 / (forward + backward) as f64).round() as usize;
-            if !(1..timed).contains(&of_first) {
-                return None;
-            }
-            vec![(first, of_first), (second, timed - of_first)]
-        }
-    };
-    let mut counts = chunk.counts.iter().copied();
-    let (mut k, mut left) = counts.next()?;
-    let mut until = 0;
-    for (kind, of_kind) in parts {
-        let number = &mut numbers[usize::from(kind == Kind::BackwardCompute)];
-        let mut needed = of_kind;
-        while needed > 0 {
-            if left == 0 {
-                ((k, left), until) = (counts.next()?, 0);
-            }
-            let taken = left.min(needed);
-            (left, needed, until) = (left - taken, needed - taken, until + taken);
-            let share = taken as f64 / of_kind as f64;
-            phases[k].push(Phase { kind, number: *number, share, until });
-        }
-        *number += 1;
+    counts: Counts,
+    /// Those before each launch.
+    found: Vec<Vec<Phase>>,
+}
+
+impl Dividing {
+    fn new(own: Option<Usual>, any: Usual, launches: usize) -> Self {
+        Self { own, any, counts: Counts::default(), found: vec![Vec::new(); launches] }
     }
-    Some(())
+
+    /// Adds the phases of a chunk. `None` if it is too short for a forward and a backward.
+    fn divide(&mut self, chunk: &Chunk) -> Option<()> {
+        let mut counts = chunk.counts.iter().copied();
+        let (mut k, mut left) = counts.next()?;
+        let mut until = 0;
+        for (kind, of_kind) in self.parts(chunk)? {
+            let number = if kind == Kind::Compute { 0 } else { self.counts.next(kind) };
+            let mut needed = of_kind;
+            while needed > 0 {
+                if left == 0 {
+                    ((k, left), until) = (counts.next()?, 0);
+                }
+                let taken = left.min(needed);
+                (left, needed, until) = (left - taken, needed - taken, until + taken);
+                let share = if kind == Kind::Compute { 1.0 } else { taken as f64 / of_kind as f64 };
+                self.found[k].push(Phase { kind, number, share, until });
+            }
+        }
+        Some(())
+    }
+
+    /// The kinds of compute of a chunk in their order, and the number of timed operations of each.
+    fn parts(&self, chunk: &Chunk) -> Option<Vec<(Kind, usize)>> {
+        let timed = chunk.timed();
+        Some(match chunk.does {
+            Does::Other => vec![(Kind::Compute, timed)],
+            Does::One(kind) => vec![(kind, timed)],
+            Does::Both([first, second]) => {
+                if self.own.is_some_and(|own| timed <= own.forward.max(own.backward)) {
+                    return None;
+                }
+                let Usual { forward, backward } = self.own.unwrap_or(self.any);
+                let part = if first == Kind::ForwardCompute { forward } else { backward };
+                let of_first = (timed as f64 * part as f64 / (forward + backward) as f64).round() as usize;
+                if !(1..timed).contains(&of_first) {
+                    return None;
+                }
+                vec![(first, of_first), (second, timed - of_first)]
+            }
+        })
+    }
+
+    fn phases(mut self) -> Vec<Vec<Phase>> {
+        for phases in &mut self.found {
+            if phases.is_empty() {
+                phases.push(Phase::OTHER);
+            }
+        }
+        self.found
+    }
 }

@@ -2,7 +2,7 @@
 
 use xpu_wire::{
     frame::{CapturedLabel, CapturedSpan},
-    id::{Rank, Sequence},
+    id::{Rank, Sequence, Step},
     unit::{Moment, Nanoseconds},
 };
 
@@ -53,7 +53,16 @@ fn other_exchanges_are_refused_by_name() {
     };
     let job = Scheduled { stages: 2, acts: Box::new(evaluates), ..SHAPE.job() };
     let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
-    assert!(why.starts_with("stage 0 has 2 forwards and 1 backwards in a step"), "{why}");
+    assert!(why.starts_with("in a step, stage 0 has 2 forwards and 1 backwards with GEMMs"), "{why}");
+    // A first stage without GEMMs.
+    let without = |stage: usize, replica, step| {
+        let is_kept = |act: &Act| stage > 0 || !matches!(act, Act::Compute { .. });
+        SHAPE.acts(stage, replica, step).into_iter().filter(is_kept).collect()
+    };
+    refused(
+        without,
+        "stage 0 has 0 forwards and 0 backwards with GEMMs, and stage 1 has 6 forwards and 6 backwards",
+    );
     // Replicas with different numbers of microbatches.
     let uneven = |stage, replica, step| {
         let mut acts = SHAPE.acts(stage, replica, step);
@@ -90,7 +99,27 @@ fn other_exchanges_are_refused_by_name() {
     };
     let job = Scheduled { stages: 2, acts: Box::new(interleaved), ..SHAPE.job() };
     let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
-    assert!(why.contains("(an interleaved pipeline)"), "{why}");
+    assert!(why.contains("(an interleaved pipeline"), "{why}");
+}
+
+/// Two ranks that exchange, as for context parallelism or to average their parameters, are no pipeline.
+#[test]
+fn ranks_that_exchange_are_refused_by_name() {
+    let exchange = |stage: usize| Act::Exchange(vec![(true, 1 - stage), (false, 1 - stage)]);
+    for (replicas, exchanges) in [(1, 1), (2, 1), (2, 4)] {
+        for collective in [Act::OfAll, Act::OfStage] {
+            let acts = move |stage: usize, _, _| {
+                let layer = [exchange(stage), compute(3)];
+                let mut acts = vec![compute(3)];
+                acts.extend((0..exchanges).flat_map(|_| layer.clone()));
+                acts.push(collective.clone());
+                acts
+            };
+            let job = Scheduled { stages: 2, replicas, acts: Box::new(acts), ..SHAPE.job() };
+            let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
+            assert!(why.contains("as in context parallelism"), "{why}");
+        }
+    }
 }
 
 #[test]
@@ -125,10 +154,12 @@ fn damaged_captures_are_refused_or_simulated() {
         let mut capture = captures[round % captures.len()].clone();
         for _ in 0..=next(3) {
             let rank = Rank(next(capture.ranks.len()) as u32);
-            let operations = &mut capture.ranks.get_mut(&rank).expect("it is there").operations;
+            let of_rank = capture.ranks.get_mut(&rank).expect("it is there");
+            let (operations, marks) = (&mut of_rank.operations, &mut of_rank.account.marks);
             let at = next(operations.len());
             let other = operations[next(operations.len())].clone();
-            match next(8) {
+            let mark = next(marks.len());
+            match next(10) {
                 0 => drop(operations.remove(at)),
                 1 => operations[at].peer = [None, Some(0), Some(u32::MAX)][next(3)],
                 2 => operations[at].sequence = [None, Some(Sequence(0)), Some(Sequence(u64::MAX))][next(3)],
@@ -136,6 +167,8 @@ fn damaged_captures_are_refused_or_simulated() {
                 4 => operations[at].span = [CapturedSpan::Unknown, FOREVER, other.span][next(3)],
                 5 => operations[at].at = [Moment(0), Moment(u64::MAX), other.at][next(3)],
                 6 => operations.truncate(at),
+                7 => marks[mark] = marks[next(marks.len())],
+                8 => marks[mark].completed = Step([41, 44, u64::MAX][next(3)]),
                 _ => operations.retain(|one| one.label != other.label),
             }
             operations.sort_by_key(|one| one.at);
