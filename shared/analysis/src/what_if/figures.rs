@@ -255,7 +255,7 @@ fn workers(job: &Job, alone: Alone<'_>) -> Vec<Worker> {
 }
 
 /// Step time if the operations of these workers took as long as those of the other ranks of their stages, or
-/// of all ranks if a stage has one rank.
+/// of the other stages if all ranks of a stage are among them.
 pub(super) fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let replicas = job.shape.replicas;
     let mut are_repaired = vec![vec![false; replicas]; job.stages];
@@ -267,9 +267,10 @@ pub(super) fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let has_repaired = |stage: &usize| are_repaired[*stage].contains(&true);
     for of_stage in (0..job.stages).filter(has_repaired) {
         let chosen = |index: usize, place: usize| job.stage(index) == of_stage && is_one(of_stage, place);
+        let is_whole = !are_repaired[of_stage].contains(&false);
         let others = |index: usize, place: usize| {
             let stage = job.stage(index);
-            (replicas == 1 || stage == of_stage) && !is_one(stage, place)
+            (is_whole || stage == of_stage) && !is_one(stage, place)
         };
         job.make_like(&mut durations, &chosen, &others);
     }

@@ -3,8 +3,11 @@
 //! A receive from the previous stage is the input of a forward, and a send to the next stage its result;
 //! backwards go in the other direction. The last stage computes a forward and its backward without a message
 //! between them, and the first stage in 1F1B a backward and the next forward. Such compute is divided by its
-//! number of timed operations: those of a forward and of a backward are known from the first stage, which
-//! begins a step with a forward and ends it with a backward.
+//! number of timed operations, in the proportion of the forwards and backwards that are between messages: those
+//! of the same stage, or else of the first stage that has both.
+//!
+//! The first stage has no message before its first forward and after its last backward. What it computes there
+//! beyond the usual number of operations is neither, such as an optimizer with GEMMs.
 
 use super::{
     Kind, Refusal,
@@ -40,10 +43,21 @@ enum Does {
     Other,
 }
 
+/// The messages beside a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Both,
+    /// None before it: it begins the step.
+    Behind,
+    /// None behind it: it ends the step.
+    Before,
+}
+
 /// Successive compute without messages in between.
 #[derive(Clone, Debug)]
 struct Chunk {
     does: Does,
+    side: Side,
     /// The launches before which it is, and the number of its timed operations before each.
     counts: Vec<(usize, usize)>,
 }
@@ -71,7 +85,7 @@ pub(super) fn phases(sequence: &Sequence, cuts: &[Vec<Cut>]) -> Result<Phases, R
     let mut all = Vec::new();
     let mut of_first = None;
     for (stage, (chunks, names)) in of_stages.iter().zip(&sequence.names).enumerate() {
-        let mut dividing = Dividing::new(known[stage], any, names.len());
+        let mut dividing = Dividing::new(chunks, known[stage], any, names.len());
         for chunk in chunks {
             if dividing.divide(chunk).is_none() {
                 return Err(Refusal::NotPipeline(format!(
@@ -144,7 +158,7 @@ fn chunks(names: &[Name], cuts: &[Cut]) -> Vec<Chunk> {
     for (k, name) in names.iter().enumerate() {
         let timed = count(k);
         if timed > 0 && !is_open {
-            all.push(Chunk { does: Does::Other, counts: Vec::new() });
+            all.push(Chunk { does: Does::Other, side: Side::Both, counts: Vec::new() });
             messages.push(Vec::new());
             is_open = true;
         }
@@ -157,7 +171,13 @@ fn chunks(names: &[Name], cuts: &[Cut]) -> Vec<Chunk> {
         }
     }
     for (chunk, messages) in all.iter_mut().zip(messages.windows(2)) {
-        chunk.does = does(&messages[0], &messages[1]);
+        let [before, behind] = messages else { continue };
+        chunk.does = does(before, behind);
+        chunk.side = match (before.is_empty(), behind.is_empty()) {
+            (true, false) => Side::Behind,
+            (false, true) => Side::Before,
+            _ => Side::Both,
+        };
     }
     all
 }
@@ -181,18 +201,36 @@ fn only<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<Kind> {
     kinds.all(|kind| kind == first).then_some(first)
 }
 
+/// The numbers of timed operations of forwards or of backwards between messages, in ascending order.
+fn between_messages(chunks: &[Chunk], kind: Kind) -> Vec<usize> {
+    let of_kind = chunks.iter().filter(|chunk| chunk.does == Does::One(kind) && chunk.side == Side::Both);
+    let mut all: Vec<usize> = of_kind.map(Chunk::timed).collect();
+    all.sort_unstable();
+    all
+}
+
 fn usual(chunks: &[Chunk]) -> Option<Usual> {
     let of = |kind: Kind| {
-        let mut all: Vec<usize> =
-            chunks.iter().filter(|chunk| chunk.does == Does::One(kind)).map(Chunk::timed).collect();
-        all.sort_unstable();
-        all.get(all.len() / 2).copied()
+        let between = between_messages(chunks, kind);
+        let at_an_end = || chunks.iter().find(|chunk| chunk.does == Does::One(kind)).map(Chunk::timed);
+        between.get(between.len() / 2).copied().or_else(at_an_end)
     };
     Some(Usual { forward: of(Kind::ForwardCompute)?, backward: of(Kind::BackwardCompute)? })
 }
 
+/// How many timed operations at the start or the end of a step are neither forward nor backward. Their number
+/// may vary by microbatch, so those up to the largest known number all count.
+fn beyond_the_usual(chunks: &[Chunk], chunk: &Chunk, kind: Kind) -> usize {
+    let between = between_messages(chunks, kind);
+    match between.last() {
+        Some(most) if chunk.timed() > *most => chunk.timed() - between[between.len() / 2],
+        _ => 0,
+    }
+}
+
 /// The phases of a stage, as far as its chunks are divided.
-struct Dividing {
+struct Dividing<'a> {
+    chunks: &'a [Chunk],
     /// Of this stage, and of the first one that has both kinds.
     own: Option<Usual>,
     any: Usual,
@@ -201,9 +239,9 @@ struct Dividing {
     found: Vec<Vec<Phase>>,
 }
 
-impl Dividing {
-    fn new(own: Option<Usual>, any: Usual, launches: usize) -> Self {
-        Self { own, any, counts: Counts::default(), found: vec![Vec::new(); launches] }
+impl<'a> Dividing<'a> {
+    fn new(chunks: &'a [Chunk], own: Option<Usual>, any: Usual, launches: usize) -> Self {
+        Self { chunks, own, any, counts: Counts::default(), found: vec![Vec::new(); launches] }
     }
 
     /// Adds the phases of a chunk. `None` if it is too short for a forward and a backward.
@@ -232,7 +270,14 @@ impl Dividing {
         let timed = chunk.timed();
         Some(match chunk.does {
             Does::Other => vec![(Kind::Compute, timed)],
-            Does::One(kind) => vec![(kind, timed)],
+            Does::One(kind) => {
+                let beyond = beyond_the_usual(self.chunks, chunk, kind);
+                match chunk.side {
+                    Side::Behind if beyond > 0 => vec![(Kind::Compute, beyond), (kind, timed - beyond)],
+                    Side::Before if beyond > 0 => vec![(kind, timed - beyond), (Kind::Compute, beyond)],
+                    _ => vec![(kind, timed)],
+                }
+            }
             Does::Both([first, second]) => {
                 if self.own.is_some_and(|own| timed <= own.forward.max(own.backward)) {
                     return None;

@@ -14,6 +14,9 @@ const MICROBATCHES: usize = 6;
 const FORWARD: u64 = 3000;
 const GEMMS: usize = 3;
 
+/// The time of an optimizer with GEMMs.
+const OPTIMIZER: u64 = 7000;
+
 /// By how much the compute of a microbatch takes longer: of this stage, replica, step and microbatch.
 type Factor = fn(usize, usize, usize, usize) -> f64;
 
@@ -37,6 +40,8 @@ struct Shape {
     is_divided: bool,
     /// Whether a forward is sent while the next input is received, in one group.
     is_joined: bool,
+    /// GEMMs of the optimizer, after the last collective of the step.
+    of_optimizer: usize,
 }
 
 const SHAPE: Shape = Shape {
@@ -49,6 +54,7 @@ const SHAPE: Shape = Shape {
     norm_is_first: false,
     is_divided: false,
     is_joined: false,
+    of_optimizer: 0,
 };
 
 impl Shape {
@@ -127,6 +133,9 @@ impl Shape {
         }
         if self.has_norm {
             all.push(Act::OfAll);
+        }
+        if self.of_optimizer > 0 {
+            all.push(Act::Compute { gemms: self.of_optimizer, took: OPTIMIZER });
         }
         all
     }
@@ -209,19 +218,61 @@ fn a_forward_that_collectives_divide_counts_as_a_whole() {
     close(figures.step.ideal_ms, Shape { factor: ideal, ..shape }.step_ms(), 0.01);
 }
 
+/// The times of the operations of a kind in a stage, in microseconds.
+fn times(job: &Job, stage: usize, kind: Kind) -> Vec<f64> {
+    let operations = job.graph.operations.iter().zip(job.actual.own.chunks(job.shape.row()));
+    let of_kind = operations.filter(|(one, _)| (one.stage, one.kind) == (stage, kind));
+    of_kind.flat_map(|(_, times)| times.iter().map(|time| time * 1e6)).collect()
+}
+
+#[track_caller]
+fn has_its_forwards_and_backwards(shape: Shape) -> Job {
+    let job = Job::of_capture(&shape.job().capture()).expect("it can be simulated");
+    for stage in 0..shape.stages {
+        for (kind, took) in [(Kind::ForwardCompute, FORWARD), (Kind::BackwardCompute, 2 * FORWARD)] {
+            let times = times(&job, stage, kind);
+            assert_eq!(times.len(), MICROBATCHES * job.shape.row(), "{kind:?} of stage {stage}");
+            assert!(times.iter().all(|time| (time - took as f64).abs() < 2.0), "{kind:?} {stage} {times:?}");
+        }
+    }
+    job
+}
+
 #[test]
 fn the_compute_between_messages_is_forward_or_backward() {
-    for shape in [SHAPE, Shape { is_gpipe: true, ..SHAPE }] {
-        let job = Job::of_capture(&shape.job().capture()).expect("it can be simulated");
-        for stage in 0..shape.stages {
-            for (kind, took) in [(Kind::ForwardCompute, FORWARD), (Kind::BackwardCompute, 2 * FORWARD)] {
-                let operations = job.graph.operations.iter().zip(job.actual.own.chunks(job.shape.row()));
-                let of_kind = operations.filter(|(one, _)| (one.stage, one.kind) == (stage, kind));
-                let times: Vec<f64> = of_kind.flat_map(|(_, times)| times.to_vec()).collect();
-                assert_eq!(times.len(), MICROBATCHES * job.shape.row(), "{kind:?} of stage {stage}");
-                assert!(times.iter().all(|time| (time * 1e6 - took as f64).abs() < 2.0), "{stage} {times:?}");
+    has_its_forwards_and_backwards(SHAPE);
+    has_its_forwards_and_backwards(Shape { is_gpipe: true, ..SHAPE });
+}
+
+#[test]
+fn an_optimizer_with_gemms_is_no_forward_or_backward() {
+    // After the collective of all ranks, it is at the start of the next step; without one, at the end.
+    for has_norm in [true, false] {
+        for is_gpipe in [true, false] {
+            let shape = Shape { of_optimizer: 7, has_norm, is_gpipe, ..SHAPE };
+            let job = has_its_forwards_and_backwards(shape);
+            for stage in 0..shape.stages {
+                let all: f64 = times(&job, stage, Kind::Compute).iter().sum();
+                close(all, (OPTIMIZER * job.shape.row() as u64) as f64, 0.01);
             }
+            close(WhatIf::of(&job).step.simulated_ms, shape.step_ms(), 0.01);
         }
+    }
+}
+
+/// Two hosts, each with all ranks of two stages.
+#[test]
+fn a_host_that_holds_whole_stages_is_repaired() {
+    let slow: Factor = |stage, _, _, _| if stage > 1 { 1.5 } else { 1.0 };
+    for replicas in [1, 2] {
+        let even = Shape { replicas, ..SHAPE };
+        let capture = Shape { factor: slow, ..even }.job().capture();
+        let mut job = Job::of_capture(&capture).expect("it can be simulated");
+        job.hosts = ["a", "a", "b", "b"].map(|host| vec![host.into(); replicas]).to_vec();
+        let figures = WhatIf::of(&job);
+        let first = &figures.host_figures[0];
+        assert_eq!((first.host.as_str(), first.ranks), ("b", 2 * replicas));
+        close(first.repaired_ms, even.step_ms(), 0.01);
     }
 }
 
