@@ -9,7 +9,7 @@ use super::{
     graph::Durations,
     hosts::{self, HostFigures},
     ideal::median,
-    sentence, sequence,
+    length, sentence,
 };
 
 /// `xpu-top what-if --json`. Slowdowns are step times over the ideal step time: 1.1 is 10 % longer.
@@ -165,7 +165,7 @@ impl WhatIf {
             m_s: gained(&is_last).filter(|_| job.stages > 1),
             slowest,
             culprits,
-            sequence_length: sequence::length(job),
+            sequence_length: length::length(job),
             kinds: kinds(job, &alone),
             stage_figures: stages(job, &alone),
             host_figures,

@@ -7,9 +7,9 @@
 use super::{
     Durations, Graph, Group, Kind, Meets, Operation, Refusal, Shape,
     cut::Cut,
+    launches::{Hop, LaunchIndex},
     link::{Ends, Link},
     phase::{Phase, Phases, phases},
-    sequence::Hop,
     track::Tracks,
     wait::{Waits, waits},
 };
@@ -57,9 +57,9 @@ struct Met {
 impl Network {
     pub(super) fn of(tracks: &Tracks) -> Result<Self, Refusal> {
         let phases: Phases = if tracks.stages.is_pipeline() {
-            phases(&tracks.sequence, &tracks.cuts)?
+            phases(&tracks.names, &tracks.cuts)?
         } else {
-            vec![vec![vec![Phase::OTHER]; tracks.sequence.names[0].len()]]
+            vec![vec![vec![Phase::OTHER]; tracks.names[0].len()]]
         };
         let mut new = Self {
             operations: Vec::new(),
@@ -70,7 +70,7 @@ impl Network {
             met: Vec::new(),
             of_launch: Vec::new(),
         };
-        for (stage, names) in tracks.sequence.names.iter().enumerate() {
+        for (stage, names) in tracks.names.iter().enumerate() {
             let mut places = Vec::with_capacity(names.len());
             for (k, name) in names.iter().enumerate() {
                 let mut place = Place::default();
@@ -127,27 +127,31 @@ impl Network {
         }
     }
 
+    fn place(&self, launch: LaunchIndex) -> &Place {
+        &self.places[launch.stage][launch.at]
+    }
+
     fn link(&mut self, link: &Link, cuts: &[Vec<Cut>], replicas: usize) {
         let launches = |at: usize| {
-            let (stage, k) = link.members[at];
-            cuts[stage].iter().map(move |cut| cut.launches[k])
+            let LaunchIndex { stage, at } = link.members[at];
+            cuts[stage].iter().map(move |cut| cut.launches[at])
         };
         let (indices, meets): (Vec<usize>, _) = match &link.ends {
             Ends::Collective(meets) => {
-                let of = |(stage, k): &(usize, usize)| self.places[*stage][*k].launch[0];
+                let of = |member: &LaunchIndex| self.place(*member).launch[0];
                 (link.members.iter().map(of).collect(), meets.clone())
             }
-            Ends::Message(places) => {
-                let of =
-                    |((stage, k), place): (&(usize, usize), &usize)| self.places[*stage][*k].launch[*place];
-                (link.members.iter().zip(places).map(of).collect(), Meets::Itself)
+            Ends::Message { of_send, of_receive } => {
+                let places = link.members.iter().zip([*of_send, *of_receive]);
+                let of = |(member, place): (&LaunchIndex, usize)| self.place(*member).launch[place];
+                (places.map(of).collect(), Meets::Itself)
             }
         };
-        let is_message = matches!(link.ends, Ends::Message(_));
+        let is_message = matches!(link.ends, Ends::Message { .. });
         let is_buffered =
             is_message && launches(0).zip(launches(1)).any(|(send, receive)| send.1 + BUFFERED < receive.0);
         let is_of_several =
-            is_message && link.members.iter().any(|(stage, k)| self.places[*stage][*k].launch.len() > 1);
+            is_message && link.members.iter().any(|member| self.place(*member).launch.len() > 1);
         let mut last_begin: Vec<f64> = launches(0).map(|(begin, _)| begin).collect();
         let mut first_end: Vec<f64> = launches(0).map(|(_, end)| end).collect();
         for member in 1..link.members.len() {
@@ -184,10 +188,11 @@ impl Network {
             ends: vec![0.0; self.operations.len() * shape.row()],
         };
         for (stage, places) in self.places.iter().enumerate() {
-            for (k, place) in places.iter().enumerate() {
-                measured.compute(stage, k, place);
+            for (at, place) in places.iter().enumerate() {
+                let launch = LaunchIndex { stage, at };
+                measured.compute(launch, place);
                 for index in &place.launch {
-                    measured.launch((stage, k), *index);
+                    measured.launch(launch, *index);
                 }
             }
         }
@@ -217,18 +222,19 @@ impl Measured<'_> {
         own.map(|before| self.ends[before * self.shape.row() + place]).fold(0.0, f64::max)
     }
 
-    fn compute(&mut self, stage: usize, k: usize, operations: &Place) {
-        let phases = &self.network.phases[stage][k];
+    /// The compute before a launch.
+    fn compute(&mut self, LaunchIndex { stage, at }: LaunchIndex, operations: &Place) {
+        let phases = &self.network.phases[stage][at];
         let counted = phases.last().map_or(0, |last| last.until);
         for (place, cut) in self.tracks.cuts[stage].iter().enumerate() {
             for (part, (index, phase)) in operations.compute.iter().zip(phases).enumerate() {
                 let ready = self.ready(*index, place);
                 let end = if part + 1 == phases.len() {
-                    cut.compute[k].map(|(_, end)| end)
+                    cut.compute[at].map(|(_, end)| end)
                 } else {
                     // Some of the operations may be untimed here.
-                    let count = cut.parts[k].len() * phase.until / counted.max(1);
-                    cut.parts[k][..count].iter().copied().reduce(f64::max)
+                    let count = cut.parts[at].len() * phase.until / counted.max(1);
+                    cut.parts[at][..count].iter().copied().reduce(f64::max)
                 };
                 let end = end.map_or(ready, |end| end.max(ready));
                 let cell = index * self.shape.row() + place;
@@ -238,11 +244,12 @@ impl Measured<'_> {
         }
     }
 
-    fn launch(&mut self, (stage, k): (usize, usize), index: usize) {
+    /// One of the operations of a launch.
+    fn launch(&mut self, LaunchIndex { stage, at }: LaunchIndex, index: usize) {
         let Some((met, member)) = self.network.of_launch[index] else { return };
         let met = &self.network.met[met];
         for (place, cut) in self.tracks.cuts[stage].iter().enumerate() {
-            let (begin, end) = cut.launches[k];
+            let (begin, end) = cut.launches[at];
             let mut ready = self.ready(index, place);
             let transfer = match (met.is_buffered, member) {
                 (false, _) if met.is_of_several => met.first_end[place] - met.last_begin[place],

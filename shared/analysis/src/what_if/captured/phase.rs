@@ -12,7 +12,7 @@
 use super::{
     Kind, Refusal,
     cut::Cut,
-    sequence::{Hop, Name, Sequence},
+    launches::{Hop, Name},
 };
 
 /// A part of the compute before a launch.
@@ -75,16 +75,16 @@ struct Usual {
     backward: usize,
 }
 
-pub(super) fn phases(sequence: &Sequence, cuts: &[Vec<Cut>]) -> Result<Phases, Refusal> {
+pub(super) fn phases(names: &[Vec<Name>], cuts: &[Vec<Cut>]) -> Result<Phases, Refusal> {
     let of_stages: Vec<Vec<Chunk>> =
-        sequence.names.iter().zip(cuts).map(|(names, cuts)| chunks(names, cuts)).collect();
+        names.iter().zip(cuts).map(|(names, cuts)| chunks(names, cuts)).collect();
     let known: Vec<Option<Usual>> = of_stages.iter().map(|chunks| usual(chunks)).collect();
     let Some(any) = known.iter().flatten().next().copied() else {
         return Err(Refusal::NotPipeline("no stage has a forward and a backward with GEMMs".to_owned()));
     };
     let mut all = Vec::new();
     let mut of_first = None;
-    for (stage, (chunks, names)) in of_stages.iter().zip(&sequence.names).enumerate() {
+    for (stage, (chunks, names)) in of_stages.iter().zip(names).enumerate() {
         let mut dividing = Dividing::new(chunks, known[stage], any, names.len());
         for chunk in chunks {
             if dividing.divide(chunk).is_none() {

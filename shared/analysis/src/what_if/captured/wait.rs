@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{RESOLUTION, cut::Cut, sequence::Name};
+use super::{RESOLUTION, cut::Cut, launches::Name};
 
 /// What the compute before a launch, and the launch, wait for, besides the compute before.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ mod tests {
     use xpu_wire::collective::Operation;
 
     use super::*;
-    use crate::what_if::captured::sequence::{Hop, Named};
+    use crate::what_if::captured::launches::{Hop, Named};
 
     #[test]
     fn compute_waits_for_the_messages_of_each_communicator() {

@@ -255,13 +255,13 @@ fn ranks_that_meet_in_pairs_wait_for_their_own_partner() {
 fn other_parallelism_is_refused_by_name() {
     let cases = [
         (collective(Operation::Broadcast), "its steps have Broadcast operations"),
-        (CapturedLabel::Graph(1), "it has launches of CUDA graphs"),
         (CapturedLabel::Set { bytes: 8 }, "it has no collective"),
     ];
     for (label, what) in cases {
         let why = refused(with_label(label), what);
         assert!(matches!(why, Refusal::NotSpmd(_)), "{why}");
     }
+    assert_eq!(refused(with_label(CapturedLabel::Graph(1)), "CUDA graphs"), Refusal::Graphs);
     let unknown = refused(with_label(collective(Operation::Send)), "does not say between which ranks");
     assert_eq!(unknown, Refusal::PeersUnknown);
     let mut parts = three(3);
@@ -273,7 +273,7 @@ fn other_parallelism_is_refused_by_name() {
     let mut parts = three(3);
     let CapturedLabel::Collective { bytes, .. } = &mut parts[1].labels[1] else { panic!() };
     *bytes += 8;
-    refused(parts, "its ranks do not launch the same collectives");
+    refused(parts, "its ranks do not launch the same operations");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Captures that are not those of a pipeline, or are damaged.
 
+use std::sync::Arc;
+
 use xpu_wire::{
+    collective::Operation,
     frame::{CapturedLabel, CapturedSpan},
     id::{Rank, Sequence, Step},
     unit::{Moment, Nanoseconds},
@@ -10,7 +13,10 @@ use super::{
     SHAPE, Shape,
     schedule::{Act, Job as Scheduled},
 };
-use crate::what_if::{Job, Refusal, WhatIf};
+use crate::{
+    capture::{Capture, Kind, Single},
+    what_if::{Job, Refusal, WhatIf},
+};
 
 #[track_caller]
 fn refused(acts: impl Fn(usize, usize, usize) -> Vec<Act> + 'static, what: &str) {
@@ -122,6 +128,46 @@ fn ranks_that_exchange_are_refused_by_name() {
     }
 }
 
+/// The operations of rank 0 that are groups of sends and receives.
+fn groups(capture: &mut Capture) -> impl Iterator<Item = &mut Single> {
+    let of_rank = capture.ranks.get_mut(&Rank(0)).expect("it is there");
+    of_rank.operations.iter_mut().filter(|single| single.kind() == Kind::Group)
+}
+
+#[test]
+fn sends_without_a_launch_of_their_group_are_refused() {
+    let grouped = || Scheduled { is_grouped: true, ..Shape { replicas: 1, ..SHAPE }.job() }.capture();
+    let what = "rank 0 has sends or receives whose launch is not recorded";
+    let is_refused = |capture: &Capture| {
+        let why = Job::of_capture(capture).expect_err("it is refused");
+        assert!(matches!(why, Refusal::NotPipeline(_)) && why.to_string().contains(what), "{why}");
+    };
+    // A hook that could not time a group does not record it.
+    let mut capture = grouped();
+    let of_rank = capture.ranks.get_mut(&Rank(0)).expect("it is there");
+    let mut number = 0;
+    of_rank.operations.retain(|single| {
+        number += usize::from(single.kind() == Kind::Group);
+        single.kind() != Kind::Group || number % 3 > 0
+    });
+    is_refused(&capture);
+    // Groups of sends with collectives.
+    let mut capture = grouped();
+    for single in groups(&mut capture).step_by(3) {
+        let mut label = (*single.label).clone();
+        if let CapturedLabel::Group { operation, collectives, .. } = &mut label {
+            (*operation, *collectives) = (Operation::Fused, 1);
+        }
+        single.label = Arc::new(label);
+    }
+    is_refused(&capture);
+    // Groups without the sends and receives in them.
+    let mut capture = grouped();
+    let of_rank = capture.ranks.get_mut(&Rank(0)).expect("it is there");
+    of_rank.operations.retain(|single| single.kind() != Kind::PointToPoint);
+    is_refused(&capture);
+}
+
 #[test]
 fn a_capture_without_peers_or_members_is_refused() {
     let mut capture = SHAPE.job().capture();
@@ -135,7 +181,7 @@ fn a_capture_without_peers_or_members_is_refused() {
     assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
     let mut capture = SHAPE.job().capture();
     capture.communicators.clear();
-    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
+    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::MembersUnknown));
 }
 
 #[test]
