@@ -166,11 +166,11 @@ pub struct Job {
     pub(crate) measured: Vec<f64>,
     /// Steps left out because their ranks' operations differ.
     pub(crate) left_out: usize,
-    /// For each replica, the shortest step by its host's clock without calls that wait for the GPU, in
-    /// seconds; with stages, that of the slowest host. A host that launches ahead of its GPU needs this long even if no other rank is late. 0 if it
-    /// is not known to launch ahead; empty for a trace, which has no host times.
-    pub(crate) host_steps: Vec<f64>,
+    /// For each stage, the shortest step of each replica by its host's clock, without calls that wait for the
+    /// GPU, in seconds. A host that launches ahead of its GPU needs this long even if no other rank is late. 0
+    /// if it is not known to launch ahead; empty for a trace, which has no host times.
+    pub(crate) host_steps: Vec<Vec<f64>>,
     /// For each operation in each place, the replica for which a collective beside it waited: NCCL's kernel then
-    /// takes SMs from it. Empty for a pipeline, in which that is unknown.
+    /// takes SMs from it. Empty for pipelines and traces, in which that is unknown.
     pub(crate) crowded_by: Vec<Option<usize>>,
 }

@@ -57,12 +57,10 @@ impl Job {
         let mean = mean(&measured);
         // A host that takes nearly the whole step may have waited for its GPU in a way that is not observed.
         let of_host = |step: f64| if step < AHEAD * mean { step } else { 0.0 };
-        let of_replica = |replica: usize| {
-            tracks.host_steps.iter().map(|of_stage| of_host(of_stage[replica])).fold(0.0, f64::max)
-        };
+        let of_stage = |steps: &Vec<f64>| steps.iter().map(|step| of_host(*step)).collect();
         let hosts = |ranks: &Vec<_>| ranks.iter().map(|rank| capture.ranks[rank].host.clone()).collect();
         Ok(Self {
-            host_steps: (0..shape.replicas).map(of_replica).collect(),
+            host_steps: tracks.host_steps.iter().map(of_stage).collect(),
             hosts: tracks.stages.ranks.iter().map(hosts).collect(),
             actual,
             crowded_by,

@@ -162,7 +162,10 @@ impl Shape {
 
 #[track_caller]
 fn figures(job: &Scheduled) -> WhatIf {
-    WhatIf::of(&Job::of_capture(&job.capture()).unwrap_or_else(|why| panic!("{why}")))
+    let mut job = Job::of_capture(&job.capture()).unwrap_or_else(|why| panic!("{why}"));
+    // Here, hosts launch each operation when it begins. So their times contain the waits of their GPUs.
+    job.host_steps.clear();
+    WhatIf::of(&job)
 }
 
 #[track_caller]
@@ -258,6 +261,37 @@ fn an_optimizer_with_gemms_is_no_forward_or_backward() {
             close(WhatIf::of(&job).step.simulated_ms, shape.step_ms(), 0.01);
         }
     }
+}
+
+#[test]
+fn a_step_with_a_send_to_another_stage_is_left_out() {
+    // As in an evaluation, the last stage sends its result to the first one.
+    let acts = |stage: usize, replica, step| {
+        let mut acts = SHAPE.acts(stage, replica, step);
+        if step == 1 && stage.is_multiple_of(3) {
+            acts.push(Act::Exchange(vec![(stage == 3, 3 - stage)]));
+        }
+        acts
+    };
+    let figures = figures(&Scheduled { acts: Box::new(acts), ..SHAPE.job() });
+    assert_eq!((figures.steps.len(), figures.steps_left_out), (2, 2));
+    close(figures.step.simulated_ms, SHAPE.step_ms(), 1e-3);
+}
+
+#[test]
+fn the_hosts_of_other_ranks_need_their_time_too() {
+    let slow: Factor = |stage, _, _, _| if stage == 2 { 1.5 } else { 1.0 };
+    let capture = Shape { factor: slow, ..SHAPE }.job().capture();
+    let mut job = Job::of_capture(&capture).expect("it can be simulated");
+    assert_eq!(job.host_steps, vec![vec![0.0; 2]; 4]);
+    // Between a step without the slow stage, and one with it.
+    let needed_ms = 1.1 * SHAPE.step_ms();
+    job.host_steps[0][1] = needed_ms / 1e3;
+    let figures = WhatIf::of(&job);
+    let repaired = |rank: u32| figures.workers.iter().find(|of| of.rank == Rank(rank)).unwrap().repaired_ms;
+    // Another rank of the same replica is repaired, and the slow stage.
+    assert!(repaired(7) > Some(needed_ms), "{:?}", figures.workers);
+    assert_eq!((figures.stage_figures[0].stage, figures.stage_figures[0].repaired_ms), (2, needed_ms));
 }
 
 /// Two hosts, each with all ranks of two stages.

@@ -38,6 +38,12 @@ fn other_exchanges_are_refused_by_name() {
         vec![compute(3), Act::Exchange(messages), Act::OfAll]
     };
     refused(all_to_all, "are not neighbours in their pipeline");
+    // A group of more messages than a stage has.
+    let many = |stage: usize, _, _| {
+        let message = (stage.is_multiple_of(2), stage ^ 1);
+        vec![compute(3), Act::Exchange(vec![message; 33]), compute(3), Act::OfAll]
+    };
+    refused(many, "rank 0 launches more than 32 sends and receives as one group");
     // A pipeline without backwards.
     let forward_only = |stage: usize, _, _| {
         let receive = stage.checked_sub(1).map(|from| Act::Exchange(vec![(false, from)]));
@@ -182,6 +188,31 @@ fn a_capture_without_peers_or_members_is_refused() {
     let mut capture = SHAPE.job().capture();
     capture.communicators.clear();
     assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::MembersUnknown));
+}
+
+#[test]
+fn a_rank_that_sends_to_itself_is_refused_by_name() {
+    let mut capture = SHAPE.job().capture();
+    let of_rank = capture.ranks.get_mut(&Rank(0)).expect("it is there");
+    for single in of_rank.operations.iter_mut().filter(|single| single.kind() == Kind::PointToPoint) {
+        single.peer = Some(0);
+    }
+    let why = Job::of_capture(&capture).expect_err("it is refused").to_string();
+    assert!(why.starts_with("rank 0 sends to itself, as in an all-to-all by sends"), "{why}");
+}
+
+#[test]
+fn a_pipeline_with_other_collectives_is_refused_as_a_pipeline() {
+    let mut capture = SHAPE.job().capture();
+    for single in capture.ranks.values_mut().flat_map(|of_rank| &mut of_rank.operations) {
+        let mut label = (*single.label).clone();
+        if let CapturedLabel::Collective { operation: operation @ Operation::AllReduce, .. } = &mut label {
+            *operation = Operation::Broadcast;
+        }
+        single.label = Arc::new(label);
+    }
+    let why = Job::of_capture(&capture).expect_err("it is refused");
+    assert_eq!(why, Refusal::NotPipeline("its steps have Broadcast operations".to_owned()));
 }
 
 #[test]
