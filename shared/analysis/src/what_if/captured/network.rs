@@ -33,8 +33,17 @@ pub(super) struct Network {
     places: Vec<Vec<Place>>,
     phases: Phases,
     met: Vec<Met>,
-    /// For each operation of a launch, its index in `met`, and its number among the members.
-    of_launch: Vec<Option<(usize, usize)>>,
+    /// For each operation of a launch, with which others it ends.
+    of_launch: Vec<Option<Member>>,
+}
+
+/// One of the launches that end together.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// Index in [`Network::met`].
+    met: usize,
+    /// Its number among them: for a message, 0 is the send and 1 the receive.
+    number: usize,
 }
 
 /// Launches that end together, or the send and the receive of a buffered message.
@@ -161,8 +170,8 @@ impl Network {
             }
         }
         last_begin.chunks_mut(replicas).for_each(|step| meets.wait_for_the_last(step));
-        for (member, index) in indices.iter().enumerate() {
-            self.of_launch[*index] = Some((self.met.len(), member));
+        for (number, index) in indices.iter().enumerate() {
+            self.of_launch[*index] = Some(Member { met: self.met.len(), number });
         }
         let sent = if is_buffered { launches(0).map(|(_, end)| end).collect() } else { Vec::new() };
         self.met.push(Met { meets: meets.clone(), last_begin, first_end, sent, is_of_several, is_buffered });
@@ -175,7 +184,8 @@ impl Network {
 
     /// Of each launch, the ranks that it makes wait for each other, if there is one stage.
     pub(super) fn meets(&self) -> Vec<Meets> {
-        let of = |place: &Place| self.of_launch[place.launch[0]].map(|(met, _)| self.met[met].meets.clone());
+        let of =
+            |place: &Place| self.of_launch[place.launch[0]].map(|member| self.met[member.met].meets.clone());
         self.places[0].iter().map(|place| of(place).unwrap_or(Meets::Itself)).collect()
     }
 
@@ -246,12 +256,12 @@ impl Measured<'_> {
 
     /// One of the operations of a launch.
     fn launch(&mut self, LaunchIndex { stage, at }: LaunchIndex, index: usize) {
-        let Some((met, member)) = self.network.of_launch[index] else { return };
+        let Some(Member { met, number }) = self.network.of_launch[index] else { return };
         let met = &self.network.met[met];
         for (place, cut) in self.tracks.cuts[stage].iter().enumerate() {
             let (begin, end) = cut.launches[at];
             let mut ready = self.ready(index, place);
-            let transfer = match (met.is_buffered, member) {
+            let transfer = match (met.is_buffered, number) {
                 (false, _) if met.is_of_several => met.first_end[place] - met.last_begin[place],
                 (false, _) => end - met.last_begin[place],
                 (true, 0) => end - begin,
