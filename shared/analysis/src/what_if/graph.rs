@@ -139,6 +139,11 @@ impl Graph {
         Ok(Self { operations, after, order })
     }
 
+    #[cfg(test)]
+    pub(crate) fn dependencies(&self) -> usize {
+        self.after.iter().map(Vec::len).sum()
+    }
+
     /// The time of each step: from its start to the end of its last operation.
     pub(crate) fn simulate(&self, durations: &Durations, shape: Shape) -> Vec<f64> {
         let row = shape.row();

@@ -63,7 +63,9 @@ impl<'a> Cutter<'a> {
     ) -> Result<(Vec<Vec<Name>>, Vec<Link>), Refusal> {
         let Some(last) = &self.last else {
             let end = Name { communicator: 0, what: Named::End };
-            names.iter_mut().for_each(|names| names.push(end.clone()));
+            for names in &mut names {
+                names.push(end.clone());
+            }
             return Ok((names, links));
         };
         for link in &mut links {

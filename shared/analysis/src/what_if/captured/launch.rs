@@ -63,7 +63,7 @@ impl Launch {
             let what = match *single.label {
                 CapturedLabel::Collective { operation, bytes, .. } if operation.is_collective() => {
                     // Members of a group are not timed; only the group is.
-                    single.on_gpu().and(single.collective_id())?;
+                    single.collective_id().filter(|_| single.on_gpu().is_some())?;
                     What::Collective { operation, bytes }
                 }
                 CapturedLabel::Group { operation, bytes, .. } if single.collective_id().is_some() => {

@@ -1,8 +1,9 @@
 //! The operations of all stages and their dependencies, and their durations.
 //!
 //! Before each launch of a stage there is its compute: one operation, or a forward and a backward. A
-//! collective is one operation. A group of sends and receives is one operation for each, which begin together;
-//! what waits for the group waits for all of them.
+//! collective is one operation. A group of sends and receives is one operation for each, which begin together,
+//! and one that waits for all of them and takes no time: what waits for the group waits for that one, because
+//! groups may be large.
 
 use super::{
     Durations, Graph, Group, Kind, Meets, Operation, Refusal, Shape,
@@ -23,6 +24,8 @@ const BUFFERED: f64 = 1e-3;
 struct Place {
     compute: Vec<usize>,
     launch: Vec<usize>,
+    /// The end of all operations of the launch.
+    done: usize,
 }
 
 pub(super) struct Network {
@@ -92,6 +95,11 @@ impl Network {
                     place.launch.push(new.add(stage, Kind::Communication, 0, 1.0));
                 }
                 place.launch.extend(hops.iter().map(|hop| new.add(stage, kind(*hop), 0, 1.0)));
+                place.done = place.launch[0];
+                if hops.len() > 1 {
+                    place.done = new.add(stage, Kind::Compute, 0, 1.0);
+                    new.after[place.done].clone_from(&place.launch);
+                }
                 places.push(place);
             }
             new.places.push(places);
@@ -118,8 +126,7 @@ impl Network {
     fn connect(&mut self, stage: usize, waits: &[Waits]) {
         let places = &self.places[stage];
         for (k, (place, waits)) in places.iter().zip(waits).enumerate() {
-            let launches =
-                |all: &[usize]| all.iter().flat_map(|j| places[*j].launch.clone()).collect::<Vec<_>>();
+            let launches = |all: &[usize]| all.iter().map(|j| places[*j].done).collect::<Vec<_>>();
             let mut before = k.checked_sub(1).and_then(|before| places[before].compute.last()).copied();
             for (part, index) in place.compute.iter().enumerate() {
                 self.after[*index].extend(before);
@@ -204,6 +211,9 @@ impl Network {
                 for index in &place.launch {
                     measured.launch(launch, *index);
                 }
+                if place.launch.len() > 1 {
+                    measured.done(place.done);
+                }
             }
         }
         measured.durations
@@ -230,6 +240,13 @@ impl Measured<'_> {
         let Network { operations, after, .. } = self.network;
         let own = after[index].iter().filter(|before| operations[**before].stage == operations[index].stage);
         own.map(|before| self.ends[before * self.shape.row() + place]).fold(0.0, f64::max)
+    }
+
+    /// The end of all operations of a launch.
+    fn done(&mut self, index: usize) {
+        for place in 0..self.shape.row() {
+            self.ends[index * self.shape.row() + place] = self.ready(index, place);
+        }
     }
 
     /// The compute before a launch.

@@ -74,18 +74,18 @@ impl Tracks {
         if all.is_empty() {
             return Err(Refusal::NoSteps);
         }
-        let Usual { stages, launches, are_usual } = Usual::of(capture, &all)?;
+        let Usual { stages, launches, in_steps } = Usual::of(capture, &all)?;
         // Steps with other collectives, such as one step in ten that logs, are left out.
         if let Some(other) = launches.collectives().find(|of| !ends_together(*of)) {
             return Err(stages.refused(&format!("its steps have {other:?} operations")));
         }
         let found = links(capture, &stages, &launches)?;
-        let usual = all.iter().zip(&are_usual).filter(|(_, is_usual)| **is_usual);
+        let usual = all.iter().zip(&in_steps).filter(|(_, is_usual)| **is_usual);
         let offsets = || align::offsets(capture, &stages, usual.map(|(step, _)| step), &found);
         let cutter = Cutter::of(&stages, &launches, &found, offsets)?;
         let mut numbers = Vec::new();
         let mut cuts = vec![Vec::new(); stages.ranks.len()];
-        for (pair, known) in all.windows(2).zip(are_usual.windows(2)) {
+        for (pair, known) in all.windows(2).zip(in_steps.windows(2)) {
             let [before, step] = pair else { continue };
             if *known == [true, true]
                 && let Some(made) = cutter.cut(before, step)

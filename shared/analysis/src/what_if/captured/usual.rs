@@ -18,7 +18,7 @@ pub(super) struct Usual {
     pub(super) stages: Stages,
     pub(super) launches: Launches,
     /// For each step, whether it has these launches.
-    pub(super) are_usual: Vec<bool>,
+    pub(super) in_steps: Vec<bool>,
 }
 
 /// What each rank launches in a step.
@@ -38,9 +38,8 @@ impl Usual {
             let of_ranks = || all[steps[0]].of_ranks();
             let stages = Stages::of(capture, of_ranks())?;
             if let Some(launches) = Launches::of(capture, &stages, of_ranks())? {
-                let mut are_usual = vec![false; all.len()];
-                steps.into_iter().for_each(|number| are_usual[number] = true);
-                return Ok(Self { stages, launches, are_usual });
+                let in_steps = (0..all.len()).map(|number| steps.binary_search(&number).is_ok()).collect();
+                return Ok(Self { stages, launches, in_steps });
             }
             // The ranks of a stage launched different operations in these steps.
             refused.get_or_insert_with(|| {

@@ -1,5 +1,6 @@
 //! Captures of pipelines.
 
+mod hosts;
 mod refused;
 mod schedule;
 
@@ -201,6 +202,24 @@ fn a_group_may_send_to_one_neighbour_and_receive_from_the_other() {
 }
 
 #[test]
+fn the_dependencies_of_large_groups_are_as_many_as_their_messages() {
+    const MESSAGES: usize = 50;
+    let shape = Shape { stages: 2, ..SHAPE };
+    let repeated = move |stage, replica, step| {
+        let many = |act| match act {
+            Act::Exchange(messages) => Act::Exchange(messages.repeat(MESSAGES)),
+            other => other,
+        };
+        shape.acts(stage, replica, step).into_iter().map(many).collect()
+    };
+    let job = Scheduled { acts: Box::new(repeated), ..shape.job() };
+    let simulated = Job::of_capture(&job.capture()).expect("it can be simulated");
+    close(WhatIf::of(&simulated).step.simulated_ms, job.step_ms(), 1e-3);
+    let [all, operations] = [simulated.graph.dependencies(), simulated.graph.operations.len()];
+    assert!(operations > 4 * MICROBATCHES * MESSAGES && all < 4 * operations, "{all} {operations}");
+}
+
+#[test]
 fn a_step_may_begin_with_the_collective_of_all_ranks() {
     let shape = Shape { has_norm: false, norm_is_first: true, ..SHAPE };
     let figures = shape.figures();
@@ -276,38 +295,6 @@ fn a_step_with_a_send_to_another_stage_is_left_out() {
     let figures = figures(&Scheduled { acts: Box::new(acts), ..SHAPE.job() });
     assert_eq!((figures.steps.len(), figures.steps_left_out), (2, 2));
     close(figures.step.simulated_ms, SHAPE.step_ms(), 1e-3);
-}
-
-#[test]
-fn the_hosts_of_other_ranks_need_their_time_too() {
-    let slow: Factor = |stage, _, _, _| if stage == 2 { 1.5 } else { 1.0 };
-    let capture = Shape { factor: slow, ..SHAPE }.job().capture();
-    let mut job = Job::of_capture(&capture).expect("it can be simulated");
-    assert_eq!(job.host_steps, vec![vec![0.0; 2]; 4]);
-    // Between a step without the slow stage, and one with it.
-    let needed_ms = 1.1 * SHAPE.step_ms();
-    job.host_steps[0][1] = needed_ms / 1e3;
-    let figures = WhatIf::of(&job);
-    let repaired = |rank: u32| figures.workers.iter().find(|of| of.rank == Rank(rank)).unwrap().repaired_ms;
-    // Another rank of the same replica is repaired, and the slow stage.
-    assert!(repaired(7) > Some(needed_ms), "{:?}", figures.workers);
-    assert_eq!((figures.stage_figures[0].stage, figures.stage_figures[0].repaired_ms), (2, needed_ms));
-}
-
-/// Two hosts, each with all ranks of two stages.
-#[test]
-fn a_host_that_holds_whole_stages_is_repaired() {
-    let slow: Factor = |stage, _, _, _| if stage > 1 { 1.5 } else { 1.0 };
-    for replicas in [1, 2] {
-        let even = Shape { replicas, ..SHAPE };
-        let capture = Shape { factor: slow, ..even }.job().capture();
-        let mut job = Job::of_capture(&capture).expect("it can be simulated");
-        job.hosts = ["a", "a", "b", "b"].map(|host| vec![host.into(); replicas]).to_vec();
-        let figures = WhatIf::of(&job);
-        let first = &figures.host_figures[0];
-        assert_eq!((first.host.as_str(), first.ranks), ("b", 2 * replicas));
-        close(first.repaired_ms, even.step_ms(), 0.01);
-    }
 }
 
 #[test]

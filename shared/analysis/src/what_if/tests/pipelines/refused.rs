@@ -5,7 +5,7 @@ use std::sync::Arc;
 use xpu_wire::{
     collective::Operation,
     frame::{CapturedLabel, CapturedSpan},
-    id::{Rank, Sequence, Step},
+    id::{CommunicatorId, Rank, Sequence, Step},
     unit::{Moment, Nanoseconds},
 };
 
@@ -38,12 +38,6 @@ fn other_exchanges_are_refused_by_name() {
         vec![compute(3), Act::Exchange(messages), Act::OfAll]
     };
     refused(all_to_all, "are not neighbours in their pipeline");
-    // A group of more messages than a stage has.
-    let many = |stage: usize, _, _| {
-        let message = (stage.is_multiple_of(2), stage ^ 1);
-        vec![compute(3), Act::Exchange(vec![message; 33]), compute(3), Act::OfAll]
-    };
-    refused(many, "rank 0 launches more than 32 sends and receives as one group");
     // A pipeline without backwards.
     let forward_only = |stage: usize, _, _| {
         let receive = stage.checked_sub(1).map(|from| Act::Exchange(vec![(false, from)]));
@@ -188,6 +182,28 @@ fn a_capture_without_peers_or_members_is_refused() {
     let mut capture = SHAPE.job().capture();
     capture.communicators.clear();
     assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::MembersUnknown));
+}
+
+#[test]
+fn sends_on_many_communicators_are_refused_by_name() {
+    // Each of the 24 messages of rank 1 in a step has its own communicator.
+    let mut capture = Shape { stages: 3, replicas: 1, is_gpipe: true, ..SHAPE }.job().capture();
+    let known = capture.communicators[&CommunicatorId(100)].clone();
+    for of_rank in capture.ranks.values_mut() {
+        let is_message = |single: &&mut Single| single.kind() == Kind::PointToPoint;
+        let messages: Vec<&mut Single> = of_rank.operations.iter_mut().filter(is_message).collect();
+        let of_step = messages.len() as u64 / 5;
+        for (number, single) in (0..).zip(messages) {
+            let mut label = (*single.label).clone();
+            if let CapturedLabel::Collective { communicator, .. } = &mut label {
+                *communicator = CommunicatorId(1000 + number % of_step);
+                capture.communicators.insert(*communicator, known.clone());
+            }
+            single.label = Arc::new(label);
+        }
+    }
+    let why = Job::of_capture(&capture).expect_err("it is refused").to_string();
+    assert!(why.starts_with("rank 1 has sends or receives on more than 16 communicators"), "{why}");
 }
 
 #[test]
