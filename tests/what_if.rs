@@ -78,13 +78,16 @@ fn a_slow_rank_is_named_with_what_it_costs() {
     assert!(text.contains(reported) && text.contains("ranks, the slowest first"), "{text}");
 }
 
-/// The figures of a demo of a pipeline with four stages and two replicas, from a capture that fulfils the
-/// condition: on a busy machine, pauses of a host make a step of some captures longer.
-fn figures_of_pipeline(fault: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+/// Number of captures of which the median counts: on a busy machine, pauses of a host make the steps of some
+/// captures longer.
+const CAPTURES: usize = 3;
+
+/// The figures of successive captures of a demo of a pipeline with four stages and two replicas.
+fn figures_of_pipeline(fault: &str) -> Vec<Value> {
     let place = Place::new();
     let file = place.path("c.bin");
     with_demo(&format!("--ranks 8 --nodes 2 --stages 4 {fault}"), &place, |ask| {
-        until(&format!("the right figures with {fault}"), || {
+        let figures = |_| {
             let capture = |of_job: &str| {
                 format!("capture --no-watch --steps 6 -o {} --wait 60 {of_job}", file.display())
             };
@@ -92,13 +95,23 @@ fn figures_of_pipeline(fault: &str, is_right: impl Fn(&Value) -> bool) -> Value 
             assert_eq!(done.status.code(), Some(0), "{done:?}");
             let said = what_if(&place, &file, &["--json"]);
             assert_eq!(said.status.code(), Some(0), "{said:?}");
-            let figures: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
-            eprintln!("{fault}: {figures:#}");
             fs::remove_file(&file).expect("the capture is there");
-            is_right(&figures).then_some(figures)
-        })
+            serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"))
+        };
+        (0..CAPTURES).map(figures).collect()
     })
 }
+
+fn median(figures: &[Value], of: impl Fn(&Value) -> f64) -> f64 {
+    let mut all: Vec<f64> = figures.iter().map(of).collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// By how much a predicted step may differ from a measured one. The predictions of a pipeline are off by up to
+/// 2.3 %, and the steps of healthy captures differ by 4 % (docs/measurements-log.md). Without its repair, each
+/// fault makes a step at least 20 % longer.
+const PREDICTED: f64 = 0.07;
 
 /// A fault of a pipeline.
 struct Fault {
@@ -113,9 +126,12 @@ struct Fault {
 #[test]
 fn a_pipeline_without_its_fault_is_as_fast_as_predicted() {
     let time = |figures: &Value, field: &str| figures.pointer(field).and_then(Value::as_f64).expect("a time");
-    let healthy = figures_of_pipeline("", |figures| figures["slowdown"].as_f64() < Some(1.04));
-    assert_eq!((&healthy["data_parallel"], &healthy["stages"]), (&2.into(), &4.into()), "{healthy:#}");
-    let expected = time(&healthy, "/step/measured_ms");
+    let healthy = figures_of_pipeline("");
+    for figures in &healthy {
+        assert_eq!((&figures["data_parallel"], &figures["stages"]), (&2.into(), &4.into()), "{figures:#}");
+    }
+    assert!(median(&healthy, |figures| time(figures, "/slowdown")) < 1.1, "{healthy:#?}");
+    let expected = median(&healthy, |figures| time(figures, "/step/measured_ms"));
     let (of_worker, of_stage) = ("/workers/0/repaired_ms", "/stage_figures/0/repaired_ms");
     let fault = |option, predicted, cause, value| Fault { option, predicted, cause, value };
     let faults = [
@@ -125,14 +141,17 @@ fn a_pipeline_without_its_fault_is_as_fast_as_predicted() {
         fault("--long-sequences", "/step/ideal_ms", "/sequence_length/is_likely", true.into()),
     ];
     for Fault { option, predicted, cause, value } in faults {
-        figures_of_pipeline(option, |figures| {
-            let is = |one: f64, other: f64, by: f64| (one / other - 1.0).abs() < by;
-            let measured = time(figures, "/step/measured_ms");
-            measured > 1.1 * expected
-                && is(time(figures, "/step/simulated_ms"), measured, 0.02)
-                && is(time(figures, predicted), expected, 0.03)
-                && figures.pointer(cause) == Some(&value)
-        });
+        let all = figures_of_pipeline(option);
+        let measured = median(&all, |figures| time(figures, "/step/measured_ms"));
+        assert!(measured > 1.1 * expected, "{option}: {measured} and {expected}, {all:#?}");
+        let of_measured =
+            |figures: &Value| time(figures, "/step/simulated_ms") / time(figures, "/step/measured_ms");
+        let simulated = median(&all, of_measured);
+        assert!((simulated - 1.0).abs() < 0.02, "{option}: {simulated}, {all:#?}");
+        let ratio = median(&all, |figures| time(figures, predicted)) / expected;
+        assert!((ratio - 1.0).abs() < PREDICTED, "{option}: {ratio}, {all:#?}");
+        let are_named = all.iter().filter(|figures| figures.pointer(cause) == Some(&value)).count();
+        assert!(2 * are_named > all.len(), "{option}: {cause} of {all:#?}");
     }
 }
 

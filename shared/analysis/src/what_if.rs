@@ -11,20 +11,20 @@ mod figures;
 mod graph;
 mod hosts;
 mod ideal;
+mod length;
 mod loss;
-mod pipeline;
 mod sentence;
-mod sequence;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 pub use account::{Account, Estimate, Lost, Total};
 pub use figures::{Culprits, KindFigures, SequenceLength, StageFigures, StepTimes, WhatIf, Worker};
 use graph::{Durations, Graph, Shape};
 pub use hosts::HostFigures;
 pub use loss::{Cause, Loss};
-pub use pipeline::Row;
 use serde::Serialize;
+pub use traced::Row;
 use xpu_wire::id::{HostName, Rank, Step};
 
 /// Kinds of operations. The names in a trace are those of the public traces.
@@ -125,9 +125,17 @@ pub enum Refusal {
     )]
     NotPipeline(String),
     #[error(
+        "it has launches of CUDA graphs, and what-if needs the operations in them one by one; `xpu-top report` reads this file"
+    )]
+    Graphs,
+    #[error(
         "the file does not say between which ranks the sends and receives are: capture again with this version of xpu-top"
     )]
     PeersUnknown,
+    #[error(
+        "the file does not say which ranks are in a communicator with sends and receives, because a rank reports only the 8 communicators that it used last: capture for longer (`--steps 20`), then more of them are reported"
+    )]
+    MembersUnknown,
     #[error(
         "{untimed} of {all} operations have no GPU times, more than a quarter: capture fewer steps (`--steps 2`)"
     )]
@@ -158,11 +166,11 @@ pub struct Job {
     pub(crate) measured: Vec<f64>,
     /// Steps left out because their ranks' operations differ.
     pub(crate) left_out: usize,
-    /// For each replica, the shortest step by its host's clock without calls that wait for the GPU, in
-    /// seconds; with stages, that of the slowest host. A host that launches ahead of its GPU needs this long even if no other rank is late. 0 if it
-    /// is not known to launch ahead; empty for a trace, which has no host times.
-    pub(crate) host_steps: Vec<f64>,
+    /// For each stage, the shortest step of each replica by its host's clock, without calls that wait for the
+    /// GPU, in seconds. A host that launches ahead of its GPU needs this long even if no other rank is late. 0
+    /// if it is not known to launch ahead; empty for a trace, which has no host times.
+    pub(crate) host_steps: Vec<Vec<f64>>,
     /// For each operation in each place, the replica for which a collective beside it waited: NCCL's kernel then
-    /// takes SMs from it. Empty for a pipeline, in which that is unknown.
+    /// takes SMs from it. Empty for pipelines and traces, in which that is unknown.
     pub(crate) crowded_by: Vec<Option<usize>>,
 }

@@ -10,6 +10,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use xpu_analysis::capture::{Capture, Clocks, Diff, ShapeGemms, Report};
+use xpu_analysis::what_if::{Job, WhatIf};
 use xpu_wire::{codec::{self, DecodeError}, frame::Frame, unit::Moment};
 use xpu_model::{finding, job::Jobs, status::Status};
 use xpu_recording::{Media, Recording};
@@ -37,6 +38,7 @@ fuzz_target!(|input: &[u8]| {
     let _ = format!("{:?}", Report::of(&capture));
     let _ = format!("{:?}", Diff::of(&capture, &capture));
     let _ = format!("{:?}", (Clocks::of(&capture), ShapeGemms::of(&capture)));
+    let _ = Job::of_capture(&capture).map(|job| format!("{:?}", WhatIf::of(&job)));
     for job in jobs.iter() {
         for now in [Moment(0), latest, Moment(u64::MAX)] {
             let _ = finding::examine(job, now);

@@ -4,7 +4,8 @@
 //!
 //! A step ends where all ranks leave its last collective of all ranks together. So no host clocks are
 //! compared, and a rank's work after that collective belongs to the step that it delays. If no collective is
-//! of all ranks, the hosts' clocks are aligned, and a step ends with its last collective or message. Between
+//! of all ranks, the hosts' clocks are aligned, and a step ends with its last collective, or with its last timed operation if it is one of a
+//! pipeline. Between
 //! two of these there is `compute`. It lasts from the end of the operation for which it waits to the end of
 //! the last timed operation, and includes work that the hook does not see.
 
@@ -12,12 +13,13 @@ mod align;
 mod crowding;
 mod cut;
 mod launch;
+mod launches;
 mod link;
 mod network;
 mod phase;
-mod sequence;
 mod stages;
 mod track;
+mod usual;
 mod wait;
 
 use network::Network;
@@ -55,12 +57,10 @@ impl Job {
         let mean = mean(&measured);
         // A host that takes nearly the whole step may have waited for its GPU in a way that is not observed.
         let of_host = |step: f64| if step < AHEAD * mean { step } else { 0.0 };
-        let of_replica = |replica: usize| {
-            tracks.host_steps.iter().map(|of_stage| of_host(of_stage[replica])).fold(0.0, f64::max)
-        };
+        let of_stage = |steps: &Vec<f64>| steps.iter().map(|step| of_host(*step)).collect();
         let hosts = |ranks: &Vec<_>| ranks.iter().map(|rank| capture.ranks[rank].host.clone()).collect();
         Ok(Self {
-            host_steps: (0..shape.replicas).map(of_replica).collect(),
+            host_steps: tracks.host_steps.iter().map(of_stage).collect(),
             hosts: tracks.stages.ranks.iter().map(hosts).collect(),
             actual,
             crowded_by,

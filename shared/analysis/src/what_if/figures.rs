@@ -9,7 +9,7 @@ use super::{
     graph::Durations,
     hosts::{self, HostFigures},
     ideal::median,
-    sentence, sequence,
+    length, sentence,
 };
 
 /// `xpu-top what-if --json`. Slowdowns are step times over the ideal step time: 1.1 is 10 % longer.
@@ -32,7 +32,7 @@ pub struct WhatIf {
     pub slowest: Vec<Rank>,
     /// `M_S`: the same for the last stage; `null` without a pipeline.
     pub m_s: Option<f64>,
-    /// Present for traces with microbatches.
+    /// Present for pipelines, whose compute has microbatches.
     pub sequence_length: Option<SequenceLength>,
     /// The costliest first.
     pub kinds: Vec<KindFigures>,
@@ -124,7 +124,7 @@ const LEAST_LOST: f64 = 1e-9;
 impl WhatIf {
     pub fn of(job: &Job) -> Self {
         let ideal = job.ideal();
-        let host = median(job.host_steps.clone());
+        let host = job.host_steps.iter().cloned().map(median).fold(0.0, f64::max);
         let time = |durations: &Durations| job.graph.mean_step(durations, job.shape).max(host);
         let (actual_s, ideal_s) = (time(&job.actual), time(&ideal));
         let lost = Some(actual_s - ideal_s).filter(|lost| *lost > LEAST_LOST);
@@ -165,7 +165,7 @@ impl WhatIf {
             m_s: gained(&is_last).filter(|_| job.stages > 1),
             slowest,
             culprits,
-            sequence_length: sequence::length(job),
+            sequence_length: length::length(job),
             kinds: kinds(job, &alone),
             stage_figures: stages(job, &alone),
             host_figures,
@@ -182,10 +182,14 @@ impl Job {
         self.graph.operations[index].stage
     }
 
-    /// Step time if the operations of these replicas, and their hosts, took as long as those of the others.
-    pub(super) fn repaired_ms(&self, durations: &Durations, is_repaired: &dyn Fn(usize) -> bool) -> f64 {
-        let others = self.host_steps.iter().enumerate().filter(|(replica, _)| !is_repaired(*replica));
-        let host = others.map(|(_, shortest)| *shortest).fold(0.0, f64::max);
+    /// Step time with these durations, and with the hosts of all ranks but the repaired ones, by their stage
+    /// and replica.
+    fn repaired_ms(&self, durations: &Durations, is_repaired: &dyn Fn(usize, usize) -> bool) -> f64 {
+        let of_stage = |(stage, steps): (usize, &Vec<f64>)| {
+            let others = steps.iter().enumerate().filter(|(replica, _)| !is_repaired(stage, *replica));
+            others.map(|(_, shortest)| *shortest).fold(0.0, f64::max)
+        };
+        let host = self.host_steps.iter().enumerate().map(of_stage).fold(0.0, f64::max);
         1e3 * self.graph.mean_step(durations, self.shape).max(host)
     }
 
@@ -194,7 +198,7 @@ impl Job {
         let mut durations = self.actual.clone();
         let is_it = |index: usize, _: usize| self.stage(index) == stage;
         self.make_like(&mut durations, &is_it, &|index, place| !is_it(index, place));
-        1e3 * self.graph.mean_step(&durations, self.shape)
+        self.repaired_ms(&durations, &|of, _| of == stage)
     }
 }
 
@@ -255,7 +259,7 @@ fn workers(job: &Job, alone: Alone<'_>) -> Vec<Worker> {
 }
 
 /// Step time if the operations of these workers took as long as those of the other ranks of their stages, or
-/// of all ranks if a stage has one rank.
+/// of the other stages if all ranks of a stage are among them.
 pub(super) fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let replicas = job.shape.replicas;
     let mut are_repaired = vec![vec![false; replicas]; job.stages];
@@ -267,15 +271,16 @@ pub(super) fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let has_repaired = |stage: &usize| are_repaired[*stage].contains(&true);
     for of_stage in (0..job.stages).filter(has_repaired) {
         let chosen = |index: usize, place: usize| job.stage(index) == of_stage && is_one(of_stage, place);
+        let is_whole = !are_repaired[of_stage].contains(&false);
         let others = |index: usize, place: usize| {
             let stage = job.stage(index);
-            (replicas == 1 || stage == of_stage) && !is_one(stage, place)
+            (is_whole || stage == of_stage) && !is_one(stage, place)
         };
         job.make_like(&mut durations, &chosen, &others);
     }
-    let is_repaired = |replica: usize| workers.iter().any(|worker| worker.data_parallel == replica);
-    job.uncrowd(&mut durations, &is_repaired);
-    job.repaired_ms(&durations, &is_repaired)
+    // Only a job without stages has compute beside a collective that waits.
+    job.uncrowd(&mut durations, &|replica| are_repaired[0][replica]);
+    job.repaired_ms(&durations, &|stage, replica| are_repaired[stage][replica])
 }
 
 /// The smallest sufficient set of workers. A repair suffices if a step then takes at most `enough_ms`.

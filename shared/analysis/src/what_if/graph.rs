@@ -3,7 +3,7 @@
 //! The graph describes one step of one data-parallel replica. All replicas and steps share it: each operation
 //! has a row of durations, one for each replica in each step, and a whole row is computed at once.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Kind, Refusal};
 
@@ -54,6 +54,27 @@ impl Meets {
                 for (&number, time) in numbers.iter().zip(times) {
                     *time = last[number];
                 }
+            }
+        }
+    }
+
+    /// For each replica, which of the replicas that it meets has the latest of these times.
+    pub(crate) fn last(&self, times: &[f64]) -> Vec<usize> {
+        match self {
+            Self::Itself => (0..times.len()).collect(),
+            Self::All => {
+                let later = |one: usize, other: usize| if times[other] > times[one] { other } else { one };
+                vec![(0..times.len()).reduce(later).unwrap_or(0); times.len()]
+            }
+            Self::Sets(numbers) => {
+                let mut last: BTreeMap<usize, usize> = BTreeMap::new();
+                for (replica, &number) in numbers.iter().enumerate() {
+                    let known = last.entry(number).or_insert(replica);
+                    if times[replica] > times[*known] {
+                        *known = replica;
+                    }
+                }
+                numbers.iter().map(|number| last[number]).collect()
             }
         }
     }
@@ -116,6 +137,11 @@ impl Graph {
     ) -> Result<Self, Refusal> {
         let order = order(&after, groups)?;
         Ok(Self { operations, after, order })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn dependencies(&self) -> usize {
+        self.after.iter().map(Vec::len).sum()
     }
 
     /// The time of each step: from its start to the end of its last operation.

@@ -69,8 +69,9 @@ impl Job {
             theirs.retain(|&cell| self.crowded_by(cell).is_none());
             if !mine.is_empty() && !theirs.is_empty() {
                 let share = |cell: usize| self.share(cell);
-                map_quantiles(&mut durations.own, &self.actual.own, &share, [&mine, &theirs]);
-                map_quantiles(&mut durations.transfer, &self.actual.transfer, &share, [&mine, &theirs]);
+                let cells = Cells { mine: &mine, theirs: &theirs };
+                map_quantiles(&mut durations.own, &self.actual.own, &share, cells);
+                map_quantiles(&mut durations.transfer, &self.actual.transfer, &share, cells);
             }
         }
     }
@@ -121,17 +122,19 @@ impl Job {
     }
 }
 
+/// Indices of the durations that are replaced, and of those that replace them.
+#[derive(Clone, Copy)]
+struct Cells<'a> {
+    mine: &'a [usize],
+    theirs: &'a [usize],
+}
+
 /// Durations are compared per share of the work.
-fn map_quantiles(
-    new: &mut [f64],
-    actual: &[f64],
-    share: &dyn Fn(usize) -> f64,
-    [mine, theirs]: [&[usize]; 2],
-) {
+fn map_quantiles(new: &mut [f64], actual: &[f64], share: &dyn Fn(usize) -> f64, cells: Cells<'_>) {
     let whole = |cell: usize| actual[cell] / share(cell);
-    let mut pool: Vec<f64> = theirs.iter().map(|&cell| whole(cell)).collect();
+    let mut pool: Vec<f64> = cells.theirs.iter().map(|&cell| whole(cell)).collect();
     pool.sort_unstable_by(f64::total_cmp);
-    let mut ordered: Vec<usize> = mine.to_vec();
+    let mut ordered: Vec<usize> = cells.mine.to_vec();
     ordered.sort_by(|&one, &other| whole(one).total_cmp(&whole(other)));
     let scale = pool.len() as f64 / ordered.len() as f64;
     for (rank, &cell) in ordered.iter().enumerate() {
@@ -161,16 +164,17 @@ mod tests {
         let actual = [4.0, 2.0, 8.0, 3.0, 1.0, 2.0];
         let mut new = actual;
         let whole = |_| 1.0;
-        map_quantiles(&mut new, &actual, &whole, [&[0, 1, 2], &[3, 4, 5]]);
+        let cells = |mine, theirs| Cells { mine, theirs };
+        map_quantiles(&mut new, &actual, &whole, cells(&[0, 1, 2], &[3, 4, 5]));
         assert_eq!(new, [2.0, 1.0, 3.0, 3.0, 1.0, 2.0]);
         // If there are more values than durations, it interpolates; if there are fewer, it repeats each
         // value.
-        map_quantiles(&mut new, &actual, &whole, [&[0], &[3, 4, 5]]);
+        map_quantiles(&mut new, &actual, &whole, cells(&[0], &[3, 4, 5]));
         assert_eq!(new[0], 2.0);
-        map_quantiles(&mut new, &actual, &whole, [&[0, 1, 2], &[3]]);
+        map_quantiles(&mut new, &actual, &whole, cells(&[0, 1, 2], &[3]));
         assert_eq!(new[..3], [3.0; 3]);
         // A half is compared with the half of a whole.
-        map_quantiles(&mut new, &actual, &|cell| if cell == 0 { 0.5 } else { 1.0 }, [&[0], &[2]]);
+        map_quantiles(&mut new, &actual, &|cell| if cell == 0 { 0.5 } else { 1.0 }, cells(&[0], &[2]));
         assert_eq!(new[0], 4.0);
     }
 

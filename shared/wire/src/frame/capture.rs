@@ -253,7 +253,7 @@ impl CapturedOperation {
         Sequence((u64::from(peer) + 1) << 32 | number & u64::from(u32::MAX))
     }
 
-    /// The other rank of a send or receive, and its number. Hooks before 0.1.0 recorded only the number.
+    /// The other rank of a send or receive, and its number. Earlier hooks recorded only the number.
     pub fn peer_and_number(sequence: Sequence) -> (Option<u32>, Sequence) {
         let peer = (sequence.0 >> 32).checked_sub(1).map(|peer| peer as u32);
         (peer, Sequence(sequence.0 & u64::from(u32::MAX)))

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use xpu_wire::id::{HostName, Rank};
 
 use super::{
+    launches::LaunchIndex,
     link::{Ends, Link},
     stages::Stages,
     track::Whole,
@@ -29,11 +30,11 @@ pub(super) fn offsets<'a>(
             known.iter().map(|(host, offset)| (host, offset.saturating_neg())).collect();
         let mut matched = vec![aligned];
         for step in steps {
-            for link in links.iter().filter(|link| matches!(link.ends, Ends::Message(_))) {
+            for link in links.iter().filter(|link| matches!(link.ends, Ends::Message { .. })) {
                 matched.extend((0..stages.replicas()).map(|replica| {
-                    let end = |&(stage, k): &(usize, usize)| {
-                        let rank = &stages.ranks[stage][replica];
-                        Some((host(rank), step.launch(*rank, k)?.on_gpu()?.1.0 as i64))
+                    let end = |of: &LaunchIndex| {
+                        let rank = &stages.ranks[of.stage][replica];
+                        Some((host(rank), step.launch(*rank, of.at)?.on_gpu()?.1.0 as i64))
                     };
                     link.members.iter().filter_map(end).collect()
                 }));

@@ -42,12 +42,8 @@ fn waits(of_step: &[Cut], meets: &[Meets]) -> Vec<Vec<Wait>> {
     let mut all: Vec<Vec<Wait>> = of_step.iter().map(|_| Vec::with_capacity(meets.len())).collect();
     for (k, meets) in meets.iter().enumerate() {
         let begins: Vec<f64> = of_step.iter().map(|cut| cut.launches[k].0).collect();
-        let mut last = begins.clone();
-        meets.wait_for_the_last(&mut last);
-        for (replica, (&begin, &until)) in begins.iter().zip(&last).enumerate() {
-            // Exactly one time is the latest.
-            let of = begins.iter().position(|other| *other == until).unwrap_or(replica);
-            all[replica].push(Wait { begin, until, of });
+        for (replica, of) in meets.last(&begins).into_iter().enumerate() {
+            all[replica].push(Wait { begin: begins[replica], until: begins[of], of });
         }
     }
     all
@@ -69,5 +65,13 @@ mod tests {
         let crowded = crowded_by(&cuts, &[Meets::All, Meets::All], shape);
         let of = |operation: usize, replica: usize| crowded[operation * 2 + replica];
         assert_eq!([of(0, 0), of(0, 1), of(2, 0), of(2, 1)], [None, None, Some(1), None]);
+    }
+
+    #[test]
+    fn the_last_rank_is_one_of_the_same_communicator() {
+        let cut = |begin| Cut { launches: vec![(begin, 8.0)], ..Cut::default() };
+        // Ranks 0 and 2 meet, and so do ranks 1 and 3. The last of both enter at 7.
+        let waits = waits(&[4.0, 7.0, 7.0, 4.0].map(cut), &[Meets::Sets(vec![0, 1, 0, 1])]);
+        assert_eq!(waits.iter().map(|of_rank| of_rank[0].of).collect::<Vec<_>>(), [2, 1, 2, 1]);
     }
 }

@@ -5,8 +5,8 @@ use xpu_wire::unit::Moment;
 use super::{
     Refusal,
     launch::Launch,
+    launches::{LaunchIndex, Launches, Name, Named},
     link::Link,
-    sequence::{Name, Named, Sequence},
     stages::Stages,
     track::Whole,
 };
@@ -26,7 +26,7 @@ pub(super) struct Cut {
 /// Cuts the operations of ranks into steps.
 pub(super) struct Cutter<'a> {
     stages: &'a Stages,
-    /// The launch with which a step of each stage ends, as its index in the sequence. `None` if steps end with
+    /// The launch with which a step of each stage ends, as its index among them. `None` if steps end with
     /// their last timed operation.
     last: Option<Vec<usize>>,
     /// What to add to each rank's clock if no collective is of all ranks, in nanoseconds. Stage by stage.
@@ -37,50 +37,53 @@ impl<'a> Cutter<'a> {
     /// `offsets` are only needed if no collective is of all ranks.
     pub(super) fn of(
         stages: &'a Stages,
-        sequence: &Sequence,
+        launches: &Launches,
         links: &[Link],
         offsets: impl FnOnce() -> Option<Vec<Vec<i64>>>,
     ) -> Result<Self, Refusal> {
         let of_all = links.iter().filter(|link| link.is_of_all(stages)).max_by_key(|link| link.members[0]);
         if let Some(link) = of_all {
-            let last = Some(link.members.iter().map(|(_, k)| *k).collect());
+            let last = Some(link.members.iter().map(|member| member.at).collect());
             return Ok(Self { stages, last, offsets: None });
         }
         let what = "it has no collective of all ranks, and none that aligns the clocks of all hosts";
-        let offsets = offsets().ok_or_else(|| Refusal::NotSpmd(what.to_owned()))?;
-        let last = sequence.names.iter().map(|names| names.len() - 1).collect();
+        let offsets = offsets().ok_or_else(|| stages.refused(what))?;
+        let last = launches.names.iter().map(|names| names.len() - 1).collect();
         // The first stage of a pipeline computes after its last message.
         let last = Some(last).filter(|_| !stages.is_pipeline());
         Ok(Self { stages, last, offsets: Some(offsets) })
     }
 
-    /// The launches in the order of a [`Cut`]: first those after the end of the previous step.
+    /// The names of the launches in the order of a [`Cut`], first those after the end of the previous step,
+    /// and the links between them.
     pub(super) fn in_order_of_cuts(
         &self,
-        mut sequence: Sequence,
+        mut names: Vec<Vec<Name>>,
         mut links: Vec<Link>,
-    ) -> Result<(Sequence, Vec<Link>), Refusal> {
+    ) -> Result<(Vec<Vec<Name>>, Vec<Link>), Refusal> {
         let Some(last) = &self.last else {
             let end = Name { communicator: 0, what: Named::End };
-            sequence.names.iter_mut().for_each(|names| names.push(end.clone()));
-            return Ok((sequence, links));
+            for names in &mut names {
+                names.push(end.clone());
+            }
+            return Ok((names, links));
         };
         for link in &mut links {
-            let is_behind = |(stage, k): &(usize, usize)| *k > last[*stage];
+            let is_behind = |member: &LaunchIndex| member.at > last[member.stage];
             if link.members.iter().any(is_behind) && !link.members.iter().all(is_behind) {
                 let what =
                     "its ranks do not agree which operations come after the last collective of all ranks";
-                return Err(Refusal::NotPipeline(what.to_owned()));
+                return Err(self.stages.refused(what));
             }
-            for (stage, k) in &mut link.members {
-                let launches = sequence.names[*stage].len();
-                *k = (*k + launches - last[*stage] - 1) % launches;
+            for LaunchIndex { stage, at } in &mut link.members {
+                let launches = names[*stage].len();
+                *at = (*at + launches - last[*stage] - 1) % launches;
             }
         }
-        for (names, last) in sequence.names.iter_mut().zip(last) {
+        for (names, last) in names.iter_mut().zip(last) {
             names.rotate_left(last + 1);
         }
-        Ok((sequence, links))
+        Ok((names, links))
     }
 
     /// Cuts a step of all ranks, from the end of the step before it. `None` if steps are missing between them,

@@ -1,7 +1,7 @@
 //! The launches of a rank's step that make it wait for other ranks: collectives, sends and receives, and
 //! groups of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use xpu_wire::{
     collective::Operation,
@@ -20,7 +20,7 @@ pub(super) struct Launch {
     pub(super) what: What,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     Collective {
         operation: Operation,
@@ -28,10 +28,13 @@ pub(super) enum What {
     },
     /// Sends and receives that are launched together.
     Messages(Vec<Message>),
+    /// A send or receive of which the launch is unknown, or a launch of unknown ones: a hook records a group
+    /// only if it timed it, and a group may also have collectives.
+    Unmatched,
 }
 
 /// A send or a receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Message {
     pub(super) is_send: bool,
     /// The other rank, by its number in the communicator, if it is known.
@@ -58,15 +61,20 @@ impl Launch {
         let of = |(at, single): (usize, &Single)| {
             let communicator = Self::communicator_of(single)?;
             let what = match *single.label {
-                // The members of a group are not timed; only the group is.
-                CapturedLabel::Collective { .. } if single.on_gpu().is_none() => return None,
-                CapturedLabel::Collective { operation, bytes, .. }
-                | CapturedLabel::Group { operation, bytes, .. }
-                    if single.collective_id().is_some() =>
-                {
+                CapturedLabel::Collective { operation, bytes, .. } if operation.is_collective() => {
+                    // Members of a group are not timed; only the group is.
+                    single.collective_id().filter(|_| single.on_gpu().is_some())?;
                     What::Collective { operation, bytes }
                 }
-                _ => What::Messages(messages.remove(&(communicator, single.sequence?))?),
+                CapturedLabel::Group { operation, bytes, .. } if single.collective_id().is_some() => {
+                    What::Collective { operation, bytes }
+                }
+                _ if is_launch(single) => {
+                    let members = key(single).and_then(|key| messages.of_launches.remove(&key));
+                    members.filter(|all| !all.is_empty()).map_or(What::Unmatched, What::Messages)
+                }
+                _ if messages.unmatched.contains(&at) => What::Unmatched,
+                _ => return None,
             };
             Some(Self { at, communicator, what })
         };
@@ -84,31 +92,57 @@ impl Launch {
     }
 }
 
-/// The sends and receives of each launch, by its communicator and number. A group has the number of its first
-/// member, so the members belong to the last launch before them.
-fn messages(step: &WholeStep<'_>) -> BTreeMap<(CommunicatorId, Sequence), Vec<Message>> {
-    let mut all: BTreeMap<(CommunicatorId, Sequence), Vec<Message>> = BTreeMap::new();
-    for single in step.operations {
-        let is_launch = match single.kind() {
-            Kind::PointToPoint => Message::of(single).is_some() && single.on_gpu().is_some(),
-            Kind::Group => single.collective_id().is_none(),
-            _ => false,
-        };
-        if let (true, Some(key)) = (is_launch, key(single)) {
-            all.insert(key, Vec::new());
+/// The sends and receives of a step.
+#[derive(Default)]
+struct Messages {
+    /// Those of each launch, by its communicator and number.
+    of_launches: BTreeMap<(CommunicatorId, Sequence), Vec<Message>>,
+    /// Those that belong to no launch, by their places among the operations of the step.
+    unmatched: BTreeSet<usize>,
+}
+
+/// A group has the number of its first member, so the members belong to the last launch before them, if they
+/// were launched at the same time as its first member.
+fn messages(step: &WholeStep<'_>) -> Messages {
+    let mut new = Messages::default();
+    for single in step.operations.iter().filter(|single| is_launch(single)) {
+        if let Some(key) = key(single) {
+            new.of_launches.insert(key, Vec::new());
         }
     }
-    // The members of a group are launched at the same time, so their numbers give their order.
-    let mut members: Vec<_> =
-        step.operations.iter().filter_map(|single| Some((key(single)?, Message::of(single)?))).collect();
-    members.sort_by_key(|(key, _)| *key);
-    for ((communicator, number), message) in members {
-        let mut launches = all.range_mut((communicator, Sequence(0))..=(communicator, number));
-        if let Some((_, members)) = launches.next_back() {
-            members.push(message);
+    let mut members = Vec::new();
+    for (at, single) in step.operations.iter().enumerate() {
+        match (key(single), Message::of(single)) {
+            (Some(key), Some(message)) => members.push((key, single.at, at, message)),
+            (None, Some(_)) => drop(new.unmatched.insert(at)),
+            (_, None) => {}
         }
     }
-    all
+    // Their numbers give the order of members that are launched at the same time.
+    members.sort_by_key(|(key, ..)| *key);
+    let mut launched_at = None;
+    for ((communicator, number), now, at, message) in members {
+        let launch = new.of_launches.range_mut((communicator, Sequence(0))..=(communicator, number));
+        match launch.last() {
+            Some((key, of_launch)) if *key == (communicator, number) => {
+                launched_at = Some((*key, now));
+                of_launch.push(message);
+            }
+            Some((key, of_launch)) if launched_at == Some((*key, now)) => of_launch.push(message),
+            _ => drop(new.unmatched.insert(at)),
+        }
+    }
+    new
+}
+
+/// Whether it launches sends and receives: a group of them, or a single one. The members of a group are not
+/// timed.
+fn is_launch(single: &Single) -> bool {
+    match single.kind() {
+        Kind::PointToPoint => Message::of(single).is_some() && single.on_gpu().is_some(),
+        Kind::Group => single.collective_id().is_none(),
+        _ => false,
+    }
 }
 
 fn key(single: &Single) -> Option<(CommunicatorId, Sequence)> {

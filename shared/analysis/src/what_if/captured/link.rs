@@ -7,15 +7,15 @@ use xpu_wire::id::CommunicatorId;
 
 use super::{
     Meets, Refusal,
-    sequence::{Named, Sequence},
+    launches::{LaunchIndex, Launches, Named},
     stages::Stages,
 };
 use crate::capture::Capture;
 
-/// Launches that end together, each as its stage and its index in the sequence of the stage.
+/// Launches that end together.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    pub(super) members: Vec<(usize, usize)>,
+    pub(super) members: Vec<LaunchIndex>,
     pub(super) ends: Ends,
 }
 
@@ -23,8 +23,8 @@ pub(super) struct Link {
 pub(super) enum Ends {
     /// The collective ends together on these replicas.
     Collective(Meets),
-    /// For the sender and the receiver, the place of the message among those of its launch.
-    Message([usize; 2]),
+    /// A message, as its places among those of the sender's launch and of the receiver's.
+    Message { of_send: usize, of_receive: usize },
 }
 
 impl Link {
@@ -34,40 +34,35 @@ impl Link {
     }
 }
 
-pub(super) fn links(capture: &Capture, stages: &Stages, sequence: &Sequence) -> Result<Vec<Link>, Refusal> {
-    let mut all = collectives(capture, stages, sequence)?;
-    all.extend(messages(stages, sequence)?);
+pub(super) fn links(capture: &Capture, stages: &Stages, launches: &Launches) -> Result<Vec<Link>, Refusal> {
+    let mut all = collectives(capture, stages, launches)?;
+    all.extend(messages(stages, launches)?);
     Ok(all)
 }
 
 /// The collectives of a communicator have the same order on all its ranks.
-fn collectives(capture: &Capture, stages: &Stages, sequence: &Sequence) -> Result<Vec<Link>, Refusal> {
-    let refused = |what: &str| {
-        let what = what.to_owned();
-        Err(if stages.is_pipeline() { Refusal::NotPipeline(what) } else { Refusal::NotSpmd(what) })
-    };
+fn collectives(capture: &Capture, stages: &Stages, launches: &Launches) -> Result<Vec<Link>, Refusal> {
     // By the communicator of the first replica, and the number among its collectives.
-    let mut found: BTreeMap<(CommunicatorId, usize), Vec<(usize, usize)>> = BTreeMap::new();
-    for (stage, names) in sequence.names.iter().enumerate() {
+    let mut found: BTreeMap<(CommunicatorId, usize), Vec<LaunchIndex>> = BTreeMap::new();
+    for (stage, names) in launches.names.iter().enumerate() {
         let mut counts: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
-        for (k, name) in names.iter().enumerate() {
+        for (at, name) in names.iter().enumerate() {
             if matches!(name.what, Named::Collective { .. }) {
-                let id = sequence.communicators[stage][0][k];
+                let id = launches.communicators[stage][0][at];
                 let number = counts.entry(id).or_default();
-                found.entry((id, *number)).or_default().push((stage, k));
+                found.entry((id, *number)).or_default().push(LaunchIndex { stage, at });
                 *number += 1;
             }
         }
     }
     let mut all = Vec::new();
     for members in found.into_values() {
-        let (stage, k) = members[0];
-        let ids: Vec<CommunicatorId> = sequence.communicators[stage].iter().map(|ids| ids[k]).collect();
-        let is_same = |&(stage, k): &(usize, usize)| {
-            sequence.communicators[stage].iter().map(|ids| ids[k]).eq(ids.iter().copied())
+        let of_replicas = |of: &LaunchIndex| -> Vec<CommunicatorId> {
+            launches.communicators[of.stage].iter().map(|ids| ids[of.at]).collect()
         };
-        if !members.iter().all(is_same) {
-            return refused("a communicator has ranks of different stages in different replicas");
+        let ids = of_replicas(&members[0]);
+        if members.iter().any(|of| of_replicas(of) != ids) {
+            return Err(stages.refused("a communicator has ranks of different stages in different replicas"));
         }
         let mut sets: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
         for id in &ids {
@@ -77,9 +72,9 @@ fn collectives(capture: &Capture, stages: &Stages, sequence: &Sequence) -> Resul
             capture.communicators.get(id).is_some_and(|known| known.size as usize != *ranks)
         };
         if sets.iter().any(lacks) {
-            return refused(
+            return Err(stages.refused(
                 "ranks of one communicator do not launch its collectives at the same place of a step",
-            );
+            ));
         }
         let meets = if sets.len() == 1 {
             Meets::All
@@ -92,30 +87,48 @@ fn collectives(capture: &Capture, stages: &Stages, sequence: &Sequence) -> Resul
     Ok(all)
 }
 
-/// A communicator, and the stages of the sender and the receiver.
-type Route = (CommunicatorId, usize, usize);
+/// The messages of a communicator from one stage to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Route {
+    communicator: CommunicatorId,
+    from: usize,
+    to: usize,
+}
 
-/// A launch, and the place of a message in it.
-type End = ((usize, usize), usize);
+/// One end of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct End {
+    launch: LaunchIndex,
+    /// The place of the message among those of the launch.
+    place: usize,
+}
+
+/// The ends of the messages of a route, in their order.
+#[derive(Default)]
+struct OnRoute {
+    sends: Vec<End>,
+    receives: Vec<End>,
+}
 
 /// The messages of a communicator from one rank to another have the same order on both.
-fn messages(stages: &Stages, sequence: &Sequence) -> Result<Vec<Link>, Refusal> {
+fn messages(stages: &Stages, launches: &Launches) -> Result<Vec<Link>, Refusal> {
     let mut all: Option<Vec<(End, End)>> = None;
     for replica in 0..stages.replicas() {
-        let mut routes: BTreeMap<Route, [Vec<End>; 2]> = BTreeMap::new();
-        for (stage, names) in sequence.names.iter().enumerate() {
-            for (k, name) in names.iter().enumerate() {
-                let id = sequence.communicators[stage][replica][k];
+        let mut routes: BTreeMap<Route, OnRoute> = BTreeMap::new();
+        for (stage, names) in launches.names.iter().enumerate() {
+            for (at, name) in names.iter().enumerate() {
+                let communicator = launches.communicators[stage][replica][at];
                 for (place, hop) in name.messages().iter().enumerate() {
                     let other = if hop.is_next { stage + 1 } else { stage.wrapping_sub(1) };
                     let (from, to) = if hop.is_send { (stage, other) } else { (other, stage) };
-                    routes.entry((id, from, to)).or_default()[usize::from(!hop.is_send)]
-                        .push(((stage, k), place));
+                    let route = routes.entry(Route { communicator, from, to }).or_default();
+                    let ends = if hop.is_send { &mut route.sends } else { &mut route.receives };
+                    ends.push(End { launch: LaunchIndex { stage, at }, place });
                 }
             }
         }
         let mut pairs = Vec::new();
-        for ((_, from, to), [sends, receives]) in routes {
+        for (Route { from, to, .. }, OnRoute { sends, receives }) in routes {
             if sends.len() != receives.len() {
                 return Err(Refusal::NotPipeline(format!(
                     "in a step, stage {from} sends {} times to stage {to}, which receives {} times",
@@ -130,9 +143,9 @@ fn messages(stages: &Stages, sequence: &Sequence) -> Result<Vec<Link>, Refusal> 
             return Err(Refusal::NotPipeline("its replicas send in different orders".to_owned()));
         }
     }
-    let link = |((send, of_send), (receive, of_receive)): (End, End)| Link {
-        members: vec![send, receive],
-        ends: Ends::Message([of_send, of_receive]),
+    let link = |(send, receive): (End, End)| Link {
+        members: vec![send.launch, receive.launch],
+        ends: Ends::Message { of_send: send.place, of_receive: receive.place },
     };
     Ok(all.unwrap_or_default().into_iter().map(link).collect())
 }

@@ -1,15 +1,16 @@
 //! The operations of all stages and their dependencies, and their durations.
 //!
 //! Before each launch of a stage there is its compute: one operation, or a forward and a backward. A
-//! collective is one operation. A group of sends and receives is one operation for each, which begin together;
-//! what waits for the group waits for all of them.
+//! collective is one operation. A group of sends and receives is one operation for each, which begin together,
+//! and one that waits for all of them and takes no time: what waits for the group waits for that one, because
+//! groups may be large.
 
 use super::{
     Durations, Graph, Group, Kind, Meets, Operation, Refusal, Shape,
     cut::Cut,
+    launches::{Hop, LaunchIndex},
     link::{Ends, Link},
     phase::{Phase, Phases, phases},
-    sequence::Hop,
     track::Tracks,
     wait::{Waits, waits},
 };
@@ -23,6 +24,8 @@ const BUFFERED: f64 = 1e-3;
 struct Place {
     compute: Vec<usize>,
     launch: Vec<usize>,
+    /// The end of all operations of the launch.
+    done: usize,
 }
 
 pub(super) struct Network {
@@ -33,8 +36,17 @@ pub(super) struct Network {
     places: Vec<Vec<Place>>,
     phases: Phases,
     met: Vec<Met>,
-    /// For each operation of a launch, its index in `met`, and its number among the members.
-    of_launch: Vec<Option<(usize, usize)>>,
+    /// For each operation of a launch, with which others it ends.
+    of_launch: Vec<Option<Member>>,
+}
+
+/// One of the launches that end together.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// Index in [`Network::met`].
+    met: usize,
+    /// Its number among them: for a message, 0 is the send and 1 the receive.
+    number: usize,
 }
 
 /// Launches that end together, or the send and the receive of a buffered message.
@@ -57,9 +69,9 @@ struct Met {
 impl Network {
     pub(super) fn of(tracks: &Tracks) -> Result<Self, Refusal> {
         let phases: Phases = if tracks.stages.is_pipeline() {
-            phases(&tracks.sequence, &tracks.cuts)?
+            phases(&tracks.names, &tracks.cuts)?
         } else {
-            vec![vec![vec![Phase::OTHER]; tracks.sequence.names[0].len()]]
+            vec![vec![vec![Phase::OTHER]; tracks.names[0].len()]]
         };
         let mut new = Self {
             operations: Vec::new(),
@@ -70,7 +82,7 @@ impl Network {
             met: Vec::new(),
             of_launch: Vec::new(),
         };
-        for (stage, names) in tracks.sequence.names.iter().enumerate() {
+        for (stage, names) in tracks.names.iter().enumerate() {
             let mut places = Vec::with_capacity(names.len());
             for (k, name) in names.iter().enumerate() {
                 let mut place = Place::default();
@@ -83,6 +95,11 @@ impl Network {
                     place.launch.push(new.add(stage, Kind::Communication, 0, 1.0));
                 }
                 place.launch.extend(hops.iter().map(|hop| new.add(stage, kind(*hop), 0, 1.0)));
+                place.done = place.launch[0];
+                if hops.len() > 1 {
+                    place.done = new.add(stage, Kind::Compute, 0, 1.0);
+                    new.after[place.done].clone_from(&place.launch);
+                }
                 places.push(place);
             }
             new.places.push(places);
@@ -109,8 +126,7 @@ impl Network {
     fn connect(&mut self, stage: usize, waits: &[Waits]) {
         let places = &self.places[stage];
         for (k, (place, waits)) in places.iter().zip(waits).enumerate() {
-            let launches =
-                |all: &[usize]| all.iter().flat_map(|j| places[*j].launch.clone()).collect::<Vec<_>>();
+            let launches = |all: &[usize]| all.iter().map(|j| places[*j].done).collect::<Vec<_>>();
             let mut before = k.checked_sub(1).and_then(|before| places[before].compute.last()).copied();
             for (part, index) in place.compute.iter().enumerate() {
                 self.after[*index].extend(before);
@@ -127,27 +143,31 @@ impl Network {
         }
     }
 
+    fn place(&self, launch: LaunchIndex) -> &Place {
+        &self.places[launch.stage][launch.at]
+    }
+
     fn link(&mut self, link: &Link, cuts: &[Vec<Cut>], replicas: usize) {
         let launches = |at: usize| {
-            let (stage, k) = link.members[at];
-            cuts[stage].iter().map(move |cut| cut.launches[k])
+            let LaunchIndex { stage, at } = link.members[at];
+            cuts[stage].iter().map(move |cut| cut.launches[at])
         };
         let (indices, meets): (Vec<usize>, _) = match &link.ends {
             Ends::Collective(meets) => {
-                let of = |(stage, k): &(usize, usize)| self.places[*stage][*k].launch[0];
+                let of = |member: &LaunchIndex| self.place(*member).launch[0];
                 (link.members.iter().map(of).collect(), meets.clone())
             }
-            Ends::Message(places) => {
-                let of =
-                    |((stage, k), place): (&(usize, usize), &usize)| self.places[*stage][*k].launch[*place];
-                (link.members.iter().zip(places).map(of).collect(), Meets::Itself)
+            Ends::Message { of_send, of_receive } => {
+                let places = link.members.iter().zip([*of_send, *of_receive]);
+                let of = |(member, place): (&LaunchIndex, usize)| self.place(*member).launch[place];
+                (places.map(of).collect(), Meets::Itself)
             }
         };
-        let is_message = matches!(link.ends, Ends::Message(_));
+        let is_message = matches!(link.ends, Ends::Message { .. });
         let is_buffered =
             is_message && launches(0).zip(launches(1)).any(|(send, receive)| send.1 + BUFFERED < receive.0);
         let is_of_several =
-            is_message && link.members.iter().any(|(stage, k)| self.places[*stage][*k].launch.len() > 1);
+            is_message && link.members.iter().any(|member| self.place(*member).launch.len() > 1);
         let mut last_begin: Vec<f64> = launches(0).map(|(begin, _)| begin).collect();
         let mut first_end: Vec<f64> = launches(0).map(|(_, end)| end).collect();
         for member in 1..link.members.len() {
@@ -157,8 +177,8 @@ impl Network {
             }
         }
         last_begin.chunks_mut(replicas).for_each(|step| meets.wait_for_the_last(step));
-        for (member, index) in indices.iter().enumerate() {
-            self.of_launch[*index] = Some((self.met.len(), member));
+        for (number, index) in indices.iter().enumerate() {
+            self.of_launch[*index] = Some(Member { met: self.met.len(), number });
         }
         let sent = if is_buffered { launches(0).map(|(_, end)| end).collect() } else { Vec::new() };
         self.met.push(Met { meets: meets.clone(), last_begin, first_end, sent, is_of_several, is_buffered });
@@ -171,7 +191,8 @@ impl Network {
 
     /// Of each launch, the ranks that it makes wait for each other, if there is one stage.
     pub(super) fn meets(&self) -> Vec<Meets> {
-        let of = |place: &Place| self.of_launch[place.launch[0]].map(|(met, _)| self.met[met].meets.clone());
+        let of =
+            |place: &Place| self.of_launch[place.launch[0]].map(|member| self.met[member.met].meets.clone());
         self.places[0].iter().map(|place| of(place).unwrap_or(Meets::Itself)).collect()
     }
 
@@ -184,10 +205,14 @@ impl Network {
             ends: vec![0.0; self.operations.len() * shape.row()],
         };
         for (stage, places) in self.places.iter().enumerate() {
-            for (k, place) in places.iter().enumerate() {
-                measured.compute(stage, k, place);
+            for (at, place) in places.iter().enumerate() {
+                let launch = LaunchIndex { stage, at };
+                measured.compute(launch, place);
                 for index in &place.launch {
-                    measured.launch((stage, k), *index);
+                    measured.launch(launch, *index);
+                }
+                if place.launch.len() > 1 {
+                    measured.done(place.done);
                 }
             }
         }
@@ -217,18 +242,26 @@ impl Measured<'_> {
         own.map(|before| self.ends[before * self.shape.row() + place]).fold(0.0, f64::max)
     }
 
-    fn compute(&mut self, stage: usize, k: usize, operations: &Place) {
-        let phases = &self.network.phases[stage][k];
+    /// The end of all operations of a launch.
+    fn done(&mut self, index: usize) {
+        for place in 0..self.shape.row() {
+            self.ends[index * self.shape.row() + place] = self.ready(index, place);
+        }
+    }
+
+    /// The compute before a launch.
+    fn compute(&mut self, LaunchIndex { stage, at }: LaunchIndex, operations: &Place) {
+        let phases = &self.network.phases[stage][at];
         let counted = phases.last().map_or(0, |last| last.until);
         for (place, cut) in self.tracks.cuts[stage].iter().enumerate() {
             for (part, (index, phase)) in operations.compute.iter().zip(phases).enumerate() {
                 let ready = self.ready(*index, place);
                 let end = if part + 1 == phases.len() {
-                    cut.compute[k].map(|(_, end)| end)
+                    cut.compute[at].map(|(_, end)| end)
                 } else {
                     // Some of the operations may be untimed here.
-                    let count = cut.parts[k].len() * phase.until / counted.max(1);
-                    cut.parts[k][..count].iter().copied().reduce(f64::max)
+                    let count = cut.parts[at].len() * phase.until / counted.max(1);
+                    cut.parts[at][..count].iter().copied().reduce(f64::max)
                 };
                 let end = end.map_or(ready, |end| end.max(ready));
                 let cell = index * self.shape.row() + place;
@@ -238,13 +271,14 @@ impl Measured<'_> {
         }
     }
 
-    fn launch(&mut self, (stage, k): (usize, usize), index: usize) {
-        let Some((met, member)) = self.network.of_launch[index] else { return };
+    /// One of the operations of a launch.
+    fn launch(&mut self, LaunchIndex { stage, at }: LaunchIndex, index: usize) {
+        let Some(Member { met, number }) = self.network.of_launch[index] else { return };
         let met = &self.network.met[met];
         for (place, cut) in self.tracks.cuts[stage].iter().enumerate() {
-            let (begin, end) = cut.launches[k];
+            let (begin, end) = cut.launches[at];
             let mut ready = self.ready(index, place);
-            let transfer = match (met.is_buffered, member) {
+            let transfer = match (met.is_buffered, number) {
                 (false, _) if met.is_of_several => met.first_end[place] - met.last_begin[place],
                 (false, _) => end - met.last_begin[place],
                 (true, 0) => end - begin,

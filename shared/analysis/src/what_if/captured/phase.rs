@@ -3,13 +3,16 @@
 //! A receive from the previous stage is the input of a forward, and a send to the next stage its result;
 //! backwards go in the other direction. The last stage computes a forward and its backward without a message
 //! between them, and the first stage in 1F1B a backward and the next forward. Such compute is divided by its
-//! number of timed operations: those of a forward and of a backward are known from the first stage, which
-//! begins a step with a forward and ends it with a backward.
+//! number of timed operations, in the proportion of the forwards and backwards that are between messages: those
+//! of the same stage, or else of the first stage that has both.
+//!
+//! The first stage has no message before its first forward and after its last backward. What it computes there
+//! beyond the usual number of operations is neither, such as an optimizer with GEMMs.
 
 use super::{
     Kind, Refusal,
     cut::Cut,
-    sequence::{Hop, Name, Sequence},
+    launches::{Hop, Name},
 };
 
 /// A part of the compute before a launch.
@@ -40,10 +43,21 @@ enum Does {
     Other,
 }
 
+/// The messages beside a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Both,
+    /// None before it: it begins the step.
+    Behind,
+    /// None behind it: it ends the step.
+    Before,
+}
+
 /// Successive compute without messages in between.
 #[derive(Clone, Debug)]
 struct Chunk {
     does: Does,
+    side: Side,
     /// The launches before which it is, and the number of its timed operations before each.
     counts: Vec<(usize, usize)>,
 }
@@ -61,39 +75,76 @@ struct Usual {
     backward: usize,
 }
 
-pub(super) fn phases(sequence: &Sequence, cuts: &[Vec<Cut>]) -> Result<Phases, Refusal> {
+pub(super) fn phases(names: &[Vec<Name>], cuts: &[Vec<Cut>]) -> Result<Phases, Refusal> {
     let of_stages: Vec<Vec<Chunk>> =
-        sequence.names.iter().zip(cuts).map(|(names, cuts)| chunks(names, cuts)).collect();
+        names.iter().zip(cuts).map(|(names, cuts)| chunks(names, cuts)).collect();
     let known: Vec<Option<Usual>> = of_stages.iter().map(|chunks| usual(chunks)).collect();
     let Some(any) = known.iter().flatten().next().copied() else {
         return Err(Refusal::NotPipeline("no stage has a forward and a backward with GEMMs".to_owned()));
     };
     let mut all = Vec::new();
-    let mut microbatches = None;
-    for (stage, (chunks, names)) in of_stages.iter().zip(&sequence.names).enumerate() {
-        let mut of_stage = vec![Vec::new(); names.len()];
-        let mut numbers = [0, 0];
+    let mut of_first = None;
+    for (stage, (chunks, names)) in of_stages.iter().zip(names).enumerate() {
+        let mut dividing = Dividing::new(chunks, known[stage], any, names.len());
         for chunk in chunks {
-            if divide(chunk, known[stage], any, &mut numbers, &mut of_stage).is_none() {
+            if dividing.divide(chunk).is_none() {
                 return Err(Refusal::NotPipeline(format!(
-                    "between a receive and a send, stage {stage} computes less than a forward and a backward (an interleaved pipeline)"
+                    "between a receive and a send, stage {stage} computes less than a forward and a backward (an interleaved pipeline, or an exchange of data as in context parallelism)"
                 )));
             }
         }
-        if numbers[0] != numbers[1] || *microbatches.get_or_insert(numbers[0]) != numbers[0] {
-            return Err(Refusal::NotPipeline(format!(
-                "stage {stage} has {} forwards and {} backwards in a step",
-                numbers[0], numbers[1]
-            )));
-        }
-        for phases in &mut of_stage {
-            if phases.is_empty() {
-                phases.push(Phase::OTHER);
-            }
-        }
-        all.push(of_stage);
+        let first = *of_first.get_or_insert(dividing.counts);
+        dividing.counts.check(stage, first)?;
+        all.push(dividing.phases());
     }
     Ok(all)
+}
+
+/// The forwards and backwards of a stage in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    forwards: usize,
+    backwards: usize,
+    /// By how many the backwards exceed the forwards at some point of the step. Their forwards were in the
+    /// step before if a collective of all ranks divides the schedule.
+    ahead: usize,
+}
+
+impl Counts {
+    /// Counts one, and returns its number.
+    fn next(&mut self, kind: Kind) -> usize {
+        let number = if kind == Kind::ForwardCompute {
+            self.forwards += 1;
+            self.forwards
+        } else {
+            self.backwards += 1;
+            self.backwards
+        };
+        self.ahead = self.ahead.max(self.backwards.saturating_sub(self.forwards));
+        number - 1
+    }
+
+    /// Refuses a stage that does not compute as many microbatches as the first one, or in the other direction.
+    fn check(self, stage: usize, first: Self) -> Result<(), Refusal> {
+        let Self { forwards, backwards, ahead } = self;
+        if (forwards, backwards) != (first.forwards, first.backwards) {
+            return Err(Refusal::NotPipeline(format!(
+                "in a step, stage 0 has {} forwards and {} backwards with GEMMs, and stage {stage} has {forwards} forwards and {backwards} backwards",
+                first.forwards, first.backwards
+            )));
+        }
+        if forwards != backwards {
+            return Err(Refusal::NotPipeline(format!(
+                "in a step, stage {stage} has {forwards} forwards and {backwards} backwards with GEMMs"
+            )));
+        }
+        if ahead != first.ahead {
+            return Err(Refusal::NotPipeline(format!(
+                "stages 0 and {stage} exchange data, as in context parallelism, instead of passing it on in one direction"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// The compute of a stage between messages.
@@ -107,7 +158,7 @@ fn chunks(names: &[Name], cuts: &[Cut]) -> Vec<Chunk> {
     for (k, name) in names.iter().enumerate() {
         let timed = count(k);
         if timed > 0 && !is_open {
-            all.push(Chunk { does: Does::Other, counts: Vec::new() });
+            all.push(Chunk { does: Does::Other, side: Side::Both, counts: Vec::new() });
             messages.push(Vec::new());
             is_open = true;
         }
@@ -120,7 +171,13 @@ fn chunks(names: &[Name], cuts: &[Cut]) -> Vec<Chunk> {
         }
     }
     for (chunk, messages) in all.iter_mut().zip(messages.windows(2)) {
-        chunk.does = does(&messages[0], &messages[1]);
+        let [before, behind] = messages else { continue };
+        chunk.does = does(before, behind);
+        chunk.side = match (before.is_empty(), behind.is_empty()) {
+            (true, false) => Side::Behind,
+            (false, true) => Side::Before,
+            _ => Side::Both,
+        };
     }
     all
 }
@@ -144,57 +201,104 @@ fn only<'a>(hops: impl Iterator<Item = &'a Hop>) -> Option<Kind> {
     kinds.all(|kind| kind == first).then_some(first)
 }
 
+/// The numbers of timed operations of forwards or of backwards between messages, in ascending order.
+fn between_messages(chunks: &[Chunk], kind: Kind) -> Vec<usize> {
+    let of_kind = chunks.iter().filter(|chunk| chunk.does == Does::One(kind) && chunk.side == Side::Both);
+    let mut all: Vec<usize> = of_kind.map(Chunk::timed).collect();
+    all.sort_unstable();
+    all
+}
+
 fn usual(chunks: &[Chunk]) -> Option<Usual> {
     let of = |kind: Kind| {
-        let mut all: Vec<usize> =
-            chunks.iter().filter(|chunk| chunk.does == Does::One(kind)).map(Chunk::timed).collect();
-        all.sort_unstable();
-        all.get(all.len() / 2).copied()
+        let between = between_messages(chunks, kind);
+        let at_an_end = || chunks.iter().find(|chunk| chunk.does == Does::One(kind)).map(Chunk::timed);
+        between.get(between.len() / 2).copied().or_else(at_an_end)
     };
     Some(Usual { forward: of(Kind::ForwardCompute)?, backward: of(Kind::BackwardCompute)? })
 }
 
-/// Numbers the phases of a chunk. `None` if it is too short for a forward and a backward.
-fn divide(
-    chunk: &Chunk,
+/// How many timed operations at the start or the end of a step are neither forward nor backward. Their number
+/// may vary by microbatch, so those up to the largest known number all count.
+fn beyond_the_usual(chunks: &[Chunk], chunk: &Chunk, kind: Kind) -> usize {
+    let between = between_messages(chunks, kind);
+    match between.last() {
+        Some(most) if chunk.timed() > *most => chunk.timed() - between[between.len() / 2],
+        _ => 0,
+    }
+}
+
+/// The phases of a stage, as far as its chunks are divided.
+struct Dividing<'a> {
+    chunks: &'a [Chunk],
+    /// Of this stage, and of the first one that has both kinds.
     own: Option<Usual>,
     any: Usual,
-    numbers: &mut [usize; 2],
-    phases: &mut [Vec<Phase>],
-) -> Option<()> {
-    let timed = chunk.timed();
-    let parts: Vec<(Kind, usize)> = match chunk.does {
-        Does::Other => return Some(()),
-        Does::One(kind) => vec![(kind, timed)],
-        Does::Both([first, second]) => {
-            if own.is_some_and(|own| timed <= own.forward.max(own.backward)) {
-                return None;
-            }
-            let Usual { forward, backward } = own.unwrap_or(any);
-            let part = if first == Kind::ForwardCompute { forward } else { backward };
-            let of_first = (timed as f64 * part as f64 / (forward + backward) as f64).round() as usize;
-            if !(1..timed).contains(&of_first) {
-                return None;
-            }
-            vec![(first, of_first), (second, timed - of_first)]
-        }
-    };
-    let mut counts = chunk.counts.iter().copied();
-    let (mut k, mut left) = counts.next()?;
-    let mut until = 0;
-    for (kind, of_kind) in parts {
-        let number = &mut numbers[usize::from(kind == Kind::BackwardCompute)];
-        let mut needed = of_kind;
-        while needed > 0 {
-            if left == 0 {
-                ((k, left), until) = (counts.next()?, 0);
-            }
-            let taken = left.min(needed);
-            (left, needed, until) = (left - taken, needed - taken, until + taken);
-            let share = taken as f64 / of_kind as f64;
-            phases[k].push(Phase { kind, number: *number, share, until });
-        }
-        *number += 1;
+    counts: Counts,
+    /// Those before each launch.
+    found: Vec<Vec<Phase>>,
+}
+
+impl<'a> Dividing<'a> {
+    fn new(chunks: &'a [Chunk], own: Option<Usual>, any: Usual, launches: usize) -> Self {
+        Self { chunks, own, any, counts: Counts::default(), found: vec![Vec::new(); launches] }
     }
-    Some(())
+
+    /// Adds the phases of a chunk. `None` if it is too short for a forward and a backward.
+    fn divide(&mut self, chunk: &Chunk) -> Option<()> {
+        let mut counts = chunk.counts.iter().copied();
+        let (mut k, mut left) = counts.next()?;
+        let mut until = 0;
+        for (kind, of_kind) in self.parts(chunk)? {
+            let number = if kind == Kind::Compute { 0 } else { self.counts.next(kind) };
+            let mut needed = of_kind;
+            while needed > 0 {
+                if left == 0 {
+                    ((k, left), until) = (counts.next()?, 0);
+                }
+                let taken = left.min(needed);
+                (left, needed, until) = (left - taken, needed - taken, until + taken);
+                let share = if kind == Kind::Compute { 1.0 } else { taken as f64 / of_kind as f64 };
+                self.found[k].push(Phase { kind, number, share, until });
+            }
+        }
+        Some(())
+    }
+
+    /// The kinds of compute of a chunk in their order, and the number of timed operations of each.
+    fn parts(&self, chunk: &Chunk) -> Option<Vec<(Kind, usize)>> {
+        let timed = chunk.timed();
+        Some(match chunk.does {
+            Does::Other => vec![(Kind::Compute, timed)],
+            Does::One(kind) => {
+                let beyond = beyond_the_usual(self.chunks, chunk, kind);
+                match chunk.side {
+                    Side::Behind if beyond > 0 => vec![(Kind::Compute, beyond), (kind, timed - beyond)],
+                    Side::Before if beyond > 0 => vec![(kind, timed - beyond), (Kind::Compute, beyond)],
+                    _ => vec![(kind, timed)],
+                }
+            }
+            Does::Both([first, second]) => {
+                if self.own.is_some_and(|own| timed <= own.forward.max(own.backward)) {
+                    return None;
+                }
+                let Usual { forward, backward } = self.own.unwrap_or(self.any);
+                let part = if first == Kind::ForwardCompute { forward } else { backward };
+                let of_first = (timed as f64 * part as f64 / (forward + backward) as f64).round() as usize;
+                if !(1..timed).contains(&of_first) {
+                    return None;
+                }
+                vec![(first, of_first), (second, timed - of_first)]
+            }
+        })
+    }
+
+    fn phases(mut self) -> Vec<Vec<Phase>> {
+        for phases in &mut self.found {
+            if phases.is_empty() {
+                phases.push(Phase::OTHER);
+            }
+        }
+        self.found
+    }
 }

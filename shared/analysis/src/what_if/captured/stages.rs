@@ -20,16 +20,24 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// From the launches of each rank in any steps. Without sends and receives, there is one stage.
-    pub(super) fn of(capture: &Capture, launches: &[(Rank, &[Launch])]) -> Result<Self, Refusal> {
+    /// From the launches of each rank in a step. Without sends and receives, there is one stage.
+    pub(super) fn of<'a>(
+        capture: &Capture,
+        launches: impl Iterator<Item = (Rank, &'a [Launch])>,
+    ) -> Result<Self, Refusal> {
         let mut beside: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
-        for &(rank, launches) in launches {
-            if launches.iter().any(|launch| matches!(&launch.what, What::Messages(all) if all.is_empty())) {
-                let what = format!("rank {rank} has groups whose sends and receives are not recorded");
-                return Err(Refusal::NotPipeline(what));
+        for (rank, launches) in launches {
+            if launches.iter().any(|launch| launch.what == What::Unmatched) {
+                return Err(Refusal::NotPipeline(format!(
+                    "rank {rank} has sends or receives whose launch is not recorded: their group has no GPU times, or also has collectives"
+                )));
             }
             for (communicator, message) in messages(launches) {
                 let peer = peer(capture, communicator, message)?;
+                if peer == rank {
+                    let what = format!("rank {rank} sends to itself, as in an all-to-all by sends");
+                    return Err(Refusal::NotPipeline(what));
+                }
                 beside.entry(rank).or_default().insert(peer);
                 beside.entry(peer).or_default().insert(rank);
             }
@@ -85,6 +93,12 @@ impl Stages {
         self.ranks.len() > 1
     }
 
+    /// The refusal of these ranks.
+    pub(super) fn refused(&self, what: &str) -> Refusal {
+        let what = what.to_owned();
+        if self.is_pipeline() { Refusal::NotPipeline(what) } else { Refusal::NotSpmd(what) }
+    }
+
     pub(super) fn replicas(&self) -> usize {
         self.ranks.first().map_or(0, Vec::len)
     }
@@ -108,9 +122,9 @@ pub(super) fn peer(
     communicator: CommunicatorId,
     message: Message,
 ) -> Result<Rank, Refusal> {
+    let peer = message.peer.ok_or(Refusal::PeersUnknown)?;
     let known = capture.communicators.get(&communicator);
-    let peer = message.peer.and_then(|peer| known?.members.get(&peer).copied());
-    peer.ok_or(Refusal::PeersUnknown)
+    known.and_then(|known| known.members.get(&peer)).copied().ok_or(Refusal::MembersUnknown)
 }
 
 /// The connected ranks, in ascending order. The first rank of each set is larger than that of the set before.

@@ -8,9 +8,10 @@ use super::{
     Refusal, align,
     cut::{Cut, Cutter},
     launch::Launch,
+    launches::Name,
     link::{Link, links},
-    sequence::Sequence,
     stages::Stages,
+    usual::Usual,
 };
 use crate::capture::{Capture, Kind, Single, WholeStep, ends_together};
 
@@ -18,7 +19,7 @@ pub(super) struct Tracks {
     pub(super) stages: Stages,
     pub(super) steps: Vec<Step>,
     /// The launches of each stage, in the order of its cuts.
-    pub(super) sequence: Sequence,
+    pub(super) names: Vec<Vec<Name>>,
     /// For each stage, step by step, all replicas of each.
     pub(super) cuts: Vec<Vec<Cut>>,
     /// The launches that end together.
@@ -39,6 +40,16 @@ pub(super) struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
+    fn of(number: Step, of_ranks: BTreeMap<Rank, WholeStep<'a>>) -> Self {
+        let ranks: Vec<WholeStep<'a>> = of_ranks.into_values().collect();
+        Self { number, launches: ranks.iter().map(Launch::all).collect(), ranks }
+    }
+
+    /// The launches of each rank.
+    pub(super) fn of_ranks(&self) -> impl Iterator<Item = (Rank, &[Launch])> {
+        self.ranks.iter().zip(&self.launches).map(|(of, launches)| (of.rank, &**launches))
+    }
+
     /// The k-th launch of a rank.
     pub(super) fn launch(&self, rank: Rank, k: usize) -> Option<&'a Single> {
         let at = self.ranks.binary_search_by_key(&rank, |of| of.rank).ok()?;
@@ -53,54 +64,32 @@ impl Tracks {
             return Err(Refusal::NoSteps);
         }
         check(capture, &steps)?;
-        let mut by_number: BTreeMap<Step, Vec<WholeStep<'_>>> = BTreeMap::new();
+        let mut by_number: BTreeMap<Step, BTreeMap<Rank, WholeStep<'_>>> = BTreeMap::new();
         for step in steps {
-            by_number.entry(step.step).or_default().push(step);
+            by_number.entry(step.step).or_default().insert(step.rank, step);
         }
         by_number.retain(|_, of_ranks| of_ranks.len() == capture.ranks.len());
-        let all: Vec<Whole<'_>> = by_number
-            .into_iter()
-            .map(|(number, ranks)| Whole { number, launches: ranks.iter().map(Launch::all).collect(), ranks })
-            .collect();
+        let all: Vec<Whole<'_>> =
+            by_number.into_iter().map(|(number, of_ranks)| Whole::of(number, of_ranks)).collect();
         if all.is_empty() {
             return Err(Refusal::NoSteps);
         }
-        let launches: Vec<(Rank, &[Launch])> = all
-            .iter()
-            .flat_map(|step| {
-                step.ranks.iter().zip(&step.launches).map(|(of, launches)| (of.rank, &**launches))
-            })
-            .collect();
-        let stages = Stages::of(capture, &launches)?;
-        // If the ranks of a stage launched different collectives in a step, it has no sequence.
-        let of = |step: &Whole<'_>| {
-            let by_rank = step.ranks.iter().zip(&step.launches).map(|(of, launches)| (of.rank, &**launches));
-            Sequence::of(capture, &stages, by_rank)
-        };
-        let sequences = all.iter().map(of).collect::<Result<Vec<Option<Sequence>>, _>>()?;
-        let Some(usual) = most_common(sequences.iter().flatten()) else {
-            return Err(if stages.is_pipeline() {
-                Refusal::NotPipeline("the ranks of a stage do not launch the same operations".to_owned())
-            } else {
-                Refusal::NotSpmd("its ranks do not launch the same collectives".to_owned())
-            });
-        };
+        let Usual { stages, launches, in_steps } = Usual::of(capture, &all)?;
         // Steps with other collectives, such as one step in ten that logs, are left out.
-        if let Some(other) = usual.collectives().find(|of| !ends_together(*of)) {
-            return Err(Refusal::NotSpmd(format!("its steps have {other:?} operations")));
+        if let Some(other) = launches.collectives().find(|of| !ends_together(*of)) {
+            return Err(stages.refused(&format!("its steps have {other:?} operations")));
         }
-        let found = links(capture, &stages, &usual)?;
-        let are_usual = all.iter().zip(&sequences).filter(|(_, known)| known.as_ref() == Some(&usual));
-        let offsets = || align::offsets(capture, &stages, are_usual.map(|(step, _)| step), &found);
-        let cutter = Cutter::of(&stages, &usual, &found, offsets)?;
+        let found = links(capture, &stages, &launches)?;
+        let usual = all.iter().zip(&in_steps).filter(|(_, is_usual)| **is_usual);
+        let offsets = || align::offsets(capture, &stages, usual.map(|(step, _)| step), &found);
+        let cutter = Cutter::of(&stages, &launches, &found, offsets)?;
         let mut numbers = Vec::new();
         let mut cuts = vec![Vec::new(); stages.ranks.len()];
-        for (pair, known) in all.windows(2).zip(sequences.windows(2)) {
+        for (pair, known) in all.windows(2).zip(in_steps.windows(2)) {
             let [before, step] = pair else { continue };
-            if known.iter().any(|sequence| sequence.as_ref() != Some(&usual)) {
-                continue;
-            }
-            if let Some(made) = cutter.cut(before, step) {
+            if *known == [true, true]
+                && let Some(made) = cutter.cut(before, step)
+            {
                 for (of_stage, made) in cuts.iter_mut().zip(made) {
                     of_stage.extend(made);
                 }
@@ -112,8 +101,8 @@ impl Tracks {
         }
         let left_out = all.len() - 1 - numbers.len();
         let host_steps = host_steps(&all, &stages);
-        let (sequence, found) = cutter.in_order_of_cuts(usual, found)?;
-        Ok(Self { stages, steps: numbers, sequence, cuts, links: found, left_out, host_steps })
+        let (names, found) = cutter.in_order_of_cuts(launches.names, found)?;
+        Ok(Self { stages, steps: numbers, names, cuts, links: found, left_out, host_steps })
     }
 }
 
@@ -132,12 +121,11 @@ fn host_steps(all: &[Whole<'_>], stages: &Stages) -> Vec<Vec<f64>> {
 
 /// Refuses operations that cannot be simulated, and names them.
 fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
-    let refused = |what: &str| Err(Refusal::NotSpmd(what.to_owned()));
     let (mut communicators, mut timed) = (BTreeMap::new(), 0);
     for single in steps.iter().flat_map(|step| step.operations) {
         timed += u64::from(single.on_gpu().is_some());
         if single.kind() == Kind::Graph {
-            return refused("it has launches of CUDA graphs");
+            return Err(Refusal::Graphs);
         }
         if let Some(communicator) = Launch::communicator_of(single) {
             *communicators.entry(communicator).or_insert(0_u64) += 1;
@@ -148,7 +136,8 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
         return Err(Refusal::Untimed { untimed, all: untimed.saturating_add(timed) });
     }
     if communicators.is_empty() {
-        return refused("it has no collectives, so no rank waits for another");
+        let what = "it has no collectives, so no rank waits for another";
+        return Err(Refusal::NotSpmd(what.to_owned()));
     }
     let there = capture.ranks.len();
     let largest = communicators
@@ -158,12 +147,4 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
         .max();
     let all = largest.unwrap_or(there).max(capture.world_size.unwrap_or(0) as usize);
     if all > there { Err(Refusal::RanksMissing { there, all }) } else { Ok(()) }
-}
-
-fn most_common<'a>(all: impl Iterator<Item = &'a Sequence>) -> Option<Sequence> {
-    let mut counts: BTreeMap<&Sequence, usize> = BTreeMap::new();
-    for sequence in all {
-        *counts.entry(sequence).or_default() += 1;
-    }
-    counts.into_iter().max_by_key(|(_, count)| *count).map(|(sequence, _)| sequence.clone())
 }

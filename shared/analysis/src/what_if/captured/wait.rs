@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{RESOLUTION, cut::Cut, sequence::Name};
+use super::{RESOLUTION, cut::Cut, launches::Name};
 
 /// What the compute before a launch, and the launch, wait for, besides the compute before.
 #[derive(Clone, Debug, Default)]
@@ -37,15 +37,16 @@ pub(super) fn waits(names: &[Name], cuts: &[Cut]) -> Vec<Waits> {
     };
     let of = |k: usize| {
         let is_before = |j: usize| {
-            let mut known =
-                cuts.iter().filter_map(|cut| Some((cut.launches[j].1, cut.compute[k]?.0))).peekable();
-            known.peek().is_some() && known.all(|(end, begin)| end <= begin + RESOLUTION)
+            let mut known = cuts.iter().filter_map(|cut| Some((cut.launches[j].1, cut.compute[k]?.0)));
+            known.all(|(end, begin)| end <= begin + RESOLUTION)
         };
         let begins_after = |end: &dyn Fn(&Cut) -> Option<f64>| {
             cuts.iter().all(|cut| end(cut).is_none_or(|end| end <= cut.launches[k].0 + RESOLUTION))
         };
+        // Often nothing is timed between two launches.
+        let has_compute = cuts.iter().any(|cut| cut.compute[k].is_some());
         Waits {
-            compute: latest(k, &is_before),
+            compute: if has_compute { latest(k, &is_before) } else { Vec::new() },
             launch_for_compute: (0..=k).rev().find(|&i| begins_after(&|cut| cut.compute[i].map(|of| of.1))),
             launch: latest(k, &|j| begins_after(&|cut| Some(cut.launches[j].1))),
         }
@@ -63,7 +64,7 @@ mod tests {
     use xpu_wire::collective::Operation;
 
     use super::*;
-    use crate::what_if::captured::sequence::{Hop, Named};
+    use crate::what_if::captured::launches::{Hop, Named};
 
     #[test]
     fn compute_waits_for_the_messages_of_each_communicator() {

@@ -255,13 +255,13 @@ fn ranks_that_meet_in_pairs_wait_for_their_own_partner() {
 fn other_parallelism_is_refused_by_name() {
     let cases = [
         (collective(Operation::Broadcast), "its steps have Broadcast operations"),
-        (CapturedLabel::Graph(1), "it has launches of CUDA graphs"),
         (CapturedLabel::Set { bytes: 8 }, "it has no collective"),
     ];
     for (label, what) in cases {
         let why = refused(with_label(label), what);
         assert!(matches!(why, Refusal::NotSpmd(_)), "{why}");
     }
+    assert_eq!(refused(with_label(CapturedLabel::Graph(1)), "CUDA graphs"), Refusal::Graphs);
     let unknown = refused(with_label(collective(Operation::Send)), "does not say between which ranks");
     assert_eq!(unknown, Refusal::PeersUnknown);
     let mut parts = three(3);
@@ -273,7 +273,7 @@ fn other_parallelism_is_refused_by_name() {
     let mut parts = three(3);
     let CapturedLabel::Collective { bytes, .. } = &mut parts[1].labels[1] else { panic!() };
     *bytes += 8;
-    refused(parts, "its ranks do not launch the same collectives");
+    refused(parts, "its ranks do not launch the same operations");
 }
 
 #[test]
@@ -293,6 +293,19 @@ fn captures_that_lack_too_much_are_refused() {
     let why = Job::of_capture(&some).expect_err("ranks are missing").to_string();
     assert!(why.starts_with("the file has 3 of the 64 ranks"), "{why}");
     assert_eq!(Job::of_capture(&Capture::default()).map(drop), Err(Refusal::NoSteps));
+}
+
+/// A rank whose marks are repeated has a step several times, which other ranks do not have at all.
+#[test]
+fn a_step_that_lacks_a_rank_is_not_whole() {
+    let mut capture = capture(three(4));
+    for (rank, numbers) in [(0, [40, 41, 41, 41, 42]), (1, [50, 51, 52, 53, 54]), (2, [60, 61, 62, 63, 64])] {
+        let marks = &mut capture.ranks.get_mut(&Rank(rank)).expect("it is there").account.marks;
+        for (mark, number) in marks.iter_mut().zip(numbers) {
+            mark.completed = Step(number);
+        }
+    }
+    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::NoSteps));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Captures of pipelines.
 
+mod hosts;
 mod refused;
 mod schedule;
 
@@ -13,6 +14,9 @@ const MICROBATCHES: usize = 6;
 /// The time of a forward and of its GEMMs; a backward takes twice as long and has twice as many.
 const FORWARD: u64 = 3000;
 const GEMMS: usize = 3;
+
+/// The time of an optimizer with GEMMs.
+const OPTIMIZER: u64 = 7000;
 
 /// By how much the compute of a microbatch takes longer: of this stage, replica, step and microbatch.
 type Factor = fn(usize, usize, usize, usize) -> f64;
@@ -37,6 +41,8 @@ struct Shape {
     is_divided: bool,
     /// Whether a forward is sent while the next input is received, in one group.
     is_joined: bool,
+    /// GEMMs of the optimizer, after the last collective of the step.
+    of_optimizer: usize,
 }
 
 const SHAPE: Shape = Shape {
@@ -49,6 +55,7 @@ const SHAPE: Shape = Shape {
     norm_is_first: false,
     is_divided: false,
     is_joined: false,
+    of_optimizer: 0,
 };
 
 impl Shape {
@@ -128,6 +135,9 @@ impl Shape {
         if self.has_norm {
             all.push(Act::OfAll);
         }
+        if self.of_optimizer > 0 {
+            all.push(Act::Compute { gemms: self.of_optimizer, took: OPTIMIZER });
+        }
         all
     }
 
@@ -153,7 +163,10 @@ impl Shape {
 
 #[track_caller]
 fn figures(job: &Scheduled) -> WhatIf {
-    WhatIf::of(&Job::of_capture(&job.capture()).unwrap_or_else(|why| panic!("{why}")))
+    let mut job = Job::of_capture(&job.capture()).unwrap_or_else(|why| panic!("{why}"));
+    // Here, hosts launch each operation when it begins. So their times contain the waits of their GPUs.
+    job.host_steps.clear();
+    WhatIf::of(&job)
 }
 
 #[track_caller]
@@ -189,6 +202,24 @@ fn a_group_may_send_to_one_neighbour_and_receive_from_the_other() {
 }
 
 #[test]
+fn the_dependencies_of_large_groups_are_as_many_as_their_messages() {
+    const MESSAGES: usize = 50;
+    let shape = Shape { stages: 2, ..SHAPE };
+    let repeated = move |stage, replica, step| {
+        let many = |act| match act {
+            Act::Exchange(messages) => Act::Exchange(messages.repeat(MESSAGES)),
+            other => other,
+        };
+        shape.acts(stage, replica, step).into_iter().map(many).collect()
+    };
+    let job = Scheduled { acts: Box::new(repeated), ..shape.job() };
+    let simulated = Job::of_capture(&job.capture()).expect("it can be simulated");
+    close(WhatIf::of(&simulated).step.simulated_ms, job.step_ms(), 1e-3);
+    let [all, operations] = [simulated.graph.dependencies(), simulated.graph.operations.len()];
+    assert!(operations > 4 * MICROBATCHES * MESSAGES && all < 4 * operations, "{all} {operations}");
+}
+
+#[test]
 fn a_step_may_begin_with_the_collective_of_all_ranks() {
     let shape = Shape { has_norm: false, norm_is_first: true, ..SHAPE };
     let figures = shape.figures();
@@ -209,20 +240,61 @@ fn a_forward_that_collectives_divide_counts_as_a_whole() {
     close(figures.step.ideal_ms, Shape { factor: ideal, ..shape }.step_ms(), 0.01);
 }
 
-#[test]
-fn the_compute_between_messages_is_forward_or_backward() {
-    for shape in [SHAPE, Shape { is_gpipe: true, ..SHAPE }] {
-        let job = Job::of_capture(&shape.job().capture()).expect("it can be simulated");
-        for stage in 0..shape.stages {
-            for (kind, took) in [(Kind::ForwardCompute, FORWARD), (Kind::BackwardCompute, 2 * FORWARD)] {
-                let operations = job.graph.operations.iter().zip(job.actual.own.chunks(job.shape.row()));
-                let of_kind = operations.filter(|(one, _)| (one.stage, one.kind) == (stage, kind));
-                let times: Vec<f64> = of_kind.flat_map(|(_, times)| times.to_vec()).collect();
-                assert_eq!(times.len(), MICROBATCHES * job.shape.row(), "{kind:?} of stage {stage}");
-                assert!(times.iter().all(|time| (time * 1e6 - took as f64).abs() < 2.0), "{stage} {times:?}");
-            }
+/// The times of the operations of a kind in a stage, in microseconds.
+fn times(job: &Job, stage: usize, kind: Kind) -> Vec<f64> {
+    let operations = job.graph.operations.iter().zip(job.actual.own.chunks(job.shape.row()));
+    let of_kind = operations.filter(|(one, _)| (one.stage, one.kind) == (stage, kind));
+    of_kind.flat_map(|(_, times)| times.iter().map(|time| time * 1e6)).collect()
+}
+
+#[track_caller]
+fn has_its_forwards_and_backwards(shape: Shape) -> Job {
+    let job = Job::of_capture(&shape.job().capture()).expect("it can be simulated");
+    for stage in 0..shape.stages {
+        for (kind, took) in [(Kind::ForwardCompute, FORWARD), (Kind::BackwardCompute, 2 * FORWARD)] {
+            let times = times(&job, stage, kind);
+            assert_eq!(times.len(), MICROBATCHES * job.shape.row(), "{kind:?} of stage {stage}");
+            assert!(times.iter().all(|time| (time - took as f64).abs() < 2.0), "{kind:?} {stage} {times:?}");
         }
     }
+    job
+}
+
+#[test]
+fn the_compute_between_messages_is_forward_or_backward() {
+    has_its_forwards_and_backwards(SHAPE);
+    has_its_forwards_and_backwards(Shape { is_gpipe: true, ..SHAPE });
+}
+
+#[test]
+fn an_optimizer_with_gemms_is_no_forward_or_backward() {
+    // After the collective of all ranks, it is at the start of the next step; without one, at the end.
+    for has_norm in [true, false] {
+        for is_gpipe in [true, false] {
+            let shape = Shape { of_optimizer: 7, has_norm, is_gpipe, ..SHAPE };
+            let job = has_its_forwards_and_backwards(shape);
+            for stage in 0..shape.stages {
+                let all: f64 = times(&job, stage, Kind::Compute).iter().sum();
+                close(all, (OPTIMIZER * job.shape.row() as u64) as f64, 0.01);
+            }
+            close(WhatIf::of(&job).step.simulated_ms, shape.step_ms(), 0.01);
+        }
+    }
+}
+
+#[test]
+fn a_step_with_a_send_to_another_stage_is_left_out() {
+    // As in an evaluation, the last stage sends its result to the first one.
+    let acts = |stage: usize, replica, step| {
+        let mut acts = SHAPE.acts(stage, replica, step);
+        if step == 1 && stage.is_multiple_of(3) {
+            acts.push(Act::Exchange(vec![(stage == 3, 3 - stage)]));
+        }
+        acts
+    };
+    let figures = figures(&Scheduled { acts: Box::new(acts), ..SHAPE.job() });
+    assert_eq!((figures.steps.len(), figures.steps_left_out), (2, 2));
+    close(figures.step.simulated_ms, SHAPE.step_ms(), 1e-3);
 }
 
 #[test]

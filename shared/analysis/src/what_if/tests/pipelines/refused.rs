@@ -1,8 +1,11 @@
 //! Captures that are not those of a pipeline, or are damaged.
 
+use std::sync::Arc;
+
 use xpu_wire::{
+    collective::Operation,
     frame::{CapturedLabel, CapturedSpan},
-    id::{Rank, Sequence},
+    id::{CommunicatorId, Rank, Sequence, Step},
     unit::{Moment, Nanoseconds},
 };
 
@@ -10,7 +13,10 @@ use super::{
     SHAPE, Shape,
     schedule::{Act, Job as Scheduled},
 };
-use crate::what_if::{Job, Refusal, WhatIf};
+use crate::{
+    capture::{Capture, Kind, Single},
+    what_if::{Job, Refusal, WhatIf},
+};
 
 #[track_caller]
 fn refused(acts: impl Fn(usize, usize, usize) -> Vec<Act> + 'static, what: &str) {
@@ -53,7 +59,16 @@ fn other_exchanges_are_refused_by_name() {
     };
     let job = Scheduled { stages: 2, acts: Box::new(evaluates), ..SHAPE.job() };
     let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
-    assert!(why.starts_with("stage 0 has 2 forwards and 1 backwards in a step"), "{why}");
+    assert!(why.starts_with("in a step, stage 0 has 2 forwards and 1 backwards with GEMMs"), "{why}");
+    // A first stage without GEMMs.
+    let without = |stage: usize, replica, step| {
+        let is_kept = |act: &Act| stage > 0 || !matches!(act, Act::Compute { .. });
+        SHAPE.acts(stage, replica, step).into_iter().filter(is_kept).collect()
+    };
+    refused(
+        without,
+        "stage 0 has 0 forwards and 0 backwards with GEMMs, and stage 1 has 6 forwards and 6 backwards",
+    );
     // Replicas with different numbers of microbatches.
     let uneven = |stage, replica, step| {
         let mut acts = SHAPE.acts(stage, replica, step);
@@ -90,7 +105,67 @@ fn other_exchanges_are_refused_by_name() {
     };
     let job = Scheduled { stages: 2, acts: Box::new(interleaved), ..SHAPE.job() };
     let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
-    assert!(why.contains("(an interleaved pipeline)"), "{why}");
+    assert!(why.contains("(an interleaved pipeline"), "{why}");
+}
+
+/// Two ranks that exchange, as for context parallelism or to average their parameters, are no pipeline.
+#[test]
+fn ranks_that_exchange_are_refused_by_name() {
+    let exchange = |stage: usize| Act::Exchange(vec![(true, 1 - stage), (false, 1 - stage)]);
+    for (replicas, exchanges) in [(1, 1), (2, 1), (2, 4)] {
+        for collective in [Act::OfAll, Act::OfStage] {
+            let acts = move |stage: usize, _, _| {
+                let layer = [exchange(stage), compute(3)];
+                let mut acts = vec![compute(3)];
+                acts.extend((0..exchanges).flat_map(|_| layer.clone()));
+                acts.push(collective.clone());
+                acts
+            };
+            let job = Scheduled { stages: 2, replicas, acts: Box::new(acts), ..SHAPE.job() };
+            let why = Job::of_capture(&job.capture()).expect_err("it is refused").to_string();
+            assert!(why.contains("as in context parallelism"), "{why}");
+        }
+    }
+}
+
+/// The operations of rank 0 that are groups of sends and receives.
+fn groups(capture: &mut Capture) -> impl Iterator<Item = &mut Single> {
+    let of_rank = capture.ranks.get_mut(&Rank(0)).expect("it is there");
+    of_rank.operations.iter_mut().filter(|single| single.kind() == Kind::Group)
+}
+
+#[test]
+fn sends_without_a_launch_of_their_group_are_refused() {
+    let grouped = || Scheduled { is_grouped: true, ..Shape { replicas: 1, ..SHAPE }.job() }.capture();
+    let what = "rank 0 has sends or receives whose launch is not recorded";
+    let is_refused = |capture: &Capture| {
+        let why = Job::of_capture(capture).expect_err("it is refused");
+        assert!(matches!(why, Refusal::NotPipeline(_)) && why.to_string().contains(what), "{why}");
+    };
+    // A hook that could not time a group does not record it.
+    let mut capture = grouped();
+    let of_rank = capture.ranks.get_mut(&Rank(0)).expect("it is there");
+    let mut number = 0;
+    of_rank.operations.retain(|single| {
+        number += usize::from(single.kind() == Kind::Group);
+        single.kind() != Kind::Group || number % 3 > 0
+    });
+    is_refused(&capture);
+    // Groups of sends with collectives.
+    let mut capture = grouped();
+    for single in groups(&mut capture).step_by(3) {
+        let mut label = (*single.label).clone();
+        if let CapturedLabel::Group { operation, collectives, .. } = &mut label {
+            (*operation, *collectives) = (Operation::Fused, 1);
+        }
+        single.label = Arc::new(label);
+    }
+    is_refused(&capture);
+    // Groups without the sends and receives in them.
+    let mut capture = grouped();
+    let of_rank = capture.ranks.get_mut(&Rank(0)).expect("it is there");
+    of_rank.operations.retain(|single| single.kind() != Kind::PointToPoint);
+    is_refused(&capture);
 }
 
 #[test]
@@ -106,7 +181,54 @@ fn a_capture_without_peers_or_members_is_refused() {
     assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
     let mut capture = SHAPE.job().capture();
     capture.communicators.clear();
-    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::PeersUnknown));
+    assert_eq!(Job::of_capture(&capture).map(drop), Err(Refusal::MembersUnknown));
+}
+
+#[test]
+fn sends_on_many_communicators_are_refused_by_name() {
+    // Each of the 24 messages of rank 1 in a step has its own communicator.
+    let mut capture = Shape { stages: 3, replicas: 1, is_gpipe: true, ..SHAPE }.job().capture();
+    let known = capture.communicators[&CommunicatorId(100)].clone();
+    for of_rank in capture.ranks.values_mut() {
+        let is_message = |single: &&mut Single| single.kind() == Kind::PointToPoint;
+        let messages: Vec<&mut Single> = of_rank.operations.iter_mut().filter(is_message).collect();
+        let of_step = messages.len() as u64 / 5;
+        for (number, single) in (0..).zip(messages) {
+            let mut label = (*single.label).clone();
+            if let CapturedLabel::Collective { communicator, .. } = &mut label {
+                *communicator = CommunicatorId(1000 + number % of_step);
+                capture.communicators.insert(*communicator, known.clone());
+            }
+            single.label = Arc::new(label);
+        }
+    }
+    let why = Job::of_capture(&capture).expect_err("it is refused").to_string();
+    assert!(why.starts_with("rank 1 has sends or receives on more than 16 communicators"), "{why}");
+}
+
+#[test]
+fn a_rank_that_sends_to_itself_is_refused_by_name() {
+    let mut capture = SHAPE.job().capture();
+    let of_rank = capture.ranks.get_mut(&Rank(0)).expect("it is there");
+    for single in of_rank.operations.iter_mut().filter(|single| single.kind() == Kind::PointToPoint) {
+        single.peer = Some(0);
+    }
+    let why = Job::of_capture(&capture).expect_err("it is refused").to_string();
+    assert!(why.starts_with("rank 0 sends to itself, as in an all-to-all by sends"), "{why}");
+}
+
+#[test]
+fn a_pipeline_with_other_collectives_is_refused_as_a_pipeline() {
+    let mut capture = SHAPE.job().capture();
+    for single in capture.ranks.values_mut().flat_map(|of_rank| &mut of_rank.operations) {
+        let mut label = (*single.label).clone();
+        if let CapturedLabel::Collective { operation: operation @ Operation::AllReduce, .. } = &mut label {
+            *operation = Operation::Broadcast;
+        }
+        single.label = Arc::new(label);
+    }
+    let why = Job::of_capture(&capture).expect_err("it is refused");
+    assert_eq!(why, Refusal::NotPipeline("its steps have Broadcast operations".to_owned()));
 }
 
 #[test]
@@ -125,10 +247,12 @@ fn damaged_captures_are_refused_or_simulated() {
         let mut capture = captures[round % captures.len()].clone();
         for _ in 0..=next(3) {
             let rank = Rank(next(capture.ranks.len()) as u32);
-            let operations = &mut capture.ranks.get_mut(&rank).expect("it is there").operations;
+            let of_rank = capture.ranks.get_mut(&rank).expect("it is there");
+            let (operations, marks) = (&mut of_rank.operations, &mut of_rank.account.marks);
             let at = next(operations.len());
             let other = operations[next(operations.len())].clone();
-            match next(8) {
+            let mark = next(marks.len());
+            match next(10) {
                 0 => drop(operations.remove(at)),
                 1 => operations[at].peer = [None, Some(0), Some(u32::MAX)][next(3)],
                 2 => operations[at].sequence = [None, Some(Sequence(0)), Some(Sequence(u64::MAX))][next(3)],
@@ -136,6 +260,8 @@ fn damaged_captures_are_refused_or_simulated() {
                 4 => operations[at].span = [CapturedSpan::Unknown, FOREVER, other.span][next(3)],
                 5 => operations[at].at = [Moment(0), Moment(u64::MAX), other.at][next(3)],
                 6 => operations.truncate(at),
+                7 => marks[mark] = marks[next(marks.len())],
+                8 => marks[mark].completed = Step([41, 44, u64::MAX][next(3)]),
                 _ => operations.retain(|one| one.label != other.label),
             }
             operations.sort_by_key(|one| one.at);

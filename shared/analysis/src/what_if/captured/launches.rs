@@ -1,6 +1,6 @@
 //! The launches of a step, in their order, if the ranks of each stage agree on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use xpu_wire::{
     collective::Operation,
@@ -13,6 +13,10 @@ use super::{
     stages::{self, Stages},
 };
 use crate::capture::Capture;
+
+/// Largest number of communicators with sends and receives per rank. Each launch may wait for one of each, so
+/// more of them take too much memory.
+const COMMUNICATORS: usize = 16;
 
 /// A launch of a step, as it is on every rank of a stage.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,15 +61,23 @@ impl Name {
     }
 }
 
+/// One of the launches of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LaunchIndex {
+    pub(super) stage: usize,
+    /// Its place among the launches of its stage.
+    pub(super) at: usize,
+}
+
 /// The launches of a step: their names in each stage, and the communicators of each stage's replicas.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Sequence {
+#[derive(Clone, Debug)]
+pub(super) struct Launches {
     pub(super) names: Vec<Vec<Name>>,
     pub(super) communicators: Vec<Vec<Vec<CommunicatorId>>>,
 }
 
-impl Sequence {
-    /// `None` if the ranks of a stage launched different operations, or none.
+impl Launches {
+    /// `None` if the ranks of a stage launched different operations, or none, or ranks are missing.
     pub(super) fn of<'a>(
         capture: &Capture,
         stages: &Stages,
@@ -77,6 +89,7 @@ impl Sequence {
             let (stage, replica) = stages.place(rank);
             let mut seen: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
             let mut of_rank = Vec::with_capacity(launches.len());
+            let mut with_messages = BTreeSet::new();
             for launch in launches {
                 let next = seen.len();
                 let communicator = *seen.entry(launch.communicator).or_insert(next);
@@ -84,7 +97,14 @@ impl Sequence {
                     What::Collective { operation, bytes } => {
                         Named::Collective { operation: *operation, bytes: *bytes }
                     }
+                    What::Unmatched => return Ok(None),
                     What::Messages(all) => {
+                        with_messages.insert(communicator);
+                        if with_messages.len() > COMMUNICATORS {
+                            return Err(Refusal::NotPipeline(format!(
+                                "rank {rank} has sends or receives on more than {COMMUNICATORS} communicators"
+                            )));
+                        }
                         let hop = |message: &Message| {
                             let peer = stages::peer(capture, launch.communicator, *message)?;
                             let is_next = stages.place(peer).0 > stage;
@@ -100,6 +120,9 @@ impl Sequence {
             if of_rank.is_empty() || *first != of_rank {
                 return Ok(None);
             }
+        }
+        if communicators.iter().flatten().any(Vec::is_empty) {
+            return Ok(None);
         }
         let names: Option<Vec<_>> = names.into_iter().collect();
         Ok(names.map(|names| Self { names, communicators }))
