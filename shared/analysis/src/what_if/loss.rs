@@ -58,9 +58,14 @@ pub struct Loss {
 impl WhatIf {
     /// The host that accounts for half of the loss, if no small group of ranks does.
     pub(super) fn slow_host(&self) -> Option<&HostFigures> {
+        let first = self.host_figures.first().filter(|_| self.culprits.is_none());
+        first.filter(|of| self.accounts(of.repaired_ms))
+    }
+
+    /// Whether the repair after which a step takes this long gains half of the loss.
+    pub(super) fn accounts(&self, repaired_ms: f64) -> bool {
         let lost = self.step.simulated_ms - self.step.ideal_ms;
-        let accounts = |of: &&HostFigures| self.step.simulated_ms - of.repaired_ms >= ACCOUNTS * lost;
-        self.host_figures.first().filter(|_| self.culprits.is_none()).filter(accounts)
+        self.step.simulated_ms - repaired_ms >= ACCOUNTS * lost
     }
 
     /// `all`, and the causes that take more than 1 % of a step.

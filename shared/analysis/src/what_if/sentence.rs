@@ -70,7 +70,8 @@ fn worker(of: &WhatIf) -> Vec<String> {
     if let Some(host) = host(of) {
         return vec![host];
     }
-    if of.slowdown >= STRAGGLES {
+    let is_a_stage = of.stage_figures.first().is_some_and(|stage| of.accounts(stage.repaired_ms));
+    if of.slowdown >= STRAGGLES && !is_a_stage {
         all.push(
             "No small group of ranks accounts for half of the loss: look at stages, batches and kinds of operations."
                 .to_owned(),

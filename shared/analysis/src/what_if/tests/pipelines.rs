@@ -335,6 +335,15 @@ fn a_last_stage_with_more_layers_is_found() {
 }
 
 #[test]
+fn a_stage_of_many_ranks_is_the_cause_and_no_small_group_is_sought() {
+    let more = |stage| if stage == 3 { 2 } else { 0 };
+    let figures = Shape { more, replicas: 17, ..SHAPE }.figures();
+    let words = figures.sentences.join(" ");
+    assert!(figures.culprits.is_none() && words.contains("If stage 3 were as fast"), "{words}");
+    assert!(!words.contains("No small group"), "{words}");
+}
+
+#[test]
 fn sequences_of_different_lengths_are_found() {
     // The lengths of a step have the same mean in every order.
     let long: Factor = |_, replica, step, microbatch| {
