@@ -108,10 +108,10 @@ fn median(figures: &[Value], of: impl Fn(&Value) -> f64) -> f64 {
     all[all.len() / 2]
 }
 
-/// By how much a predicted step may differ from a measured one. The predictions of a pipeline are off by up to
-/// 2.3 %, and the steps of healthy captures differ by 4 % (docs/measurements-log.md). Without its repair, each
-/// fault makes a step at least 20 % longer.
-const PREDICTED: f64 = 0.07;
+/// By how much a predicted step may differ from a measured one. On an idle machine, the predictions of a
+/// pipeline are off by up to 2.3 %, and the steps of healthy captures differ by 4 % (docs/measurements-log.md);
+/// tests run beside others. Without its repair, each fault makes a step at least 20 % longer.
+const PREDICTED: f64 = 0.1;
 
 /// A fault of a pipeline.
 struct Fault {

@@ -302,7 +302,11 @@ fn a_failing_or_foreign_plugin_is_ignored() {
     let (ended, host) = Job { host, rank }.ends();
     assert_eq!(ended.outcome.status.code(), Some(3));
     ended.plugin_was_called_with(&["exit"]);
+    // Plugins run at the same time.
+    until("the end of the failing plugin", || {
+        let log = host.collector_log();
+        (log.contains("broken.py: on purpose") && log.contains("broken.py: exit status: 1")).then_some(())
+    });
     let log = host.collector_log();
-    assert!(log.contains("broken.py: on purpose") && log.contains("broken.py: exit status: 1"), "{log}");
     assert!(log.contains("shared.py: not run") && log.contains("chmod go-w"), "{log}");
 }
