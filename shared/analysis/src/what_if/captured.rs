@@ -4,10 +4,10 @@
 //!
 //! A step ends where all ranks leave its last collective of all ranks together. So no host clocks are
 //! compared, and a rank's work after that collective belongs to the step that it delays. If no collective is
-//! of all ranks, the hosts' clocks are aligned, and a step ends with its last collective, or with its last timed operation if it is one of a
-//! pipeline. Between
-//! two of these there is `compute`. It lasts from the end of the operation for which it waits to the end of
-//! the last timed operation, and includes work that the hook does not see.
+//! of all ranks, the hosts' clocks are aligned, and a step ends with its last collective; in a pipeline, with
+//! its last timed operation. Between two launches of NCCL there is `compute`. It lasts from the end of the
+//! operation for which it waits to the end of the last timed operation, and includes work that the hook does
+//! not see.
 
 mod align;
 mod crowding;
