@@ -22,6 +22,11 @@ const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
 
+/// Number of pauses that suffice if their rank is known and they have cost this share of the time since they
+/// began, a quarter more than for a `critical` finding: half a minute has few pauses of several seconds.
+const FEW_PAUSES: usize = 3;
+const MUCH_LOST: f64 = 0.19;
+
 /// A step that takes this multiple of the usual step is a pause, even if a digest has many. With fewer than
 /// this many steps in a digest, the median itself may be a pause. Tuned.
 const MUCH_LONGER: f64 = 1.5;
@@ -188,7 +193,7 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     let of = |pick: fn(&Lost) -> f64| median(lost.iter().map(pick).collect());
     let (share, hits, since_s) = (of(|l| l.share)?, of(|l| l.pauses as f64)?, of(|l| l.began_s)?);
     let (average, step) = (of(|l| l.average)?, of(|l| l.step)?);
-    if share < LOST || hits < PAUSES as f64 || lost.len() * 2 <= asked.len() {
+    if share < LOST || hits < FEW_PAUSES as f64 || lost.len() * 2 <= asked.len() {
         return None;
     }
     let mut ranks = ranks_that_wait_less(job, share, of(|l| l.since as f64)? as usize);
@@ -203,6 +208,10 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
         return None;
     }
     let known = !ranks.is_empty();
+    let least = if known && average >= MUCH_LOST { FEW_PAUSES } else { PAUSES };
+    if hits < least as f64 {
+        return None;
+    }
     Some(Finding {
         kind: if known { Kind::SlowRank } else { Kind::Regression },
         class: Class::Pauses,

@@ -111,6 +111,16 @@ fn a_rank_that_saves_alone_is_named() {
     assert!((24.6..36.8).contains(&cost), "{cost}");
 }
 
+/// Three of these pauses take 30 % of the time.
+#[test]
+fn three_long_pauses_of_a_rank_suffice() {
+    for seconds in 16..20 {
+        let found = found_after(include_bytes!("recorded/checkpoint.xpurec"), Duration::from_secs(seconds));
+        let [one] = &found[..] else { panic!("after {seconds} s: {found:#?}") };
+        assert_eq!((one.class, &one.ranks[..]), (Class::Pauses, &[Rank(1)][..]), "{}", one.evidence);
+    }
+}
+
 /// 75.4 ms a step, and 123.6 ms with twenty `.item()`.
 #[test]
 fn a_rank_that_waits_for_its_own_gpu_is_named() {
