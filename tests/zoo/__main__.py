@@ -96,12 +96,29 @@ ZOO = {
     "evolution strategies": (1, "evolution.py"),
     "JAX, ten updates in a call": (1, "jax_scan.py"),
     "GAN, five updates of the critic": (1, "wgan.py"),
+    "cross-validation": (1, "kfold.py"),
+    "federated": (1, "federated.py"),
+    "ensemble": (1, "ensemble.py"),
+    "curriculum": (1, "curriculum.py"),
+    "ZeroRedundancyOptimizer": (2, "zero_redundancy.py"),
+    "post-local SGD": (2, "post_local_sgd.py"),
+    "Fabric, accumulation 4": (1, "fabric_loop.py"),
+    "actor and learner": (2, "actor_learner.py"),
+    "Gaussian process of GPyTorch": (1, "gaussian_process.py"),
+    "neural ODE of torchdiffeq": (1, "neural_ode.py"),
+    "DDP, saves in the background": (2, "async_checkpoint.py"),
+    "JAX, Equinox": (1, "jax_equinox.py"),
+    "JAX, several calls a step": (1, "jax_two_calls.py"),
+    "NumPyro": (1, "numpyro_svi.py"),
+    "libtorch": (1, "native.py libtorch_train.cpp"),
+    "cuBLAS in C++": (1, "native.py cublas_train.cpp"),
 }
 # Started directly: they start their own ranks, or use all GPUs.
 ALONE = {"JAX, one process, all GPUs", "DataParallel", "DDP by mp.spawn"}
 NEEDS_GPU = {
     "CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes", "JAX, two processes",
     "JAX, one process, all GPUs", "DDP by hand in a CUDA graph", "JAX, ten updates in a call",
+    "JAX, Equinox", "JAX, several calls a step", "NumPyro", "libtorch", "cuBLAS in C++",
 }  # fmt: skip
 # PyTorch's counter of FLOPs changes what is compiled, and cannot count what a graph replays.
 WITHOUT_FLOPS = {
