@@ -19,7 +19,8 @@ int main() {
     const char *name = std::getenv("ZOO_LOG");
     FILE *log = std::fopen((std::string(name ? name : "/tmp/own") + ".0").c_str(), "w");
     for (long step = 1;; step++) {
-        const auto rows = torch::randn({2048, 2048}, gpu), labels = torch::randint(10, {2048}, gpu);
+        const auto rows = torch::randn({2048, 2048}, gpu);
+        const auto labels = torch::randint(10, {2048}, torch::TensorOptions(gpu).dtype(torch::kLong));
         optimizer.zero_grad();
         const auto loss = torch::nn::functional::cross_entropy(model->forward(rows), labels);
         loss.backward();

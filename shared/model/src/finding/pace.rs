@@ -117,8 +117,8 @@ pub(super) struct Growth {
     after: f64,
     pub(super) since_s: f64,
     /// Shares, as in [`Change`].
-    work: f64,
-    rate: f64,
+    work: Option<f64>,
+    rate: Option<f64>,
     /// Of [`Self::share`].
     pub(super) error: f64,
 }
@@ -150,8 +150,8 @@ impl Growth {
             before: of(|c| c.before),
             after: of(|c| c.after),
             since_s: of(|c| c.since_s),
-            work: of(|c| c.work),
-            rate: of(|c| c.rate.unwrap_or(0.0)),
+            work: median(changes.iter().filter_map(|change| change.work).collect()),
+            rate: median(changes.iter().filter_map(|change| change.rate).collect()),
             error: of(|c| c.error),
         }
     }
@@ -162,7 +162,7 @@ impl Growth {
 
     /// Whether the increase is not explained by more work: longer sequences or a larger batch take longer.
     fn matters(&self) -> bool {
-        self.work <= 0.5 * self.longer()
+        self.work.is_none_or(|more| more <= 0.5 * self.longer())
     }
 
     /// Whether a finding of this duration may be the cause: as far as known, both began together. The start
@@ -222,10 +222,10 @@ fn mean_step(samples: &[PaceSample]) -> f64 {
     sum(|sample| sample.span) / sum(|sample| sample.steps).max(1.0)
 }
 
-/// FLOPs per second, because digests cut steps in two, but not seconds.
-fn throughput(samples: &[PaceSample]) -> Option<f64> {
+/// FLOPs per step. Independent of whether a few steps take much longer than the median.
+fn work(samples: &[PaceSample]) -> Option<f64> {
     let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
-    Some(sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)).filter(|work| *work > 0.0)
+    Some(sum(|sample| sample.work) / sum(|sample| sample.steps).max(1.0)).filter(|work| *work > 0.0)
 }
 
 /// The change of a rank's steps since a moment that is known: this many seconds ago, give or take some. `None`
@@ -251,7 +251,7 @@ fn change_since(view: &RankView, since_s: f64) -> Option<Change> {
     Some(Change {
         before: usual,
         after: now,
-        work: (1.0 + ratio(throughput).unwrap_or(0.0)) * now / usual - 1.0,
+        work: ratio(work),
         rate: ratio(rate),
         since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
         error: usual_error.hypot(error) / now,
@@ -281,8 +281,8 @@ fn ends_no_step(view: &RankView) -> bool {
 struct Change {
     before: f64,
     after: f64,
-    /// Relative change of FLOPs per step, and of the GEMM rate if it is known.
-    work: f64,
+    /// Relative change of FLOPs per step, and of the GEMM rate, if they are known.
+    work: Option<f64>,
     rate: Option<f64>,
     since_s: f64,
     /// Error of the mean after the change, as a share.
@@ -332,7 +332,8 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
             before: usual,
             // With means, a few long steps affect every second or third digest.
             after: if measure == Measure::Mean { mean_step(&after_it).max(usual) } else { now },
-            work: (1.0 + ratio(throughput).unwrap_or(0.0)) * (1.0 + longer) - 1.0,
+            // Whether a digest has many launches or many steps to their end is chance, so none is left out.
+            work: work(before).zip(work(after)).map(|(usual, now)| now / usual - 1.0),
             rate: ratio(rate),
             since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
             error: WIDTH * spread / (after.len() as f64).sqrt() / now,
@@ -366,8 +367,8 @@ mod tests {
             before: 0.1,
             after: 0.15,
             since_s,
-            work: 0.0,
-            rate: 0.0,
+            work: None,
+            rate: None,
             error: 0.0,
         };
         assert!(

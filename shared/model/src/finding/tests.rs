@@ -1,5 +1,6 @@
 mod cluster;
 mod hang;
 mod healthy;
+mod longer_steps;
 mod recorded;
 mod slow;

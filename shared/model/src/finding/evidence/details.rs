@@ -9,7 +9,7 @@ use super::{
     exit::Exited,
     hang::{Elsewhere, Forming, Missing, NotEntered, Stopped},
     link::SlowLink,
-    pace::{Pauses, Regression},
+    pace::{ALIKE, Pauses, Regression},
     slow::{Arrival, LateHost, MoreWork, Named, Rates, SlowGemms, Waiting},
 };
 use crate::{
@@ -240,13 +240,13 @@ fn pauses(of: &Pauses, to: &mut Clauses<'_>) {
 
 fn regression(of: &Regression, to: &mut Clauses<'_>) {
     to.add(format!("{:.1} ms before", of.before_ms));
-    to.add(if of.work_pct.abs() < 3.0 {
-        "the FLOPs of a step are the same".to_owned()
-    } else {
-        format!("{:+.0} % FLOPs a step", of.work_pct)
+    to.add(match of.work_pct {
+        None => "the FLOPs of a step are unknown".to_owned(),
+        Some(more) if more.abs() < ALIKE => "the FLOPs of a step are the same".to_owned(),
+        Some(more) => format!("{more:+.0} % FLOPs a step"),
     });
     if !of.is_compute {
-        to.add("GEMMs are as fast as before");
+        to.add(of.rate());
     }
     if of.slower.is_some() {
         to.add("those of the others are as fast as before");

@@ -305,9 +305,9 @@ fn regression(of: &Regression) -> String {
     let longer = 100.0 * (after_ms / before_ms - 1.0);
     let why = if let Some(part) = &of.slower {
         let who = part.ranks.first().map_or_else(|| part.to_string(), |&first| who(&part.ranks, first, None));
-        format!(", GEMMs of {who} {:.0} % slow", of.rate_pct)
+        format!(", GEMMs of {who} {:.0} % slow", of.rate_pct.unwrap_or(f64::NAN))
     } else if of.is_compute {
-        format!(", all GEMMs {:.0} % slow", of.rate_pct)
+        format!(", all GEMMs {:.0} % slow", of.rate_pct.unwrap_or(f64::NAN))
     } else if let Some(late) = &of.late {
         let first = late.ranks.first().copied().unwrap_or_default();
         format!(", {} late", who(&late.ranks, first, None))

@@ -17,9 +17,10 @@ pub struct Regression {
     /// Whether the figure is the mean step time; otherwise it is the median.
     pub is_mean: bool,
     pub since_s: f64,
-    /// Increase of FLOPs per step, and decrease of the GEMM rate, in percent.
-    pub work_pct: f64,
-    pub rate_pct: f64,
+    /// Increase of FLOPs per step, and decrease of the GEMM rate, in percent. `None` if no GEMM was seen, or
+    /// too few were timed.
+    pub work_pct: Option<f64>,
+    pub rate_pct: Option<f64>,
     /// Whether slower GEMMs are the cause.
     pub is_compute: bool,
     /// If the GEMMs of some ranks became slower and those of the others did not. `rate_pct` is then theirs.
@@ -140,11 +141,26 @@ impl LateLaunches {
 }
 
 /// Figures that differ by less than this percentage are described as equal.
-const ALIKE: f64 = 3.0;
+pub(super) const ALIKE: f64 = 3.0;
 
 impl Regression {
     fn longer_pct(&self) -> f64 {
         100.0 * (self.after_ms / self.before_ms - 1.0)
+    }
+
+    /// What became of the GEMM rate if it is not the cause.
+    pub(super) fn rate(&self) -> String {
+        match self.rate_pct {
+            None => "the TFLOPS of GEMMs are unknown".to_owned(),
+            Some(less) if less.abs() < ALIKE => "GEMMs run at the same TFLOPS".to_owned(),
+            Some(less) => {
+                format!(
+                    "GEMMs run at {:.0} % {} TFLOPS",
+                    less.abs(),
+                    if less > 0.0 { "fewer" } else { "more" }
+                )
+            }
+        }
     }
 }
 
@@ -158,15 +174,14 @@ impl fmt::Display for Regression {
             "steps have taken {after_ms:.1} ms{mean} for {since_s:.0} s, {longer:.0} % more than the "
         )?;
         write!(f, "{before_ms:.1} ms before, with ")?;
-        if work_pct.abs() < ALIKE {
-            f.write_str("the same")?;
-        } else {
-            write!(f, "{work_pct:+.0} %")?;
+        match work_pct {
+            None => f.write_str("unknown")?,
+            Some(more) if more.abs() < ALIKE => f.write_str("the same")?,
+            Some(more) => write!(f, "{more:+.0} %")?,
         }
-        f.write_str(" FLOPs; GEMMs run at ")?;
-        let (less, more) = (*rate_pct, rate_pct.abs());
+        f.write_str(" FLOPs")?;
         if self.is_compute {
-            write!(f, "{rate_pct:.0} % fewer TFLOPS on ")?;
+            write!(f, "; GEMMs run at {:.0} % fewer TFLOPS on ", rate_pct.unwrap_or(f64::NAN))?;
             match &self.slower {
                 Some(part) => write!(f, "{part}, and as before on the others")?,
                 None => f.write_str("all ranks")?,
@@ -175,10 +190,8 @@ impl fmt::Display for Regression {
                 write!(f, ", SM clocks at {mhz:.0} MHz of {usual_mhz:.0}, held down: {reasons}")?;
                 temperature_c.map_or(Ok(()), |degrees| write!(f, ", {degrees} °C"))?;
             }
-        } else if more < ALIKE {
-            f.write_str("the same TFLOPS")?;
         } else {
-            write!(f, "{more:.0} % {} TFLOPS", if less > 0.0 { "fewer" } else { "more" })?;
+            write!(f, "; {}", self.rate())?;
         }
         self.late.as_ref().map_or(Ok(()), |late| write!(f, "; {late}"))?;
         self.lacks_cpu.as_ref().map_or(Ok(()), |lacks| write!(f, "; {lacks}"))

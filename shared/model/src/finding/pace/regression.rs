@@ -40,11 +40,12 @@ pub(super) fn regression(job: &Job, asked: &[(Rank, &RankView)], growth: &Growth
     let longer = growth.longer();
     let explains = |rate: f64| rate < -0.5 * longer / (1.0 + longer);
     let part = slower_part(asked, growth).filter(|(_, rate)| explains(*rate));
-    let rate = part.as_ref().map_or(growth.rate, |(_, rate)| *rate);
-    let slower = explains(rate);
-    let are_all_slower = slower && part.is_none();
-    let clocks =
-        if are_all_slower { Clocks::of_all(job).or_no_cause_at(1.0 + rate) } else { Clocks::Unknown };
+    let rate = part.as_ref().map(|(_, rate)| *rate).or(growth.rate);
+    let slower = rate.is_some_and(explains);
+    let clocks = match rate.filter(|_| slower && part.is_none()) {
+        Some(rate) => Clocks::of_all(job).or_no_cause_at(1.0 + rate),
+        None => Clocks::Unknown,
+    };
     let part = part.map(|(ranks, _)| {
         let pct = 100.0 * ranks.len() as f64 / asked.len() as f64;
         let are_all_examined = asked.len() == job.ranks().filter(|(_, view)| view.is_alive()).count();
@@ -90,8 +91,8 @@ pub(super) fn regression(job: &Job, asked: &[(Rank, &RankView)], growth: &Growth
             after_ms: after * 1e3,
             is_mean: measure == Measure::Mean,
             since_s,
-            work_pct: 100.0 * work,
-            rate_pct: -100.0 * rate,
+            work_pct: work.map(|more| 100.0 * more),
+            rate_pct: rate.map(|more| -100.0 * more),
             is_compute: slower,
             slower: part,
             clocks: if let Clocks::Held(held) = clocks { Some(held) } else { None },
