@@ -7,7 +7,9 @@ steps), copies (large ones to its GPU), item (it waits for the GPU in each micro
 step), compute (more arithmetic), batch (its batch is twice as large), cache (it empties the allocator's cache each
 step), core (six busy processes share its core), stopped (it is stopped for 60 ms of every 120), log (it writes and
 syncs a log of 4 MiB each step), kernels (400 more small kernels a step), python (it parses text for some 10 ms a
-step), neighbour (another process multiplies on its GPU). The fault begins after HEALTHY seconds. Each rank writes the
+step), pinned (it pins new memory for each batch), lock (it waits for another thread's lock), norms (it reads the norm
+of each gradient), anomaly (autograd's anomaly detection is on), profiler (PyTorch's profiler is on), neighbour
+(another process multiplies on its GPU). The fault begins after HEALTHY seconds. Each rank writes the
 time of each step to OUT.RANK; rank 1 writes to OUT.began when the fault began. By default the hosts limit the job;
 with WIDTH=4096 the GPUs do.
 """
@@ -63,6 +65,14 @@ while os.path.exists("/proc/{os.getpid()}"):
     torch.cuda.synchronize({device})
 """
 helpers = []
+lock = threading.Lock()
+
+
+def hold_the_lock():
+    while not over:
+        with lock:
+            time.sleep(0.02)
+        time.sleep(0.001)
 
 
 def go_wrong():
@@ -72,6 +82,12 @@ def go_wrong():
             # A thread may have ended after it was listed.
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
+    if fault == "lock":
+        threading.Thread(target=hold_the_lock, daemon=True).start()
+    if fault == "anomaly":
+        torch.autograd.set_detect_anomaly(True)
+    if fault == "profiler":
+        torch.profiler.profile(record_shapes=True, with_stack=True).start()
     known = {"core": (6, SPINS), "stopped": (1, STOPS), "neighbour": (1, MULTIPLIES)}
     count, program = known.get(fault, (0, ""))
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
@@ -90,6 +106,12 @@ while True:
         time.sleep(0.03)
     if mine and fault == "python":
         parse_records()
+    if mine and fault == "lock":
+        lock.acquire()
+        lock.release()
+    if mine and fault == "pinned":
+        batch.copy_(torch.empty(batch.shape, dtype=batch.dtype, pin_memory=True).normal_(), non_blocking=True)
+        large.pin_memory()
     if mine and fault == "copies":
         for _ in range(4):
             large.to("cuda")
@@ -106,6 +128,8 @@ while True:
         for _ in range(400):
             scratch.add_(1)
     loss.backward()
+    if mine and fault == "norms":
+        max(parameter.grad.norm().item() for parameter in model.parameters())
     optimizer.step()
     optimizer.zero_grad()
     if mine and fault == "gc":

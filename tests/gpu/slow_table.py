@@ -18,7 +18,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 FAULTS = ["none", "loader", "gil", "checkpoint", "copies", "item", "gc", "none", "compute",
-          "neighbour", "batch", "cache", "core", "stopped", "log", "kernels"]  # fmt: skip
+          "neighbour", "batch", "cache", "core", "stopped", "log", "kernels",
+          "pinned", "lock", "norms", "anomaly", "profiler"]  # fmt: skip
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("programs", type=pathlib.Path)

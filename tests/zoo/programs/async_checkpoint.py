@@ -10,9 +10,7 @@ import torch.distributed.checkpoint as checkpoint
 from blocks import Transformer
 from torch.nn.parallel import DistributedDataParallel
 
-own.join()
-import torch.distributed as dist
-
+dist = own.join()
 everyone = dist.new_group(backend="gloo")
 plain = Transformer(blocks=2).to(own.DEVICE)
 model = DistributedDataParallel(plain, device_ids=[own.DEVICE.index] if own.GPU else None)
