@@ -111,6 +111,10 @@ impl ArrivalSkew {
         self.window.recent(period)
     }
 
+    pub(super) fn delay_around(&self, period: Duration, before: Duration) -> Option<(f64, f64)> {
+        self.window.around(period, before)
+    }
+
     /// Oldest first.
     pub(super) fn arrivals(&self) -> impl DoubleEndedIterator<Item = &Arrivals> {
         self.arrivals.iter()

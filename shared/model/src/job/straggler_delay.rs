@@ -254,6 +254,24 @@ impl Window {
         (recent.joined > 0).then_some(recent)
     }
 
+    /// The shares of the time that were lost in the last `period`, and in the `before` preceding it. `None` if
+    /// the digests of that time are no longer known one by one.
+    pub(super) fn around(&self, period: Duration, before: Duration) -> Option<(f64, f64)> {
+        let lost: Vec<_> = self.digests.iter().map(|tally| self.lost(tally)).collect();
+        let parts = self.parts(&lost);
+        let now = parts.first()?.end;
+        let (change, start) = (now - period.as_secs_f64(), now - (period + before).as_secs_f64());
+        let share = |from: f64, to: f64| {
+            let within = parts.iter().filter(|part| part.begin >= from && part.begin < to);
+            // Collectives that overlap wait for the same rank several times.
+            let sums = within.map(|part| (part.lost.min(part.seconds()), part.seconds()));
+            let (lost, passed) = sums.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+            (passed > 0.0).then(|| lost / passed)
+        };
+        let is_known = parts.last().is_some_and(|oldest| oldest.begin <= start);
+        share(change, now).zip(share(start, change)).filter(|_| is_known)
+    }
+
     /// The time from which this share was lost, and the first digest since then. Most digests and segments
     /// from then on exceed half of it: with few timed collectives, one may show less by chance.
     fn since(&self, lost: &[f64], share: f64) -> (usize, Moment) {
@@ -293,6 +311,13 @@ impl Window {
 
     /// The average loss since it began, if few digests have a loss.
     fn average(&self, lost: &[f64], share: f64) -> Option<f64> {
+        let parts = self.parts(lost);
+        let now = parts.first()?.end;
+        average(&parts, self.digests.len(), share, now)
+    }
+
+    /// The losses of the last digests, newest first; `lost` are those of the estimate.
+    fn parts(&self, lost: &[f64]) -> Vec<Part> {
         let mut parts = Vec::new();
         let mut begin = 0.0;
         for (tally, lost) in self.digests.iter().zip(lost) {
@@ -300,7 +325,6 @@ impl Window {
             parts.push(Part { begin, end, lost: lost / 1e9 });
             begin = end;
         }
-        let now = begin;
         parts.reverse();
         let mut end = 0.0;
         for segment in self.retired.iter().rev() {
@@ -309,7 +333,7 @@ impl Window {
             end = begin;
         }
         parts.truncate(average::MOST);
-        average(&parts, self.digests.len(), share, now)
+        parts
     }
 
     /// Collectives per timed one, over all digests of a communicator with few timed ones.

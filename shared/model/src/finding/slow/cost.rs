@@ -52,6 +52,13 @@ const MOST: f64 = 0.5;
 /// then most of the delay costs nothing.
 const HIDDEN: f64 = 0.5;
 
+/// Time before steps became longer that is compared with the time since: about as many digests as show the
+/// change of step times.
+const JUST_BEFORE: Duration = Duration::from_secs(10);
+
+/// Share of the present wait for a rank below which the others hardly waited for it.
+const HARDLY: f64 = 0.5;
+
 /// Number of waits for the GPU per step from which the waiting of the others is known: one call in 50 steps,
 /// which is how often programs log.
 const FEW_WAITS: f64 = 0.02;
@@ -398,6 +405,17 @@ pub(super) fn of(
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
     let delay = most.and_then(|(member, _)| member.delay).filter(|_| ranks.len() == 1);
+    // If steps became longer when the slowdown began, this increase is its cost, independent of what was
+    // timed.
+    let is_its = |growth: &&Growth| {
+        growth.began_with(since_s)
+            || most.is_some_and(|(member, lost)| {
+                growth.exceeds_former_step(lost.share) || is_since(growth, member)
+            })
+    };
+    if let Some(growth) = growth.filter(is_its) {
+        return (Some(growth.cost(all.len())), growth.since_s);
+    }
     // If losses are rare, the increase of step times covers more of them than the last digests do.
     let lasts = growth.is_some_and(Growth::is_of_most_steps);
     if let Some(average) = delay.and_then(|delay| delay.average).filter(|_| !lasts) {
@@ -405,14 +423,6 @@ pub(super) fn of(
         if let Some((share, step)) = known.filter(|(share, _)| average > MOST * share) {
             return (Some(Cost::of(share, 0.0, Some(step), all.len(), since_s)), since_s);
         }
-    }
-    // If steps became longer when the slowdown began, this increase is its cost, independent of what was
-    // timed.
-    let is_its = |growth: &&Growth| {
-        growth.began_with(since_s) || most.is_some_and(|(_, lost)| growth.exceeds_former_step(lost.share))
-    };
-    if let Some(growth) = growth.filter(is_its) {
-        return (Some(growth.cost(all.len())), growth.since_s);
     }
     let (others, unnamed): (Vec<_>, Vec<_>) = rest.iter().partition(|member| beside.contains(&member.rank));
     if let Some(member) = latest(&named, &unnamed).filter(|_| !others.is_empty()) {
@@ -430,6 +440,13 @@ pub(super) fn of(
     let lost = delay.map_or(Some(lost), |delay| lost_since(delay.onset?, member, &rest));
     let cost = lost.map(|lost| Cost::of(lost.share, lost.error, step, all.len(), since_s));
     (cost, since_s)
+}
+
+/// Whether the others wait for it since the growth, for a good part of it, and hardly waited just before. The
+/// start of its delay may be that of the job: the first steps wait for much else.
+fn is_since(growth: &Growth, member: &Member<'_>) -> bool {
+    let around = member.view.delay_around(Duration::from_secs_f64(growth.since_s), JUST_BEFORE);
+    around.is_some_and(|(now, before)| now > EXPLAINS * growth.share() && before < HARDLY * now)
 }
 
 /// Of these ranks, the one that is the latest compared with the rest.

@@ -94,6 +94,12 @@ impl RankView {
         self.arrival_skew.recent_delay(period)
     }
 
+    /// The shares of the time for which the others waited for it alone: in the last `period`, and in the
+    /// `before` preceding it. `None` if that is no longer known.
+    pub fn delay_around(&self, period: Duration, before: Duration) -> Option<(f64, f64)> {
+        self.arrival_skew.delay_around(period, before)
+    }
+
     /// Its GPU's last health reading, even if it is old ([`DeviceReading::is_stale`]).
     pub fn device(&self) -> Option<&DeviceReading> {
         self.devices.back()

@@ -12,7 +12,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.end - self.begin
     }
 }
