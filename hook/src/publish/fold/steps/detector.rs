@@ -70,9 +70,12 @@ pub(super) struct Detector {
     /// One of several threads with the same steps, and the launches of that thread.
     alone: Option<(usize, Logs)>,
     counts: HashMap<u32, Counted>,
+    /// The thread of each name and form, during a search.
+    origins: HashMap<u32, usize>,
     phase: Phase,
     tracked: Option<Tracked>,
-    /// The names of the period's GEMMs, each with its count in the period.
+    /// The names of the period's GEMMs, each with its count in the period. If the thread of the counted launch
+    /// has GEMMs, only its own: threads are read one after another, so the totals of others may be older.
     gemms: Vec<(u32, u32)>,
     /// The same for their forms, which stay the same when sizes change.
     forms: Vec<(u32, u32)>,
@@ -142,6 +145,7 @@ impl Default for Detector {
             threads: Threads::default(),
             alone: None,
             counts: HashMap::new(),
+            origins: HashMap::new(),
             phase,
             tracked: None,
             gemms: Vec::new(),
@@ -267,6 +271,11 @@ impl Detector {
 
     fn keep(&mut self, thread: usize, launch: Launch) {
         self.logs.keep(launch);
+        for name in [launch.name, launch.form] {
+            if self.origins.len() < COUNTED || self.origins.contains_key(&name) {
+                self.origins.insert(name, thread);
+            }
+        }
         self.threads.count(thread, launch.kind);
         if let Some((_, logs)) = self.alone.as_mut().filter(|(alone, _)| *alone == thread) {
             logs.keep(launch);
@@ -325,6 +334,7 @@ impl Detector {
         self.waiting = Vec::new();
         self.logs = Logs::cut();
         (self.threads, self.alone) = (Threads::default(), None);
+        self.origins = HashMap::new();
         self.phase = Phase::Resting { until: from + rest, next: (times * rest).min(LONGEST_REST) };
     }
 
@@ -352,6 +362,11 @@ impl Detector {
         let shared = self.shared(&period.members).filter(|_| thread.is_none());
         let complete = |marker| Marker { is_form, thread, ..marker };
         let (shared, instead) = (shared.map(complete), own(&period.members).map(complete));
+        let origin = instead.and_then(|marker| self.origins.get(&marker.name));
+        let is_of_it = |(name, _): &(u32, u32)| self.origins.get(name) == origin;
+        if self.gemms.iter().any(is_of_it) {
+            self.gemms.retain(is_of_it);
+        }
         let surplus = shared.as_ref().is_some_and(|marker| {
             let (Some(by_gemms), Some(by_total)) = self.by_gemms_and_total(marker) else { return false };
             by_total > by_gemms + 1 + steps_in_a_read(Some(period.took))
@@ -392,6 +407,7 @@ impl Detector {
             + self.logs.memory()
             + self.alone.as_ref().map_or(0, |(_, logs)| logs.memory())
             + self.counts.capacity() * size_of::<(u32, Counted)>()
+            + self.origins.capacity() * size_of::<(u32, usize)>()
     }
 }
 

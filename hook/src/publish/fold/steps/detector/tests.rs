@@ -207,6 +207,35 @@ fn an_operation_that_evaluations_share_counts_no_steps() {
     launches::count_steps_by(None);
 }
 
+/// As with libtorch: the backward pass runs on a thread of its own, and the host launches many steps at once.
+#[test]
+fn the_gemms_of_a_thread_that_is_read_later_do_not_count_the_steps() {
+    let mut program = Loop::new();
+    let step = |program: &mut Loop, backward_is_read: bool| {
+        for _ in 0..4 {
+            program.gemm(true);
+            program.kernel(1);
+        }
+        let shape = gemm(false);
+        for _ in 0..4 {
+            if backward_is_read {
+                program.detector.gemm(&shape);
+            }
+            program.now += MS / 10;
+            program.detector.launched(2, Launch { at: program.now, ..Launch::gemm(&shape) });
+        }
+        program.kernel(2);
+    };
+    let steps = program.repeats(|program, _| step(program, true));
+    assert_eq!(program.by(), Some(By::Launches));
+    for _ in 0..5 {
+        step(&mut program, false);
+    }
+    assert_eq!(program.detector.begun(1, program.now), None);
+    assert_eq!(program.detector.begun(2, program.now), Some((steps + 6, program.now)));
+    launches::count_steps_by(None);
+}
+
 /// For one turn, a thread that is read late looks like an evaluation.
 #[test]
 fn a_thread_that_is_read_late_changes_nothing() {
