@@ -1,6 +1,7 @@
 //! The hook's environment in the program's process: memory, system calls, the hook's thread, and the switch.
 
 pub(crate) mod clock;
+pub(crate) mod mask;
 pub(crate) mod memory;
 pub(crate) mod peek;
 pub(crate) mod single;

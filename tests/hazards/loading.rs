@@ -51,11 +51,20 @@ fn without_environment() -> Hazard {
     Hazard::of("env".into(), place, 0).with("-i").with(program)
 }
 
+/// A preload that makes calls in each new thread, before its body runs.
+fn with_calls_in_new_threads() -> Hazard {
+    let mut hazard = Hazard::linked("times_threads.c", 0);
+    hazard.others.0 = Some(hazard.compile("libthreads.c", "libthreads.so", &["-shared", "-fPIC"]));
+    hazard
+}
+
 harmless! {
     a_library_that_needs_a_newer_cxx_is_loaded: newer_library();
     a_program_with_an_older_cxx_starts: older_program();
     errors_of_the_loader_are_the_programs: Hazard::linked("keeps_dlerror.c", 0);
     a_program_with_functions_called_as_those_of_posix: Hazard::linked_with("own_names.c", &["-rdynamic"], 0);
+    a_program_with_its_own_clock_is_not_asked_for_the_time: Hazard::linked_with("own_clock.c", &["-rdynamic"], 0);
+    a_preload_with_calls_in_new_threads_does_not_delay_the_first_call: with_calls_in_new_threads();
     a_program_that_keeps_the_list_of_objects_itself: Hazard::linked_with("own_list.c", &["-rdynamic"], 0);
     errno_is_the_programs: Hazard::linked("keeps_errno.c", 0);
     a_static_program_is_not_affected: static_program();

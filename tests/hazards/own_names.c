@@ -10,8 +10,15 @@ static int calls;
         calls++; \
         return given; \
     }
-OWN(close) OWN(connect) OWN(fcntl) OWN(ftruncate) OWN(geteuid) OWN(getpid) OWN(getsockopt) OWN(gettid) OWN(madvise)
-OWN(memfd_create) OWN(poll) OWN(prctl) OWN(readlink) OWN(recv) OWN(sched_yield) OWN(send) OWN(socket) OWN(statx)
+OWN(bcmp) OWN(close) OWN(connect) OWN(fcntl) OWN(ftruncate) OWN(geteuid) OWN(gethostname) OWN(getpid) OWN(getsockopt)
+OWN(gettid) OWN(madvise) OWN(memfd_create) OWN(poll) OWN(prctl) OWN(readlink) OWN(recv) OWN(sched_yield) OWN(send)
+OWN(sigfillset) OWN(socket) OWN(statx) OWN(syscall)
+
+/* The headers included above declare these. */
+double own_on_exit(double) __asm__("on_exit");
+double own_getcwd(double) __asm__("getcwd");
+double own_clock_nanosleep(double) __asm__("clock_nanosleep");
+OWN(own_on_exit) OWN(own_getcwd) OWN(own_clock_nanosleep)
 
 int main(void) {
     CHECK(use_everything());

@@ -79,6 +79,18 @@ fn plugin(how: &str, outer: StandIn<'_>, inner: StandIn<'_>, flags: &[&str]) -> 
     hazard.with(format!("{how}:{}", plugin.display()))
 }
 
+/// A library whose calls return to a program without a runtime (`tail_calls.c`), beside another runtime.
+fn tail_calls(own: StandIn<'_>, other: StandIn<'_>) -> Hazard {
+    let hazard = Hazard::bare("tail_calls.c", 0);
+    let lib = hazard.place.path("lib");
+    for runtime in [own, other] {
+        runtime.put_into(&lib);
+    }
+    let linked = format!("-l:{}", own.soname);
+    let library = hazard.compile("libtail.c", "libtail.so", &["-O2", "-shared", "-fPIC", &linked]);
+    hazard.with(lib.join(other.soname)).with(library)
+}
+
 /// A program linked to two libraries, each with its own runtime.
 fn linked(twelve: StandIn<'_>, thirteen: StandIn<'_>) -> Hazard {
     let hazard = Hazard::bare_and_uncompiled(0);
@@ -140,6 +152,9 @@ harmless! {
         opens("2", &[User::of("l", twelve()).with(&["-DBY_HANDLE", "-DIN_CONSTRUCTOR", "-DIN_DESTRUCTOR"])]);
     a_library_that_binds_deeply_is_bound_so:
         opens("3", &[User::of("g", thirteen()), User::of("ld", twelve())]);
+    a_tail_call_reaches_the_runtime_of_its_library: tail_calls(twelve(), thirteen());
+    a_tail_call_reaches_the_runtime_of_its_library_with_versions:
+        tail_calls(twelve().versioned(), thirteen().versioned());
     a_dependency_of_a_plugin_is_bound_as_the_plugin_is: plugin("l", twelve(), thirteen(), &[]);
     a_dependency_of_a_plugin_is_bound_at_its_first_calls:
         plugin("lz", twelve(), thirteen(), &["-Wl,-z,lazy"]);

@@ -181,7 +181,12 @@ hold()"
 fn optimizer_steps_are_counted_without_cuda_calls() {
     let place = Place::new();
     let listener = Listener::at(&place.socket());
-    let rank = Program::start(&mut place.script(
+    for package in ["torch", "another"] {
+        std::fs::create_dir(place.path(package)).unwrap();
+        let module = place.path(package).join("_C.so");
+        built::compile("hook/module.c", &module, &["-shared", "-fPIC"]);
+    }
+    let mut script = place.script(
         "
 import ctypes, os
 from pathlib import Path
@@ -193,7 +198,11 @@ def hooked(): return any(name(task) == 'xpu-top\\n' for task in os.listdir('/pro
 assert not hooked()
 find = ctypes.CDLL(None).dlsym
 find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
-find(ctypes.CDLL(None)._handle, b'PyInit__C')
+def look_up(package): return find(ctypes.CDLL(os.path.join(os.environ['PLACE'], package, '_C.so'))._handle, b'PyInit__C')
+# Only PyTorch's module is waited for.
+threads = len(os.listdir('/proc/self/task'))
+assert look_up('another') and len(os.listdir('/proc/self/task')) == threads
+assert look_up('torch')
 while not hooked(): time.sleep(0.001)
 import_torch()
 wait_until_watched()
@@ -203,7 +212,8 @@ os.environ.update(RANK='3', WORLD_SIZE='4')
 optimizer = SGD([object()])
 for _ in range(20): optimizer.step()
 sys.stdin.read()",
-    ));
+    );
+    let rank = Program::start(script.env("PLACE", place.path("")));
     let sender = listener.after_step(rank.pid(), 20);
     let hello = &sender.hellos[0];
     assert_eq!((hello.rank.0, hello.world_size), (3, 4));

@@ -204,11 +204,8 @@ extern "C" fn passes_by(handle: *mut c_void, name: *const c_char) -> usize {
         return real;
     }
     // SAFETY: the caller promises a string.
-    if unsafe { import::is_entry(name) } {
-        import::begins();
-    }
-    // SAFETY: as above.
-    if unsafe { table::find(name) }.is_some() || unsafe { is_plugin(name) } { 0 } else { real }
+    let is_followed = unsafe { table::find(name).is_some() || is_plugin(name) || import::is_entry(name) };
+    if is_followed { 0 } else { real }
 }
 
 /// Whether the name is a symbol of NCCL's profiler plugins.
@@ -237,6 +234,11 @@ unsafe extern "C" fn follow(handle: *mut c_void, name: *const c_char, caller: us
     }
     let _errno = ErrnoKept::keep();
     // SAFETY: the caller promises a string.
+    if unsafe { import::is_entry(name) } {
+        import::begins(answer.expose_provenance());
+        return answer;
+    }
+    // SAFETY: as above.
     if unsafe { is_plugin(name) } {
         // SAFETY: as above.
         return plugin::answer(answer, unsafe { CStr::from_ptr(name) }, caller);

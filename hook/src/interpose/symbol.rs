@@ -30,12 +30,12 @@ use handed::Handed;
 pub(crate) use handed::StandIn;
 pub(crate) use library::Library;
 use loaded::Span;
-pub(crate) use loaded::{Name, Object, each, walk};
-pub(crate) use scope::{is_inner, is_own, next_definition};
+pub(crate) use loaded::{Name, Object, Own, each, walk};
+pub(crate) use scope::{is_here, is_inner, is_own, next_definition};
 pub use unload::dlclose;
 pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
 
-use crate::interpose::stub::BY_ADDRESS;
+use crate::{interpose::stub::BY_ADDRESS, process::mask::Uninterrupted};
 
 /// Maximum number of callers cached for each function. Further ones displace each other.
 const CALLERS: usize = 6;
@@ -169,6 +169,8 @@ impl Symbol {
     #[inline(never)]
     fn look_up(&self, caller: usize) -> Target {
         let _errno = crate::interpose::guard::ErrnoKept::keep();
+        // Locks of the loader and of the caches are taken.
+        let _signals = Uninterrupted::begin();
         let generation = GENERATION.load(Acquire);
         FOUND.store(true, Relaxed);
         let Some(found) = scope::find(&self.name, &self.library.marker, caller) else {

@@ -1,9 +1,10 @@
 //! System calls by number, instead of the C library's functions for them.
 //!
 //! Only the names of ISO C are reserved for the C library: a program may define its own functions called
-//! `send`, `connect` or `poll`, and the loader would bind the hook to those. The linker replaces such calls
-//! everywhere in the hook (`--wrap`, see `build.rs`), also in Rust's standard library, with the functions
-//! here. They set `errno` as the C library does.
+//! `send`, `connect`, `poll` or even `syscall`, and the loader would bind the hook to those. So would other
+//! preloads, which replace clocks and sockets. The linker replaces such calls everywhere in the hook
+//! (`--wrap`, see `build.rs`), also in Rust's standard library, with the functions here. They set `errno` as
+//! the C library does.
 
 use std::{
     arch::global_asm,
@@ -12,7 +13,9 @@ use std::{
     ptr,
 };
 
-use libc::{mode_t, off_t, pid_t, pollfd, sockaddr, socklen_t, ssize_t, uid_t};
+use libc::{clockid_t, mode_t, off_t, pid_t, pollfd, sockaddr, socklen_t, ssize_t, timespec, uid_t};
+
+use crate::interpose::symbol::Own;
 
 /// The size of the kernel's set of signals.
 const SET: usize = 8;
@@ -47,7 +50,21 @@ macro_rules! call {
     ($number:ident $(, $argument:expr)*) => { libc::syscall(libc::$number $(, $argument)*) };
 }
 
+/// The C library reads most clocks without a system call.
+static CLOCK_GETTIME: Own = Own::new(c"clock_gettime");
+type ClockGettime = unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int;
+
 calls! {
+    fn bcmp(one: *const c_void, other: *const c_void, length: usize) -> c_int = libc::memcmp(one, other, length);
+    fn clock_gettime(clock: clockid_t, into: *mut timespec) -> c_int = {
+        let own = CLOCK_GETTIME.find(by_system_call as *const () as usize);
+        std::mem::transmute::<usize, ClockGettime>(own)(clock, into)
+    };
+    fn clock_nanosleep(clock: clockid_t, how: c_int, time: *const timespec, left: *mut timespec) -> c_int = {
+        // It returns the error instead of setting `errno`.
+        let failed = call!(SYS_clock_nanosleep, clock, how, time, left) != 0;
+        if failed { *libc::__errno_location() } else { 0 }
+    };
     fn close(file: c_int) -> c_int = call!(SYS_close, file);
     fn connect(socket: c_int, to: *const sockaddr, length: socklen_t) -> c_int = call!(SYS_connect, socket, to, length);
     fn fcntl(file: c_int, what: c_int, with: c_long) -> c_int = call!(SYS_fcntl, file, what, with);
@@ -55,6 +72,16 @@ calls! {
     fn fstat64(file: c_int, into: *mut c_void) -> c_int = call!(SYS_fstat, file, into);
     fn ftruncate(file: c_int, length: off_t) -> c_int = call!(SYS_ftruncate, file, length);
     fn geteuid() -> uid_t = call!(SYS_geteuid);
+    fn getcwd(into: *mut c_char, length: usize) -> *mut c_char =
+        if call!(SYS_getcwd, into, length) < 0 { ptr::null_mut() } else { into };
+    fn gethostname(into: *mut c_char, length: usize) -> c_int = {
+        let mut names: libc::utsname = std::mem::zeroed();
+        let answer = call!(SYS_uname, &raw mut names) as c_int;
+        if answer == 0 {
+            ptr::copy_nonoverlapping(names.nodename.as_ptr(), into, length.min(names.nodename.len()));
+        }
+        answer
+    };
     fn getpid() -> pid_t = call!(SYS_getpid);
     fn getrandom(into: *mut c_void, length: usize, how: c_uint) -> ssize_t = call!(SYS_getrandom, into, length, how);
     fn getsockopt(socket: c_int, level: c_int, option: c_int, into: *mut c_void, length: *mut socklen_t) -> c_int =
@@ -99,6 +126,60 @@ calls! {
         call!(SYS_statx, folder, path, how, mask, into);
     fn write(file: c_int, from: *const c_void, length: usize) -> ssize_t = call!(SYS_write, file, from, length);
     fn writev(file: c_int, parts: *const libc::iovec, count: c_int) -> ssize_t = call!(SYS_writev, file, parts, count);
+}
+
+unsafe extern "C" fn by_system_call(clock: clockid_t, into: *mut timespec) -> c_int {
+    // SAFETY: as `clock_gettime(2)`.
+    unsafe { call!(SYS_clock_gettime, clock, into) as c_int }
+}
+
+// `syscall(2)`: up to six arguments after the number.
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".hidden __wrap_syscall",
+    ".globl __wrap_syscall",
+    "__wrap_syscall:",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "mov r10, r8",
+    "mov r8, r9",
+    "mov r9, qword ptr [rsp + 8]",
+    "syscall",
+    "cmp rax, -4095",
+    "jae 2f",
+    "ret",
+    "2: mov rdi, rax",
+    "jmp {failed}",
+    failed = sym failed,
+);
+#[cfg(target_arch = "aarch64")]
+global_asm!(
+    ".hidden __wrap_syscall",
+    ".globl __wrap_syscall",
+    "__wrap_syscall:",
+    "mov x8, x0",
+    "mov x0, x1",
+    "mov x1, x2",
+    "mov x2, x3",
+    "mov x3, x4",
+    "mov x4, x5",
+    "mov x5, x6",
+    "svc 0",
+    "cmn x0, #4095",
+    "b.cs 2f",
+    "ret",
+    "2: b {failed}",
+    failed = sym failed,
+);
+
+/// Sets `errno` from the kernel's answer.
+#[cfg_attr(test, allow(dead_code, reason = "no preload is linked for tests"))]
+unsafe extern "C" fn failed(answer: c_long) -> c_long {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() = -answer as c_int };
+    -1
 }
 
 /// On these machines, the C library's `struct stat` is the kernel's.

@@ -1,13 +1,15 @@
 //! A thread of the hook. It is named `xpu-top`, blocks all signals, and has its own stack size.
 
 use std::{
+    arch::asm,
     ffi::{c_int, c_void},
     io::Write as _,
     mem::MaybeUninit,
     ptr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use crate::interpose::symbol;
+use crate::{interpose::symbol, process::mask};
 
 /// Stack size for its work, including calls into CUDA and CUPTI.
 const STACK: usize = 512 << 10;
@@ -19,23 +21,25 @@ pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 /// A thread inherits its creator's mask. All signals are blocked meanwhile, including faults. So a signal
 /// that a program blocks everywhere, to read it by `signalfd`, never reaches this thread.
 pub(crate) fn start(body: Body) -> bool {
-    // SAFETY: an all-zero sigset_t is valid storage; these functions write within it.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = create(body);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-        started
-    }
+    let before = mask::block_for_thread();
+    let started = create(body);
+    mask::set(before);
+    started
+}
+
+/// The handle of the thread that was started last. The C library writes it before the thread runs.
+static HANDLE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the calling thread is the one that was started last. Other preloads that interpose
+/// `pthread_create` run code in it before its body, and that code may make intercepted calls.
+pub(crate) fn is_last_started() -> bool {
+    // SAFETY: pthread_self has no precondition.
+    HANDLE.load(Relaxed) == (unsafe { libc::pthread_self() }) as usize
 }
 
 fn create(body: Body) -> bool {
     let mut attributes = MaybeUninit::uninit();
-    let mut thread = MaybeUninit::uninit();
-    // SAFETY: the first call initialises the attributes, and the last one destroys them; `thread` is storage
-    // for the new thread's handle.
+    // SAFETY: the first call initialises the attributes, and the last one destroys them; a handle is a word.
     unsafe {
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return false;
@@ -43,18 +47,30 @@ fn create(body: Body) -> bool {
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         // If the C library refuses the size, its default is used.
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK + thread_locals());
-        let failed = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), body, ptr::null_mut());
+        let failed = libc::pthread_create(HANDLE.as_ptr().cast(), attributes.as_ptr(), body, ptr::null_mut());
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         failed == 0
     }
 }
 
-pub(crate) fn unblock_signals() {
-    // SAFETY: an all-zero sigset_t is valid storage, and is made an empty set.
+/// Sets the floating-point environment to its default. A thread inherits that of its creator: after
+/// `feenableexcept`, the hook's own divisions would end the process.
+fn reset_floating_point() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        /// The values with which a process begins (System V ABI): no exception traps.
+        static CONTROL: u32 = 0x1f80;
+        static CONTROL_X87: u16 = 0x037f;
+        // SAFETY: both instructions only read the value.
+        unsafe {
+            asm!("ldmxcsr [{}]", in(reg) &raw const CONTROL, options(nostack, readonly));
+            asm!("fldcw [{}]", in(reg) &raw const CONTROL_X87, options(nostack, readonly));
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: zero is the value with which a process begins.
     unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        asm!("msr fpcr, xzr", options(nostack, nomem));
     }
 }
 
@@ -105,8 +121,9 @@ pub(crate) fn state(thread: u32) -> Option<u8> {
     line.get(name_end + 2).copied()
 }
 
-/// Names the calling thread.
-pub(crate) fn name() {
+/// Prepares the calling thread, which is one of the hook's.
+pub(crate) fn begin() {
+    reset_floating_point();
     // SAFETY: the name ends with NUL and is short enough (prctl(2)).
     unsafe { libc::prctl(libc::PR_SET_NAME, c"xpu-top".as_ptr()) };
 }

@@ -34,6 +34,8 @@ pub(crate) struct ThreadWords {
     pub(crate) inside: Inside,
     /// The lane of this thread, and the observer generation that it belongs to.
     pub(crate) lane: Cell<(u32, *const Lane)>,
+    /// How many calls of `dlclose` the thread is inside of.
+    pub(crate) closes: Cell<u32>,
 }
 
 const _: () = assert!(size_of::<ThreadWords>() <= 64);

@@ -38,7 +38,7 @@ use crate::{
     },
     process::{
         clock::{self, monotonic},
-        memory, switch, unwinder,
+        mask, memory, switch, unwinder,
     },
     publish::{
         fold::Fold,
@@ -189,7 +189,7 @@ impl Publisher {
             {
                 self.send_last();
                 // Exit handlers may run on this thread now, and must find no blocked signals.
-                crate::process::thread::unblock_signals();
+                mask::set(0);
                 if code != 0 {
                     // The main thread has ended by the system call, so the process's code is that of the
                     // thread that ends last.

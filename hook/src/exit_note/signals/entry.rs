@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::{aside, front, note, place, requested};
-use crate::exit_note::words;
+use crate::{exit_note::words, process::mask};
 
 /// `BUS_MCEERR_AO`: broken memory was found, but no thread has accessed it.
 const BROKEN_ELSEWHERE: c_int = 5;
@@ -98,14 +98,14 @@ unsafe extern "C" fn route(
 fn note_fatal(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: usize) -> usize {
     // SAFETY: errno is this thread's own.
     let errno = unsafe { *libc::__errno_location() };
-    let mask = requested::block_all();
+    let mask = mask::block_all();
     let call = Call { number, info, context, frame, errno, mask };
     let at = std::ptr::from_ref(&call).addr();
     let handler = aside::call(at, on_own_stack).unwrap_or_else(|| decide(&call));
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = call.errno };
     if handler != libc::SIG_DFL {
-        requested::set_mask(call.mask);
+        mask::set(call.mask);
     }
     handler
 }

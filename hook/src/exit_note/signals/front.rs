@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{INSTALLED, address, requested, requested::RequestedAction};
-use crate::exit_note::real::Real;
+use crate::{exit_note::real::Real, interpose::symbol, process::mask};
 
 type SigAction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 type Signal = unsafe extern "C" fn(c_int, libc::sighandler_t) -> libc::sighandler_t;
@@ -61,16 +61,9 @@ pub(super) fn is_in_front() -> bool {
 /// Whether the program's calls come here. They do not if the hook was opened later (`dlopen`), or if another
 /// preload interposes them first.
 fn calls_come_here() -> bool {
-    let object_of = |at: *const c_void| {
-        let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: dladdr accepts any address, and writes only to `found`.
-        unsafe { (libc::dladdr(at, found.as_mut_ptr()) != 0).then(|| (*found.as_ptr()).dli_fbase) }
-    };
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sigaction".as_ptr()) };
-    // A static's address identifies the hook: the address of `sigaction` may be that of another definition.
-    let own = object_of(address() as *const c_void);
-    own.is_some() && object_of(called) == own
+    symbol::is_here(called.addr())
 }
 
 /// The index of a fatal signal, while the kernel has the hook's handlers.
@@ -140,7 +133,12 @@ pub unsafe extern "C" fn sigaction(
 ) -> c_int {
     let Some(place) = place(number) else {
         // SAFETY: the caller's promise.
-        return unsafe { real_sigaction(number, new, old) };
+        unsafe {
+            if let Some(new) = new.as_ref() {
+                mask::is_handled_by(new.sa_sigaction);
+            }
+            return real_sigaction(number, new, old);
+        }
     };
     // SAFETY: as above; `new` is read before `old` is written.
     let mine = unsafe { new.as_ref() }.map(|new| (in_front(new), RequestedAction::of(new)));
@@ -183,6 +181,7 @@ unsafe fn by_handler(
     // SAFETY: the functions of these names have this signature.
     let real = unsafe { transmute::<*mut c_void, Signal>(at) };
     let Some(place) = place(number) else {
+        mask::is_handled_by(handler);
         // SAFETY: the caller's promise.
         return unsafe { real(number, handler) };
     };

@@ -12,8 +12,11 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{entry::Call, requested};
-use crate::{exit_note::maps, process::peek};
+use super::entry::Call;
+use crate::{
+    exit_note::maps,
+    process::{mask, peek},
+};
 
 /// Size of the area below the stack pointer that the kernel leaves unchanged.
 const RED_ZONE: u64 = 128;
@@ -138,7 +141,7 @@ pub(super) fn is_inside_a_blocking_handler(words: &ExitNote) -> bool {
         return false;
     };
     let context = ptr::with_exposed_provenance_mut(CONTEXT.load(Relaxed));
-    is_same_place(words, context) && requested::mask() & 1 << (number - 1) != 0
+    is_same_place(words, context) && mask::now() & 1 << (number - 1) != 0
 }
 
 /// Completes the note when the program's handler ends the process. Called within that handler.

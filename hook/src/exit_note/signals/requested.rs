@@ -3,7 +3,6 @@
 
 use std::{
     ffi::c_int,
-    ptr,
     sync::atomic::{
         AtomicBool, AtomicI32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -11,6 +10,7 @@ use std::{
 };
 
 use super::FATAL;
+use crate::process::mask;
 
 /// Flags whose values the hook changes for the kernel. The program's values are kept in bits that are never
 /// set in the address of a handler.
@@ -114,7 +114,7 @@ pub(super) fn is_own() -> bool {
 
 /// Runs `body` in one thread at a time, with signals blocked, because a handler may come here too.
 pub(super) fn exclusively<T>(body: impl FnOnce() -> T) -> T {
-    let before = block_all();
+    let before = mask::block_all();
     let mut patience = PATIENCE;
     while BUSY.swap(true, Acquire) && patience > 0 {
         patience -= 1;
@@ -122,36 +122,8 @@ pub(super) fn exclusively<T>(body: impl FnOnce() -> T) -> T {
     }
     let result = body();
     BUSY.store(false, Release);
-    set_mask(before);
+    mask::set(before);
     result
-}
-
-/// Blocks all signals; glibc's own functions leave out two. Returns the previously blocked ones, in the
-/// kernel's format.
-pub(super) fn block_all() -> u64 {
-    change_mask(Some(&u64::MAX))
-}
-
-pub(super) fn set_mask(mask: u64) {
-    change_mask(Some(&mask));
-}
-
-/// The blocked signals.
-pub(super) fn mask() -> u64 {
-    change_mask(None)
-}
-
-fn change_mask(to: Option<&u64>) -> u64 {
-    let mut before = 0_u64;
-    // SAFETY: the kernel's set has eight bytes; the kernel reads the new set, if there is one, and writes the
-    // old one. errno is this thread's own.
-    unsafe {
-        let errno = *libc::__errno_location();
-        let (to, before) = (to.map_or(ptr::null(), ptr::from_ref), &raw mut before);
-        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, to, before, size_of::<u64>());
-        *libc::__errno_location() = errno;
-    }
-    before
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
+use crate::process::mask::Uninterrupted;
+
 /// Number of threads that are walking the list, and of threads that are forking. If a child is forked during
 /// another thread's walk, a thread that does not exist in the child holds the lock of the loader's list for
 /// ever: glibc resets other locks in the child, but not this one.
@@ -16,6 +18,8 @@ static FORKING: AtomicU32 = AtomicU32::new(0);
 const PATIENCE: u32 = 50;
 
 pub(super) fn between_forks(look: impl FnOnce()) {
+    // A handler that jumps out of the walk would leave the loader's lock held for ever.
+    let _signals = Uninterrupted::begin();
     for waited in 0.. {
         LOOKING.fetch_add(1, SeqCst);
         if FORKING.load(SeqCst) == 0 || waited == PATIENCE {

@@ -6,6 +6,7 @@
 
 mod elf;
 mod object;
+mod own;
 mod walk;
 
 use std::{
@@ -15,6 +16,7 @@ use std::{
 
 pub(crate) use object::Object;
 pub(super) use object::Reference;
+pub(crate) use own::Own;
 pub(crate) use walk::walk;
 
 use super::forks::between_forks;

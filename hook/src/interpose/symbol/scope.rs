@@ -1,5 +1,7 @@
 //! Finds which of several definitions a caller is bound to.
 
+mod users;
+
 use std::{
     ffi::{CStr, c_char, c_void},
     ptr,
@@ -51,6 +53,8 @@ struct Caller {
     path: *const c_char,
     version: *const c_char,
     is_inner: bool,
+    /// Whether it refers to the function itself, and not only through a pointer or another object.
+    refers: bool,
 }
 
 /// The target of the call that returns to `address`. An earlier preload may be the caller, so only objects
@@ -61,6 +65,7 @@ pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option
         path: ptr::null(),
         version: ptr::null(),
         is_inner: false,
+        refers: false,
     };
     let (mut first, mut copy, mut count, mut is_behind) = (None, None, 0, is_alone());
     loaded::each(|object| {
@@ -170,6 +175,16 @@ pub(crate) fn is_own(object: &Object) -> bool {
     object.span.contains((&raw const HERE).addr())
 }
 
+/// Whether this address is in the hook.
+pub(crate) fn is_here(address: usize) -> bool {
+    let mut is = false;
+    loaded::each(|object| {
+        is = is_own(object) && object.span.contains(address);
+        is
+    });
+    is
+}
+
 /// Whether the hook is the program, as in unit tests: it is then loaded first, and contains interposed
 /// libraries.
 fn is_alone() -> bool {
@@ -202,18 +217,34 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
         let is_caller = object.span == caller.span;
         if is_caller {
             caller.version = object.version_wanted(name);
+            caller.refers = users::refers(object, name);
         }
         is_caller
     });
     // SAFETY: RTLD_NEXT is a handle; the strings are NUL-terminated, and those of the caller are mapped
     // during its call.
     let global = unsafe { look_up(libc::RTLD_NEXT, name, caller.version) };
-    if global.is_some() || caller.path.is_null() {
+    if global.is_some() {
         return (global, true);
     }
+    if !caller.refers
+        && let Some(at) = users::bound(name, count)
+    {
+        return (Some(at), true);
+    }
+    bound_locally(name, caller, count)
+}
+
+/// The same for a caller for which the global scope has no definition.
+fn bound_locally(name: &Name<'_>, caller: &Caller, count: usize) -> (Option<usize>, bool) {
+    // SAFETY: the path is NUL-terminated, and mapped during a call of the object.
+    if caller.path.is_null() || unsafe { *caller.path } == 0 {
+        // It is in no object, or the program itself, which has only the global scope.
+        return (None, false);
+    }
     let by_references = bound_by_references(name, caller.span, count);
-    // SAFETY: as above; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller and the object
-    // that it is bound to stay loaded.
+    // SAFETY: as in `bound`; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller and the
+    // object that it is bound to stay loaded.
     unsafe {
         let handle = libc::dlopen(by_references.unwrap_or(caller.path), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
@@ -273,7 +304,8 @@ unsafe fn look_up(handle: *mut c_void, name: &Name<'_>, version: *const c_char) 
         // SAFETY: the caller's promise.
         unsafe { libc::dlvsym(handle, name.text.as_ptr(), version) }
     };
-    (!at.is_null()).then(|| at.expose_provenance())
+    // The global scope has the hook's function, too.
+    (!at.is_null() && !is_here(at.addr())).then(|| at.expose_provenance())
 }
 
 /// Whether the definition at this address has no version, like those of other preloads.

@@ -14,6 +14,7 @@ use crate::{
     capture::cupti::CUPTI,
     gpu::runtime::CUDART,
     interpose::{cublas::CUBLAS, cublaslt::CUBLASLT, driver::CUDA, nccl::NCCL},
+    process::thread_words::ThreadWords,
 };
 
 pub(crate) static LIBRARIES: [&Library; 6] = [&CUDART, &CUBLAS, &CUBLASLT, &NCCL, &CUDA, &CUPTI];
@@ -61,8 +62,14 @@ pub(crate) fn forget() {
 /// As the C library documents it.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: the caller keeps the C library's own preconditions.
-    let close = || unsafe { close(handle) };
+    let close = || {
+        let closes = &ThreadWords::mine().closes;
+        closes.set(closes.get() + 1);
+        // SAFETY: the caller keeps the C library's own preconditions.
+        let result = unsafe { close(handle) };
+        closes.set(closes.get().saturating_sub(1));
+        result
+    };
     if !FOUND.load(Relaxed) {
         return close();
     }

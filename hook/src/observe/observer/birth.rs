@@ -90,7 +90,8 @@ impl Observer {
                 switch::fail();
             }
         }
-        if switch::is_broken() {
+        // The hook's thread would wait for itself.
+        if switch::is_broken() || thread::is_last_started() {
             return None;
         }
         wait(rings);
@@ -209,7 +210,7 @@ fn is_held_up() -> bool {
 /// The hook's thread. A panic in it turns observing off, and does not end the program.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     THREAD.store(thread::id(), Relaxed);
-    thread::name();
+    thread::begin();
     if let Err(payload) = catch_unwind(live) {
         std::mem::forget(payload);
         switch::panicked();

@@ -1,6 +1,7 @@
 //! The end of a process, and the begin of a forked child.
 
 use std::{
+    ffi::{c_int, c_void},
     ptr,
     sync::atomic::{
         AtomicBool,
@@ -12,7 +13,10 @@ use std::{
 use super::{GENERATION, OBSERVER, Observer, TOO_EARLY, birth};
 use crate::{
     capture, exit_note,
-    interpose::{plugin, symbol},
+    interpose::{
+        plugin,
+        symbol::{self, Own},
+    },
     process::{clock::monotonic, memory, switch},
     python::{functions, optimizer},
 };
@@ -40,16 +44,14 @@ impl Observer {
     }
 }
 
-unsafe extern "C" {
-    /// Like `atexit`, for a function that gets the exit code (`on_exit(3)`, glibc).
-    fn on_exit(
-        handler: extern "C" fn(libc::c_int, *mut libc::c_void),
-        argument: *mut libc::c_void,
-    ) -> libc::c_int;
-}
+/// Like `atexit`, for a function that gets the exit code (`on_exit(3)`, glibc). A program's own function may
+/// have this name.
+static ON_EXIT: Own = Own::new(c"on_exit");
+type OnExit = unsafe extern "C" fn(ExitHandler, *mut c_void) -> c_int;
+type ExitHandler = extern "C" fn(c_int, *mut c_void);
 
 /// Runs after the program's `main`, before its libraries end.
-extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
+extern "C" fn at_exit(code: c_int, _: *mut c_void) {
     let _ = std::panic::catch_unwind(|| {
         exit_note::exits(code);
         // A child of a bare `clone` has a copy of the observer, but not the hook's thread.
@@ -88,6 +90,9 @@ pub(crate) fn register() {
 /// after the first intercepted call. So the hook's thread registers again when it has seen CUDA work: the
 /// hook's handler then runs before CUDA's.
 pub(crate) fn register_exit() {
-    // SAFETY: as above.
-    unsafe { on_exit(at_exit, ptr::null_mut()) };
+    let on_exit = ON_EXIT.find(0);
+    if on_exit != 0 {
+        // SAFETY: the function of this name has this signature (glibc); the handler is as above.
+        unsafe { std::mem::transmute::<usize, OnExit>(on_exit)(at_exit, ptr::null_mut()) };
+    }
 }

@@ -15,7 +15,7 @@ use std::{
 
 use super::attach::{attach_if_late, is_over};
 use crate::{
-    interpose::guard::{self, ErrnoKept},
+    interpose::{guard, symbol},
     observe::observer::{self, Observer},
     process::{memory, switch, thread},
     publish::publisher,
@@ -24,8 +24,9 @@ use crate::{
 /// [`xpu_wire::endpoint::variable::STEPS`] as a C string.
 const STEPS: &CStr = c"XPU_TOP_STEPS";
 
-/// The entry point of `torch._C`. If a module of another package has the same name, the thread waits in vain.
+/// The entry point of `torch._C`, and the folder of its file: many packages have a module of that name.
 const ENTRY: &CStr = c"PyInit__C";
+const FOLDER: &[u8] = b"torch";
 
 /// Interval between checks while an import usually lasts, and after that time: an import from a slow file
 /// system takes minutes.
@@ -36,7 +37,7 @@ const LONGEST: Duration = Duration::from_mins(10);
 
 static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this is the entry point of PyTorch's extension module.
+/// Whether this is the name of the entry point of PyTorch's extension module.
 ///
 /// # Safety
 /// `name` is a C string, or NULL.
@@ -51,13 +52,17 @@ pub(crate) unsafe fn is_entry(name: *const c_char) -> bool {
     }
 }
 
-/// Starts the waiting thread, because the import of PyTorch has begun on this thread of the program.
+/// Starts the waiting thread if this is PyTorch's entry point: its import has begun on this thread of the
+/// program.
 #[cold]
-pub(crate) fn begins() {
-    if IS_AWAITED.swap(true, Relaxed) || switch::is_broken() || Observer::get().is_some() {
+pub(crate) fn begins(entry: usize) {
+    if !is_in_folder(entry)
+        || IS_AWAITED.swap(true, Relaxed)
+        || switch::is_broken()
+        || Observer::get().is_some()
+    {
         return;
     }
-    let _errno = ErrnoKept::keep();
     // SAFETY: the name ends with NUL; Python changes the environment under its lock, which this thread holds.
     let wanted = unsafe { libc::getenv(STEPS.as_ptr()) };
     // SAFETY: an entry of the environment is a string.
@@ -68,6 +73,16 @@ pub(crate) fn begins() {
     }
 }
 
+fn is_in_folder(entry: usize) -> bool {
+    let mut is = false;
+    symbol::each(|object| {
+        let is_it = object.span.contains(entry);
+        is = is_it && object.folder_name() == FOLDER;
+        is_it
+    });
+    is
+}
+
 /// Forgets the waiting thread in a forked child, which does not have it.
 pub(crate) fn forget() {
     IS_AWAITED.store(false, Relaxed);
@@ -75,7 +90,7 @@ pub(crate) fn forget() {
 
 /// The waiting thread. A panic in it turns observing off, and does not end the program.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
-    thread::name();
+    thread::begin();
     std::panic::set_hook(Box::new(|_| {}));
     guard::unobserved(|| {
         if let Err(payload) = catch_unwind(attach) {

@@ -15,6 +15,8 @@ use super::{
     },
 };
 
+use crate::process::{peek, thread_words::ThreadWords};
+
 /// A loaded object, valid while [`super::each`] visits objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Object {
@@ -44,13 +46,25 @@ pub(in crate::interpose::symbol) struct Reference<'a> {
     pub(in crate::interpose::symbol) to: usize,
 }
 
+/// Whether this address can be read, as far as is known: a sandbox may refuse the check.
+#[cold]
+fn is_mapped(address: usize) -> bool {
+    let here = 0_usize;
+    peek::word(address).is_some() || peek::word((&raw const here).expose_provenance()).is_none()
+}
+
 impl Object {
-    /// `None` if the object has no symbol table.
+    /// `None` if the object has no symbol table, or is being unmapped by this thread.
     ///
     /// # Safety
     /// `info` is that of `dl_iterate_phdr`, during its callback, or is the same of an object that stays
     /// loaded.
     pub(super) unsafe fn of(info: &libc::dl_phdr_info) -> Option<Self> {
+        // The loader unmaps an object before it removes it from its list. Other threads wait for the loader's
+        // lock meanwhile, but a signal handler may interrupt this thread's `dlclose`.
+        if ThreadWords::mine().closes.get() != 0 && !is_mapped(info.dlpi_phdr.addr()) {
+            return None;
+        }
         let base = info.dlpi_addr as usize;
         let (mut from, mut to, mut dynamic) = (usize::MAX, 0, 0);
         for place in 0..usize::from(info.dlpi_phnum) {
@@ -114,9 +128,18 @@ impl Object {
 
     /// The last part of its path.
     pub(crate) fn file_name(&self) -> &[u8] {
+        self.part_of_path(0)
+    }
+
+    /// The part before that.
+    pub(crate) fn folder_name(&self) -> &[u8] {
+        self.part_of_path(1)
+    }
+
+    fn part_of_path(&self, place: usize) -> &[u8] {
         // SAFETY: the loader's paths are NUL-terminated, and stay valid while `each` visits the object.
         let path = if self.path.is_null() { c"" } else { unsafe { CStr::from_ptr(self.path) } };
-        path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+        path.to_bytes().rsplit(|&byte| byte == b'/').nth(place).unwrap_or_default()
     }
 
     /// The offset of an address in the object, in the units of its symbols.
