@@ -12,6 +12,11 @@ harmless! {
     ignored_children_are_reaped_by_the_kernel: Hazard::linked("ignores_children.c", 0);
     calls_are_interrupted_as_without_the_hook: Hazard::linked("interrupted_calls.c", 0);
     handled_faults_stay_handled: Hazard::linked("mends_faults.c", 0).with("1").with("40");
+    floating_point_exceptions_that_trap_end_no_thread: Hazard::linked_with("float_traps.c", &["-lm"], 0);
+    a_watchdog_that_jumps_out_of_first_calls_leaves_no_lock: Hazard::linked("watchdog_jumps.c", 0);
+    calls_in_a_handler_that_interrupts_dlclose_succeed: Hazard::linked("calls_during_dlclose.c", 0);
+    replaced_modules_and_forbidden_imports_raise_nothing: Hazard::script("restricts_python.py");
+    lookups_of_replaced_modules_raise_nothing: Hazard::script("restricts_python.py").with("lookups");
     pythons_exception_hooks_are_unchanged: Hazard::script("hooks_of_python.py");
     a_thread_that_was_cancelled_may_abort: Hazard::linked("cancelled_and_aborts.c", 0).by(ABORTED);
     a_handler_whose_stack_is_unmapped_is_not_unwound: Hazard::linked("stack_of_handler_goes.c", 4);

@@ -15,11 +15,13 @@ os.environ.update(DS_ACCELERATOR="cpu", RANK="0", WORLD_SIZE="1", LOCAL_RANK="0"
 
 import torch
 
-SOURCE = pathlib.Path(__file__).parents[2] / "hook/src/python/optimizer/optimizer.py"
+PYTHON = pathlib.Path(__file__).parents[2] / "hook/src/python"
+SOURCES = [PYTHON / "guard.py", PYTHON / "optimizer/optimizer.py"]
 calls = []
 dropped = []
 attached = {"stepped": lambda *call: calls.append(call), "ended": dropped.append}
-exec(compile(SOURCE.read_text(), SOURCE, "exec"), attached)
+for source in SOURCES:
+    exec(compile(source.read_text(), source, "exec"), attached)
 assert attached["attach"]() == "attached"
 
 

@@ -23,9 +23,13 @@ noted = 0
 def attach():
     # If the program has replaced the function, the replacement may not call Python's own. The exception is
     # still available at exit.
-    atexit = sys.modules.get("atexit")
-    if atexit is not None and sys.excepthook is not sys.__excepthook__:
-        atexit.register(at_exit)
+    try:
+        atexit = dict.get(sys.modules, "atexit")
+        if atexit is not None and sys.excepthook is not sys.__excepthook__:
+            atexit.register(at_exit)
+    except Exception as error:
+        if is_of_a_handler(error):
+            raise
 
 
 def at_exit():

@@ -19,14 +19,13 @@ use xpu_wire::unit::Moment;
 use super::words;
 use crate::{
     interpose::symbol::Visit,
-    python::functions::api::{Method, Object, Python, caught},
+    python::{
+        functions::api::{Method, Object, Python, Ran, caught},
+        source,
+    },
 };
 
-const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("excepthook.py"), "\0").as_bytes())
-{
-    Ok(source) => source,
-    Err(_) => panic!("a source has no NUL"),
-};
+const SOURCE: &CStr = source!("../python/guard.py", "excepthook.py");
 
 static NOTE: Method = Method::new(c"note", note);
 
@@ -129,12 +128,16 @@ unsafe fn run(python: &Python) -> bool {
         if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() {
             return true;
         }
-        let Some(names) = python.run(SOURCE, &[(c"note", python.function(&NOTE))]) else { return false };
-        if names.is_null() {
-            // There was no stack or memory: a later turn tries again.
-            STATE.store(LATE, Release);
-            return true;
-        }
+        let names = match python.run(SOURCE, &[(c"note", python.function(&NOTE))]) {
+            Ran::Done(names) => names,
+            Ran::HadNoRoom => {
+                // A later turn tries again.
+                STATE.store(LATE, Release);
+                return true;
+            }
+            Ran::Refused => return true,
+            Ran::Raised => return false,
+        };
         chain(python, names);
         let begin = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
         let answer = (python.PyObject_CallObject)(begin, ptr::null_mut());

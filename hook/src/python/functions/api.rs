@@ -113,7 +113,10 @@ python! {
     fn Py_CompileString(*const c_char, *const c_char, c_int) -> Object;
     fn PyEval_EvalCode(Object, Object, Object) -> Object;
     fn PyImport_AddModule(*const c_char) -> Object;
+    fn PyImport_ImportModuleLevel(*const c_char, Object, Object, Object, c_int) -> Object;
+    fn PyModule_GetDict(Object) -> Object;
     fn PyDict_New() -> Object;
+    fn PyDict_Copy(Object) -> Object;
     fn PyDict_SetItemString(Object, *const c_char, Object) -> c_int;
     fn PyDict_GetItemString(Object, *const c_char) -> Object;
     fn PyCFunction_GetFunction(Object) -> *mut c_void;
@@ -250,33 +253,60 @@ impl Python {
         }
     }
 
-    /// Runs a source file of the hook. The file sees `given` in addition to Python's built-in names. Returns
-    /// its namespace, which lives as long as the process. Null if there is no stack or memory for it now.
-    /// `None` if an exception belongs to the program: the source only defines functions, so it fails only if
-    /// a signal handler raises.
+    /// Runs a source file of the hook. The file sees `given` in addition to its own copy of Python's built-in
+    /// names, which the program may have replaced.
     ///
     /// # Safety
     /// As [`Self::untraced`]; `given` has objects that stay referenced, or null where none could be made.
-    pub(crate) unsafe fn run(&self, source: &CStr, given: &[(&CStr, Object)]) -> Option<Object> {
+    pub(crate) unsafe fn run(&self, source: &CStr, given: &[(&CStr, Object)]) -> Ran {
         // SAFETY: the caller's promise; every object is checked before it is used.
         unsafe {
             let code = (self.Py_CompileString)(source.as_ptr(), c"<xpu-top>".as_ptr(), FILE_INPUT);
             let names = (self.PyDict_New)();
-            let builtins = (c"__builtins__", (self.PyImport_AddModule)(c"builtins".as_ptr()));
-            let set = |&(name, value): &(&CStr, Object)| {
+            let set = |names, &(name, value): &(&CStr, Object)| {
                 !value.is_null() && (self.PyDict_SetItemString)(names, name.as_ptr(), value) == 0
             };
-            if code.is_null() || names.is_null() || !set(&builtins) || !given.iter().all(set) {
+            let builtins = (c"__builtins__", self.builtins());
+            let is_ready = !code.is_null()
+                && !names.is_null()
+                && set(names, &builtins)
+                && given.iter().all(|one| set(names, one));
+            if !is_ready {
+                let had_no_room = self.had_no_room();
                 (self.PyErr_Clear)();
-                return Some(std::ptr::null_mut());
+                (self.Py_DecRef)(code);
+                (self.Py_DecRef)(names);
+                return if had_no_room { Ran::HadNoRoom } else { Ran::Refused };
             }
             let done = (self.PyEval_EvalCode)(code, names, names);
             (self.Py_DecRef)(code);
             if done.is_null() {
-                return self.had_no_room().then_some(std::ptr::null_mut());
+                return if self.had_no_room() { Ran::HadNoRoom } else { Ran::Raised };
             }
             (self.Py_DecRef)(done);
-            Some(names)
+            Ran::Done(names)
+        }
+    }
+
+    /// A copy of Python's built-in names. Its `__import__` is Python's own, because the program may have
+    /// replaced that: to count imports, or to forbid them. Null if it cannot be made.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`].
+    unsafe fn builtins(&self) -> Object {
+        // SAFETY: the caller's promise; the module and its dictionary are borrowed.
+        unsafe {
+            let module = (self.PyImport_AddModule)(c"builtins".as_ptr());
+            let all = if module.is_null() { module } else { (self.PyModule_GetDict)(module) };
+            let own = if all.is_null() { all } else { (self.PyDict_Copy)(all) };
+            let import = self.function(&IMPORT);
+            if own.is_null()
+                || import.is_null()
+                || (self.PyDict_SetItemString)(own, c"__import__".as_ptr(), import) != 0
+            {
+                return ptr::null_mut();
+            }
+            own
         }
     }
 
@@ -313,6 +343,49 @@ impl Python {
         // SAFETY: None is an object.
         unsafe { (self.Py_IncRef)(self.none) };
         self.none
+    }
+}
+
+/// The outcome of [`Python::run`].
+pub(crate) enum Ran {
+    /// The namespace, which lives as long as the process.
+    Done(Object),
+    /// There is no stack or memory for it now.
+    HadNoRoom,
+    /// The program forbids it (`sys.addaudithook`).
+    Refused,
+    /// The exception belongs to the program: the source only defines functions, so it fails only if a signal
+    /// handler raises.
+    Raised,
+}
+
+static IMPORT: Method = Method::new(c"__import__", import);
+
+/// `__import__(name, ...)`, for modules without a package. An import that fails gives `None`.
+unsafe extern "C" fn import(_: Object, arguments: *const Object, count: isize) -> Object {
+    let Some(python) = Python::find() else { return ptr::null_mut() };
+    // SAFETY: Python calls this with its lock held and this many arguments.
+    let module = caught(|| unsafe {
+        let name = if count > 0 {
+            (python.PyUnicode_AsUTF8AndSize)(*arguments, ptr::null_mut())
+        } else {
+            ptr::null()
+        };
+        let none = ptr::null_mut();
+        let module = if name.is_null() {
+            none
+        } else {
+            (python.PyImport_ImportModuleLevel)(name, none, none, none, 0)
+        };
+        if module.is_null() {
+            (python.PyErr_Clear)();
+        }
+        module
+    });
+    match module {
+        Some(module) if !module.is_null() => module,
+        // SAFETY: as above.
+        _ => unsafe { python.new_none() },
     }
 }
 

@@ -13,15 +13,12 @@ use std::{
 
 use super::{
     AGAIN, BUILT_IN, ON, QUEUED, REPORT, WANTED,
-    api::{FastCall, Method, Object, Python, caught},
+    api::{FastCall, Method, Object, Python, Ran, caught},
     codes, forms, open,
 };
-use crate::process::clock::monotonic;
+use crate::{process::clock::monotonic, python::source};
 
-const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("watch.py"), "\0").as_bytes()) {
-    Ok(source) => source,
-    Err(_) => panic!("a source has no NUL"),
-};
+const SOURCE: &CStr = source!("watch.py");
 
 /// The hook's functions in the namespace of the source.
 static METHODS: [(&CStr, Method); 6] = [
@@ -101,7 +98,7 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
         }
         let namespace = namespace(python)?;
         if namespace.is_null() {
-            refuse(wanted, "Python is out of memory");
+            refuse(wanted, "Python is out of memory, or an audit hook forbids it");
             return Some(());
         }
         if attached != 0 {
@@ -182,7 +179,11 @@ unsafe fn namespace(python: &Python) -> Option<Object> {
             .find(|(name, _)| *name == c"enter")
             .map_or(ptr::null_mut(), |&(_, function)| function);
         MARK.store(enter, Relaxed);
-        python.run(SOURCE, &given)?
+        match python.run(SOURCE, &given) {
+            Ran::Done(names) => names,
+            Ran::HadNoRoom | Ran::Refused => ptr::null_mut(),
+            Ran::Raised => return None,
+        }
     };
     NAMESPACE.store(made, Relaxed);
     Some(made)

@@ -19,16 +19,13 @@ use crate::{
     },
     observe::{observer::Observer, steps},
     python::{
-        functions::api::{Method, Object, Python, caught},
+        functions::api::{Method, Object, Python, Ran, caught},
         optimizer::Optimizer,
+        source,
     },
 };
 
-const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("optimizer.py"), "\0").as_bytes())
-{
-    Ok(source) => source,
-    Err(_) => panic!("a source has no NUL"),
-};
+const SOURCE: &CStr = source!("../guard.py", "optimizer.py");
 
 static STEPPED: Method = Method::new(c"stepped", stepped);
 static ENDED: Method = Method::new(c"ended", ended);
@@ -113,12 +110,15 @@ unsafe fn run(python: &Python) -> bool {
             return true;
         }
         let given = [(c"stepped", python.function(&STEPPED)), (c"ended", python.function(&ENDED))];
-        let Some(names) = python.run(SOURCE, &given) else {
-            return false;
+        let names = match python.run(SOURCE, &given) {
+            Ran::Done(names) => names,
+            Ran::HadNoRoom => return true,
+            Ran::Refused => {
+                DONE.store(true, Relaxed);
+                return true;
+            }
+            Ran::Raised => return false,
         };
-        if names.is_null() {
-            return true;
-        }
         let function = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
         let answer = (python.PyObject_CallObject)(function, ptr::null_mut());
         if answer.is_null() {

@@ -20,7 +20,17 @@ job = (lambda: None, 0, 0)
 
 def attach():
     """Registers. Returns an empty text if another attempt is needed."""
-    names = getattr(sys.modules.get("torch.optim.optimizer"), "__dict__", {})
+    try:
+        return register_hook()
+    except Exception as error:
+        # The program may have replaced any of these modules.
+        if is_of_a_handler(error):
+            raise
+        return "failed"
+
+
+def register_hook():
+    names = getattr(imported("torch.optim.optimizer"), "__dict__", {})
     register = names.get("register_optimizer_step_post_hook")
     if register is None:
         return "" if is_being_imported("torch.optim.optimizer") else "no hook"
@@ -32,8 +42,13 @@ def attach():
     return "attached"
 
 
+def imported(name):
+    # Without the program's code, if `sys.modules` is of another class.
+    return dict.get(sys.modules, name)
+
+
 def is_being_imported(name):
-    return getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False)
+    return getattr(getattr(imported(name), "__spec__", None), "_initializing", False)
 
 
 def after_step(optimizer, args, kwargs):
@@ -42,8 +57,9 @@ def after_step(optimizer, args, kwargs):
         watch(optimizer)
         name = type(optimizer).__name__
         stepped(id(optimizer), first_parameter(optimizer), name, counted_by_kineto(), *rank_and_size())
-    except Exception:
-        pass
+    except Exception as error:
+        if is_of_a_handler(error):
+            raise
 
 
 # The effect of torch.compiler.disable, which does not exist before PyTorch's compiler is loaded. Without
