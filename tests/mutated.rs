@@ -19,7 +19,7 @@ use xpu_wire::{
         CapturedLabel, CapturedOperation, CapturedSpan, Direction, Frame, FunctionKind, PythonSamples,
         StepMark, StepSource, TimedCaptureSheet, Tracing, example::capture as example,
     },
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
     id::{CommunicatorId, Rank, Sequence, Step},
     unit::{Moment, Nanoseconds},
 };
@@ -68,6 +68,7 @@ fn labels() -> Vec<CapturedLabel> {
         datatype: DataType::Bfloat16,
         compute: ComputeType::Float32,
         transposed: (true, false),
+        routine: Routine::Gemm,
     };
     let (communicator, operation) = (CommunicatorId(9), Operation::AllReduce);
     vec![

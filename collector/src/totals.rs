@@ -110,10 +110,10 @@ impl Totals {
         }
     }
 
-    /// FLOPs of the timed GEMMs, and the time they took. Those of a timed launch of a CUDA graph count if the graph
-    /// contains nothing else.
+    /// FLOPs of the timed GEMMs, and the time they took, without products that say nothing about the GPU's speed.
+    /// Those of a timed launch of a CUDA graph count if the graph contains nothing else.
     pub(crate) fn timed(&self) -> (f64, Nanoseconds) {
-        let gemms = self.gemms.iter();
+        let gemms = self.gemms.iter().filter(|(shape, _)| shape.routine.is_rated());
         let gemms = gemms.map(|(shape, count)| (shape.flops() * count.timed as f64, count.timed_for));
         let GemmGraphs { flops, timed_for } = self.gemm_graphs;
         gemms.fold((flops, timed_for), |(flops, time), (more, took)| {
@@ -187,7 +187,7 @@ fn insert<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, key: K, count: V)
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::gemm::ComputeType;
+    use xpu_wire::gemm::{ComputeType, Routine};
 
     use super::*;
 
@@ -200,6 +200,7 @@ mod tests {
             datatype: DataType::Bfloat16,
             compute: ComputeType::Float32,
             transposed: (false, false),
+            routine: Routine::Gemm,
         };
         GemmTotals {
             shape,
@@ -241,6 +242,27 @@ mod tests {
         totals.take(&gemms([gemm(1, 20)]));
         assert_eq!(totals.flops(), 20.0 * 200.0 + 10.0 * 400.0);
         assert_eq!(totals.timed(), (10.0 * 200.0 + 5.0 * 400.0, Nanoseconds(30)));
+    }
+
+    /// A product with a vector is as slow as the memory: 0.1 % of the FLOPs would halve the rate.
+    #[test]
+    fn products_with_vectors_and_solves_are_in_the_sum_and_not_in_the_rate() {
+        let mut totals = Totals::default();
+        let of = |routine, total: GemmTotals| {
+            let shape = GemmShape { routine, ..total.shape };
+            GemmTotals { shape, ..total }
+        };
+        totals.take(&gemms([
+            gemm(1, 10),
+            of(Routine::Syrk, gemm(10, 4)),
+            of(Routine::Gemv, gemm(1, 6)),
+            of(Routine::Trsm, gemm(1, 8)),
+        ]));
+        let rank_k = 10.0 * 11.0 * 10.0;
+        assert_eq!(totals.timed(), (5.0 * 200.0 + 2.0 * rank_k, Nanoseconds(10 + 4)));
+        assert_eq!(totals.flops(), 10.0 * 200.0 + 4.0 * rank_k + 6.0 * 200.0 + 8.0 * 100.0);
+        let peaks = Peaks::parse("bf16=0.001").unwrap();
+        assert_eq!(totals.at_peak(&peaks), Some(Nanoseconds(totals.flops() as u64)));
     }
 
     fn launched(number: u32, count: u64, timed: u64, timed_for: u64) -> GraphTotals {

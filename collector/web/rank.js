@@ -134,7 +134,7 @@ const waiting = (name) => [h("h2", {}, name), h("p", { class: "muted" }, "waitin
 function gemms({ gemms: shapes }) {
   if (!shapes?.length) return waiting("GEMMs");
   return [h("h2", {}, "GEMMs ", h("small", {}, "by shape, most time first")), table([
-    ["m × n × k", (one) => `${one.m} × ${one.n} × ${one.k}${one.batch > 1 ? ` × ${one.batch}` : ""}`],
+    ["m × n × k", (one) => `${one.routine === "gemm" ? "" : `${one.routine} `}${one.m} × ${one.n} × ${one.k}${one.batch > 1 ? ` × ${one.batch}` : ""}`],
     ["type", (one) => `${one.datatype} ${one.transposed}`], ["count", (one) => count(one.count), true], ["timed", (one) => count(one.timed), true],
     ["TFLOPS", (one) => short(one.tflops), true], ["p50 µs", (one) => short(one.us_p50), true], ["p99 µs", (one) => short(one.us_p99), true], ["max µs", (one) => short(one.us_max), true],
   ], shapes.slice(0, 30))];

@@ -6,7 +6,7 @@ use xpu_wire::{
     codec,
     datatype::DataType,
     frame::{Body, Frame, GemmTotals, Summary},
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
     histogram::Histogram,
     id::HostName,
     unit::{Moment, Nanoseconds},
@@ -44,6 +44,7 @@ pub(crate) fn gemm(number: u64) -> GemmTotals {
         datatype: DataType::Bfloat16,
         compute: ComputeType::Float32,
         transposed: (false, true),
+        routine: Routine::Gemm,
     };
     GemmTotals {
         shape,

@@ -10,7 +10,7 @@ use xpu_tests::{
 };
 use xpu_wire::{
     datatype::DataType,
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
 };
 
 use crate::Job;
@@ -36,7 +36,8 @@ fn called(output: &str) -> BTreeMap<String, GemmShape> {
         let batch = if name.contains("Batched") && !grouped { 3 } else { 1 };
         let m = if grouped { m + 2 * 2 * m } else { m };
         let transposed = (&transposed[..1] == "1", &transposed[1..] == "1");
-        let shape = GemmShape { m, n: 24, k: 40, batch, datatype, compute, transposed };
+        let shape =
+            GemmShape { m, n: 24, k: 40, batch, datatype, compute, transposed, routine: Routine::Gemm };
         called.insert(name.to_owned(), shape);
     }
     called
@@ -141,6 +142,7 @@ hold()",
         datatype,
         compute,
         transposed,
+        routine: Routine::Gemm,
     };
     let bf16 = DataType::Bfloat16;
     let (plain, both, first) = ((false, false), (true, true), (true, false));

@@ -16,6 +16,7 @@ mod life;
 mod limits;
 mod memory;
 mod plugin;
+mod products;
 mod record;
 mod steps;
 mod timing;
@@ -31,7 +32,7 @@ use xpu_tests::{
 };
 use xpu_wire::{
     datatype::DataType,
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
     id::Pid,
     ledger::{LedgerPage, Reading},
 };
@@ -107,7 +108,8 @@ fn command(place: &Place, world: usize, rank: usize, set: &[(&str, &str)], scrip
 }
 
 fn shape([m, n, k]: [u64; 3], datatype: DataType, transposed: (bool, bool)) -> GemmShape {
-    GemmShape { m, n, k, batch: 1, datatype, compute: ComputeType::Float32, transposed }
+    let (compute, routine) = (ComputeType::Float32, Routine::Gemm);
+    GemmShape { m, n, k, batch: 1, datatype, compute, transposed, routine }
 }
 
 /// Waits until the ledger satisfies `check`.

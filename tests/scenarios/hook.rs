@@ -8,7 +8,7 @@ use xpu_wire::{
         Blocked, BlockingCall, CollectiveSample, CommunicatorState, GemmTotals, HookHealth, Launches,
         RankInfo, StepSource, Steps, Summary, TimedBy, Work,
     },
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
     histogram::Histogram,
     id::{CommunicatorId, DeviceIndex, DeviceUuid, Pid, Rank, Sequence, Step},
     ledger::{Call, LedgerPage, Writers},
@@ -35,6 +35,7 @@ const GEMM: GemmShape = GemmShape {
     datatype: DataType::Bfloat16,
     compute: ComputeType::Float32,
     transposed: (false, false),
+    routine: Routine::Gemm,
 };
 
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use xpu_wire::{
         Blocked, BlockingCall, Body, CollectiveTotals, Frame, GemmTotals, HookHealth, RankDetail, Summary,
         Throttle, Xid,
     },
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
     histogram::Histogram,
     id::{CommunicatorId, Rank},
     unit::Nanoseconds,
@@ -28,7 +28,16 @@ fn detail() -> Summary {
     };
     let gemm = |(m, n, k), count: u64| {
         let (datatype, compute) = (DataType::Bfloat16, ComputeType::Float32);
-        let shape = GemmShape { m, n, k, batch: 1, datatype, compute, transposed: (true, false) };
+        let shape = GemmShape {
+            m,
+            n,
+            k,
+            batch: 1,
+            datatype,
+            compute,
+            transposed: (true, false),
+            routine: Routine::Gemm,
+        };
         let (timed, each) = (count / 16, (shape.flops() / 490e6) as u64);
         let timed_for = Nanoseconds(timed * each * 1_000);
         GemmTotals { shape, count, timed, timed_for, durations: durations(each) }

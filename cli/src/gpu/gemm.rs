@@ -5,7 +5,7 @@ use cudarc::cublas::sys::{
 };
 use xpu_wire::{
     datatype::DataType,
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
 };
 
 /// Alignment of each of the three matrices.
@@ -33,7 +33,10 @@ pub(crate) struct Gemm {
 impl Gemm {
     /// Converts a shape. The error is the reason why cuBLAS cannot compute it.
     pub(crate) fn of(shape: &GemmShape) -> Result<Self, String> {
-        let GemmShape { m, n, k, batch, .. } = *shape;
+        let GemmShape { m, n, k, batch, routine, .. } = *shape;
+        if routine != Routine::Gemm {
+            return Err(format!("a {} is not replayed", routine.name()));
+        }
         let types = types(shape.datatype)?;
         let (compute, one) = compute(shape)?;
         let number = |side: u64| {
@@ -164,6 +167,7 @@ mod tests {
         datatype: DataType::Bfloat16,
         compute: ComputeType::Float32,
         transposed: (true, false),
+        routine: Routine::Gemm,
     };
 
     #[test]
@@ -184,6 +188,7 @@ mod tests {
         assert!(why(GemmShape { m: 1 << 40, ..SHAPE }).contains("2^31"));
         assert!(why(GemmShape { m: u64::MAX, ..SHAPE }).contains("any memory"));
         assert!(why(GemmShape { k: 0, ..SHAPE }).contains('0'));
+        assert!(why(GemmShape { routine: Routine::Trsm, ..SHAPE }).contains("trsm"));
         assert!(why(GemmShape { compute: ComputeType::Other(9), ..SHAPE }).contains('9'));
     }
 

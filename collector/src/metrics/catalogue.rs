@@ -155,8 +155,8 @@ metrics! {
     GEMM_RATE = Gauge FlopsPerSecond "xpu_top_gemm_rate" "FLOPS of the timed GEMMs of the last half minute";
     GEMMS = Counter Number "xpu_top_gemms" "GEMMs launched";
     GEMM_FLOPS = Counter Flops "xpu_top_gemm" "FLOPs of all GEMMs launched";
-    GEMM_TIMED_FLOPS = Counter Flops "xpu_top_gemm_timed" "FLOPs of the timed GEMMs";
-    GEMM_TIMED = Counter Seconds "xpu_top_gemm_timed_duration" "Time of the timed GEMMs: their FLOPs over this is their rate";
+    GEMM_TIMED_FLOPS = Counter Flops "xpu_top_gemm_timed" "FLOPs of the timed GEMMs, without gemv and trsm";
+    GEMM_TIMED = Counter Seconds "xpu_top_gemm_timed_duration" "Time of the timed GEMMs, without gemv and trsm: their FLOPs over this is their rate";
     GEMM_DURATION = Histogram Seconds "xpu_top_gemm_duration" "Durations of the timed GEMMs, since this page has been read";
     // Python, if XPU_TOP_TRACE_FUNCS_ALWAYS is set.
     COLLECTIONS = Counter Number "xpu_top_python_garbage_collections" "Garbage collections of Python, with XPU_TOP_TRACE_FUNCS_ALWAYS";

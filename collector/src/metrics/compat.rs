@@ -15,6 +15,7 @@ use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, NcclReport, PythonTotals, Summary},
+    gemm::Routine,
     histogram::Histogram,
     id::{CommunicatorId, Rank},
     plan::{Algorithm, Plan, Protocol},
@@ -88,7 +89,9 @@ impl Levels {
         self.memory.clone_from(&summary.memory);
         self.python = summary.python;
         let peaks = self.peaks.or_of(&summary.device);
-        for gemm in summary.gemms.iter().filter(|gemm| !gemm.durations.is_empty()) {
+        // xpu-timer's levels are of GEMMs only.
+        let gemms = summary.gemms.iter().filter(|gemm| gemm.shape.routine == Routine::Gemm);
+        for gemm in gemms.filter(|gemm| !gemm.durations.is_empty()) {
             for (kind, cell) in multiplied(gemm, &peaks) {
                 self.multiplied.take(kind, &cell, at);
             }

@@ -4,7 +4,13 @@
 use std::collections::HashMap;
 
 use xpu_model::job::Job;
-use xpu_wire::{frame::Summary, gemm::GemmShape, histogram::Histogram, id::Rank, unit::Moment};
+use xpu_wire::{
+    frame::Summary,
+    gemm::{GemmShape, Routine},
+    histogram::Histogram,
+    id::Rank,
+    unit::Moment,
+};
 
 use super::{
     Exposition, Label, Value,
@@ -32,7 +38,8 @@ impl Shapes {
     }
 
     pub(super) fn take(&mut self, summary: &Summary, at: Moment) {
-        for gemm in &summary.gemms {
+        // The names have no place for other routines.
+        for gemm in summary.gemms.iter().filter(|gemm| gemm.shape.routine == Routine::Gemm) {
             let before = self.counts.insert(gemm.shape, gemm.count).unwrap_or(gemm.count);
             let launched = gemm.count.saturating_sub(before);
             if launched > 0 || !gemm.durations.is_empty() {

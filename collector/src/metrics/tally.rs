@@ -157,9 +157,11 @@ impl Tally {
             });
             gemms.count = gemms.count.saturating_add(gemm.count);
             gemms.flops += gemm.shape.flops() * gemm.count as f64;
-            gemms.timed_flops += gemm.shape.flops() * gemm.timed as f64;
-            gemms.timed_for = Nanoseconds(gemms.timed_for.0.saturating_add(gemm.timed_for.0));
             gemms.durations.take(&gemm.durations);
+            if gemm.shape.routine.is_rated() {
+                gemms.timed_flops += gemm.shape.flops() * gemm.timed as f64;
+                gemms.timed_for = Nanoseconds(gemms.timed_for.0.saturating_add(gemm.timed_for.0));
+            }
         }
     }
 

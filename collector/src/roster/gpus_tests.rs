@@ -2,7 +2,7 @@ use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{CommunicatorState, GemmTotals, Launches, Life, StepSource, TimedBy},
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
     histogram::Histogram,
     id::{CommunicatorId, DeviceIndex, DeviceUuid, JobName, Pid, Sequence, Step},
     unit::Nanoseconds,
@@ -48,6 +48,7 @@ fn summary(devices: [u32; 2], gemms: u64) -> Summary {
         datatype: DataType::Bfloat16,
         compute: ComputeType::Float32,
         transposed: (false, false),
+        routine: Routine::Gemm,
     };
     let communicators = [0, 1].map(|rank| CommunicatorState {
         id: CommunicatorId(9),

@@ -172,12 +172,12 @@ fn sum(words: Words) -> u64 {
 mod tests {
     use std::ptr::without_provenance_mut as handle;
 
-    use xpu_wire::datatype::DataType;
+    use xpu_wire::{datatype::DataType, gemm::Routine};
 
     use super::*;
 
     fn gemm(m: u32) -> [u64; 3] {
-        Work::Gemm { m, n: 2, k: 3, batch: 1, datatype: DataType::Bfloat16 }.pack()
+        Work::Gemm { m, n: 2, k: 3, batch: 1, datatype: DataType::Bfloat16, routine: Routine::Gemm }.pack()
     }
 
     fn before(streams: &Streams, stream: usize) -> Option<Words> {

@@ -13,7 +13,7 @@ use cudarc::{
 };
 use xpu_wire::{
     datatype::DataType,
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
 };
 
 use crate::{
@@ -83,6 +83,7 @@ fn shape(
         datatype: DataType::from_cuda(a.datatype),
         compute: ComputeType::from_cublas(compute),
         transposed: (a_transposed, b_transposed),
+        routine: Routine::Gemm,
     })
 }
 

@@ -1,4 +1,4 @@
-//! A GEMM in progress: counted, and timed if its number or its shape selects it.
+//! A GEMM, or another product of cuBLAS, in progress: counted, and timed if its number or its shape selects it.
 
 use std::ffi::c_int;
 
@@ -90,7 +90,7 @@ pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
 
 /// The GEMM in the ledger's format.
 fn work(shape: &GemmShape) -> Work {
-    let GemmShape { m, n, k, batch, datatype, .. } = *shape;
+    let GemmShape { m, n, k, batch, datatype, routine, .. } = *shape;
     let [m, n, k, batch] = [m, n, k, batch].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-    Work::Gemm { m, n, k, batch, datatype }
+    Work::Gemm { m, n, k, batch, datatype, routine }
 }

@@ -7,7 +7,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_wire::{collective::Operation, gemm::GemmShape, sampling::priority};
+use xpu_wire::{
+    collective::Operation,
+    gemm::{GemmShape, Routine},
+    sampling::priority,
+};
 
 use crate::{
     observe::{lane::Lane, record::Record, shapes},
@@ -35,7 +39,7 @@ pub(crate) struct Launch {
     pub(crate) kind: Kind,
     /// Threads of a kernel, bytes of a collective or a copy.
     pub(crate) weight: f32,
-    /// For a GEMM without a batch: m, n and k.
+    /// For a GEMM without a batch: m, n and k. Other products do not show which side has the tokens.
     pub(crate) extents: [u32; 3],
     /// Monotonic nanoseconds.
     pub(crate) at: u64,
@@ -52,9 +56,11 @@ impl Launch {
     }
 
     pub(crate) fn gemm(shape: &GemmShape) -> Self {
-        let form = shapes::hash(&(shape.datatype, shape.transposed));
-        let extents = match shape.batch {
-            1 => [shape.m, shape.n, shape.k].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX)),
+        let form = shapes::hash(&(shape.datatype, shape.transposed, shape.routine));
+        let extents = match (shape.routine, shape.batch) {
+            (Routine::Gemm, 1) => {
+                [shape.m, shape.n, shape.k].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX))
+            }
             _ => Self::UNKNOWN,
         };
         Self { extents, ..Self::new(Kind::Gemm, form, shapes::hash(shape), 0.0) }

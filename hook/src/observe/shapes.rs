@@ -94,13 +94,25 @@ impl Hasher for Mixer {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{datatype::DataType, gemm::ComputeType};
+    use xpu_wire::{
+        datatype::DataType,
+        gemm::{ComputeType, Routine},
+    };
 
     use super::*;
 
     fn shape(m: u64, batch: u64) -> GemmShape {
         let (datatype, compute) = (DataType::Bfloat16, ComputeType::Float32);
-        GemmShape { m, n: 64, k: 64, batch, datatype, compute, transposed: (false, false) }
+        GemmShape {
+            m,
+            n: 64,
+            k: 64,
+            batch,
+            datatype,
+            compute,
+            transposed: (false, false),
+            routine: Routine::Gemm,
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::{env, error::Error, fs, path::Path};
 
 use xpu_simulation::Simulation;
-use xpu_wire::{codec, collective::Operation, datatype::DataType, frame::{Body, CollectiveTotals, Frame, GemmTotals, RankDetail, Summary}, gemm::{ComputeType, GemmShape}, histogram::Histogram, id::CommunicatorId, unit::Nanoseconds, zmtp};
+use xpu_wire::{codec, collective::Operation, datatype::DataType, frame::{Body, CollectiveTotals, Frame, GemmTotals, RankDetail, Summary}, gemm::{ComputeType, GemmShape, Routine}, histogram::Histogram, id::CommunicatorId, unit::Nanoseconds, zmtp};
 use xpu_recording::Recording;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -58,6 +58,7 @@ fn detail(snapshot: &Frame) -> Option<Frame> {
         datatype: DataType::Bfloat16,
         compute: ComputeType::Float32,
         transposed: (false, true),
+        routine: Routine::Gemm,
     };
     let (count, timed, timed_for) = (800, 49, Nanoseconds(24_500_000));
     let summary = Summary {

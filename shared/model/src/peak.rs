@@ -186,11 +186,22 @@ impl Peaks {
 
 #[cfg(test)]
 mod tests {
+    use xpu_wire::gemm::Routine;
+
     use super::*;
 
     fn gemm(datatype: DataType, compute: ComputeType) -> GemmShape {
         // 10^12 operations.
-        GemmShape { m: 1000, n: 1000, k: 500_000, batch: 1, datatype, compute, transposed: (false, false) }
+        GemmShape {
+            m: 1000,
+            n: 1000,
+            k: 500_000,
+            batch: 1,
+            datatype,
+            compute,
+            transposed: (false, false),
+            routine: Routine::Gemm,
+        }
     }
 
     fn tera(device: &str, datatype: DataType, compute: ComputeType) -> Option<f64> {

@@ -7,7 +7,7 @@ use xpu_wire::{
     frame::{
         Body, CollectiveTotals, Frame, GemmTotals, RankDetail, StepSource, Steps, Summary, TimedBy, Work,
     },
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
     histogram::Histogram,
     id::{CommunicatorId, Rank, Step},
     unit::Nanoseconds,
@@ -104,7 +104,7 @@ impl Simulation {
 fn shapes() -> impl Iterator<Item = (GemmShape, f64)> {
     let shape = |(m, n, k), transposed| {
         let (datatype, compute) = (DataType::Bfloat16, ComputeType::Float32);
-        GemmShape { m, n, k, batch: 1, datatype, compute, transposed }
+        GemmShape { m, n, k, batch: 1, datatype, compute, transposed, routine: Routine::Gemm }
     };
     let layers = WEIGHTS.into_iter().flat_map(move |(out, into, speed)| {
         [

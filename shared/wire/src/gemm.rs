@@ -1,4 +1,5 @@
-//! GEMMs: the key under which they are comparable, and their FLOPs.
+//! GEMMs and the other routines of cuBLAS that multiply matrices: the key under which they are comparable, and
+//! their FLOPs.
 
 use std::fmt;
 
@@ -6,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::datatype::DataType;
 
-/// D = A·B with A of m×k, B of k×n, `batch` times. The key under which GEMM times are kept.
+/// D = A·B with A of m×k, B of k×n, `batch` times. The key under which GEMM times are kept. For a solve, A or B
+/// is the triangular matrix, and the other one is D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GemmShape {
     pub m: u64,
@@ -18,20 +20,95 @@ pub struct GemmShape {
     pub compute: ComputeType,
     /// Whether A and B are transposed, in that order.
     pub transposed: (bool, bool),
+    pub routine: Routine,
+}
+
+/// What BLAS calls the product.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Routine {
+    #[default]
+    Gemm,
+    /// Matrix and vector: `n` is 1.
+    Gemv,
+    /// A or B is symmetric or Hermitian.
+    Symm,
+    Hemm,
+    /// One triangle of A·Aᵀ or of A·Aᴴ: `m` and `n` are equal.
+    Syrk,
+    Herk,
+    /// One triangle of A·Bᵀ + B·Aᵀ.
+    Syr2k,
+    Her2k,
+    /// One triangle of A·Bᵀ, which the program knows to be symmetric or Hermitian.
+    Syrkx,
+    Herkx,
+    /// A or B is triangular.
+    Trmm,
+    /// Solves A·X = B or X·A = B for a triangular A.
+    Trsm,
+}
+
+const ROUTINES: [(Routine, &str); 12] = [
+    (Routine::Gemm, "gemm"),
+    (Routine::Gemv, "gemv"),
+    (Routine::Symm, "symm"),
+    (Routine::Hemm, "hemm"),
+    (Routine::Syrk, "syrk"),
+    (Routine::Herk, "herk"),
+    (Routine::Syr2k, "syr2k"),
+    (Routine::Her2k, "her2k"),
+    (Routine::Syrkx, "syrkx"),
+    (Routine::Herkx, "herkx"),
+    (Routine::Trmm, "trmm"),
+    (Routine::Trsm, "trsm"),
+];
+
+impl Routine {
+    pub fn name(self) -> &'static str {
+        ROUTINES[self as usize].1
+    }
+
+    /// `trsm `; empty for a GEMM, which needs no name.
+    pub fn prefix(self) -> String {
+        if self == Self::Gemm { String::new() } else { format!("{} ", self.name()) }
+    }
+
+    /// Whether its FLOPs over its time show how fast the GPU multiplies. The memory limits a product with a
+    /// vector, and the order of its blocks a solve: both are far below the rate of other products on a healthy
+    /// GPU.
+    pub fn is_rated(self) -> bool {
+        !matches!(self, Self::Gemv | Self::Trsm)
+    }
+
+    /// The byte that the ledger stores for it.
+    pub(crate) fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Self {
+        ROUTINES.get(usize::from(byte)).map_or(Self::Gemm, |&(routine, _)| routine)
+    }
 }
 
 impl GemmShape {
-    /// 2·batch·m·n·k real operations; a complex multiply-add counts as four, even if it is computed with
-    /// three.
+    /// The usual counts, without additions to a C from before. A complex multiply-add counts as four, even if it
+    /// is computed with three.
     pub fn flops(&self) -> f64 {
+        let [m, n, k, batch] = [self.m, self.n, self.k, self.batch].map(|size| size as f64);
         let complex = if self.datatype.is_complex() { 4.0 } else { 1.0 };
-        complex * 2.0 * self.batch as f64 * self.m as f64 * self.n as f64 * self.k as f64
+        let real = match self.routine {
+            Routine::Gemm | Routine::Gemv | Routine::Symm | Routine::Hemm => 2.0 * m * n * k,
+            Routine::Syrk | Routine::Herk | Routine::Syrkx | Routine::Herkx => n * (n + 1.0) * k,
+            Routine::Syr2k | Routine::Her2k => 2.0 * n * n * k,
+            Routine::Trmm | Routine::Trsm => m * n * k,
+        };
+        complex * batch * real
     }
 }
 
 impl fmt::Display for GemmShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}x{}", self.m, self.n, self.k)?;
+        write!(f, "{}{}x{}x{}", self.routine.prefix(), self.m, self.n, self.k)?;
         if self.batch != 1 {
             write!(f, " b{}", self.batch)?;
         }
@@ -77,7 +154,9 @@ mod tests {
 
     fn shape(datatype: DataType) -> GemmShape {
         let compute = ComputeType::Float32;
-        GemmShape { m: 4096, n: 2048, k: 1024, batch: 3, datatype, compute, transposed: (false, true) }
+        let transposed = (false, true);
+        let routine = Routine::Gemm;
+        GemmShape { m: 4096, n: 2048, k: 1024, batch: 3, datatype, compute, transposed, routine }
     }
 
     #[test]
@@ -89,8 +168,59 @@ mod tests {
         assert_eq!(GemmShape { n: 0, ..shape(DataType::Bfloat16) }.flops(), 0.0);
     }
 
+    /// Counted element by element: each element of a result is a sum of products, and the elements of only one
+    /// triangle are computed or used.
+    #[test]
+    fn other_products_have_the_flops_of_the_elements_that_they_use() {
+        let sides = |routine, [m, n, k]: [u64; 3]| GemmShape {
+            m,
+            n,
+            k,
+            batch: 2,
+            routine,
+            ..shape(DataType::Float32)
+        };
+        let (rows, columns, inner) = (5, 7, 6);
+        let triangle = |side: u64| (0..side).map(|row| row + 1).sum::<u64>();
+        let square = [rows, rows, inner];
+        let (left, right) = ([rows, columns, rows], [rows, columns, columns]);
+        for (routine, shape, multiply_adds) in [
+            (Routine::Gemv, [rows, 1, inner], rows * inner),
+            (Routine::Symm, left, rows * rows * columns),
+            (Routine::Hemm, right, rows * columns * columns),
+            (Routine::Syrk, square, triangle(rows) * inner),
+            (Routine::Herk, square, triangle(rows) * inner),
+            (Routine::Syrkx, square, triangle(rows) * inner),
+            (Routine::Herkx, square, triangle(rows) * inner),
+            // The two halves of a diagonal element are equal.
+            (Routine::Syr2k, square, (2 * triangle(rows) - rows) * inner),
+            (Routine::Her2k, square, (2 * triangle(rows) - rows) * inner),
+        ] {
+            assert_eq!(sides(routine, shape).flops(), 2.0 * 2.0 * multiply_adds as f64, "{routine:?}");
+        }
+        // Each column of a triangle with n rows: n(n+1)/2 multiplications, and n(n-1)/2 additions.
+        for routine in [Routine::Trmm, Routine::Trsm] {
+            let operations = |side: u64| 2 * (triangle(side) + triangle(side) - side);
+            assert_eq!(sides(routine, left).flops(), (operations(rows) * columns) as f64);
+            assert_eq!(sides(routine, right).flops(), (operations(columns) * rows) as f64);
+        }
+        let complex = GemmShape { datatype: DataType::Complex128, ..sides(Routine::Herk, square) };
+        assert_eq!(complex.flops(), 4.0 * sides(Routine::Herk, square).flops());
+    }
+
     #[test]
     fn a_shape_is_formatted_as_usual() {
         assert_eq!(shape(DataType::Bfloat16).to_string(), "4096x2048x1024 b3 bf16");
+        let solve = GemmShape { routine: Routine::Trsm, ..shape(DataType::Float64) };
+        assert_eq!(solve.to_string(), "trsm 4096x2048x1024 b3 f64");
+    }
+
+    #[test]
+    fn a_byte_holds_any_routine() {
+        for (place, (routine, name)) in ROUTINES.into_iter().enumerate() {
+            assert_eq!((routine as usize, routine.name()), (place, name));
+            assert_eq!(Routine::from_byte(routine.to_byte()), routine);
+        }
+        assert_eq!(Routine::from_byte(u8::MAX), Routine::Gemm);
     }
 }

@@ -7,10 +7,10 @@ use crate::multiply::{Kind, Sides, grouped, multiply};
 
 /// The `cudaDataType_t` and `cublasComputeType_t` of each letter in a name.
 const H: Kind = Kind { data_type: 2, compute_type: 64, algo: -1 };
-const S: Kind = Kind { data_type: 0, compute_type: 68, algo: -1 };
-const D: Kind = Kind { data_type: 1, compute_type: 70, algo: -1 };
-const C: Kind = Kind { data_type: 4, compute_type: 68, algo: -1 };
-const Z: Kind = Kind { data_type: 5, compute_type: 70, algo: -1 };
+pub(crate) const S: Kind = Kind { data_type: 0, compute_type: 68, algo: -1 };
+pub(crate) const D: Kind = Kind { data_type: 1, compute_type: 70, algo: -1 };
+pub(crate) const C: Kind = Kind { data_type: 4, compute_type: 68, algo: -1 };
+pub(crate) const Z: Kind = Kind { data_type: 5, compute_type: 70, algo: -1 };
 
 type Pointer = *const c_void;
 

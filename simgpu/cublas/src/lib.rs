@@ -1,4 +1,4 @@
-//! The stand-in `libcublas.so.13`: handles, and GEMMs that take as long as their FLOPs require.
+//! The stand-in `libcublas.so.13`: handles, and products that take as long as their FLOPs require.
 //!
 //! Nothing is computed. Launches reach the timeline through a private interface, as those of the real library
 //! go through the driver, so an observer of the CUDA runtime does not see them.
@@ -8,3 +8,4 @@
 mod gemm;
 mod handle;
 mod multiply;
+mod products;

@@ -118,4 +118,10 @@ impl Handle {
         let compute_type = if single && self.is_tf32() { COMPUTE_32F_FAST_TF32 } else { kind.compute_type };
         Kind { compute_type, ..kind }
     }
+
+    /// The share of full speed at which this kind of numbers is multiplied.
+    pub(crate) fn rate(&self, kind: Kind) -> f64 {
+        let Kind { data_type, compute_type, .. } = self.allow_tf32(kind);
+        Gemm { m: 1, n: 1, k: 1, batch: 1, data_type, compute_type }.rate()
+    }
 }

@@ -90,6 +90,7 @@ pub(super) const SHEETS: [TableSchema; 6] = [
             ("batch", Number),
             ("datatype", Text),
             ("transposed", Text),
+            ("routine", Text),
             ("flops", Real),
         ],
         of: Some(ExportKind::Gemm),

@@ -5,7 +5,7 @@ use xpu_analysis::qualify::{Figure, Kind};
 use xpu_model::peak::Peaks;
 use xpu_wire::{
     datatype::DataType,
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
 };
 
 use super::{board::Board, timing::Timing};
@@ -93,6 +93,7 @@ fn square(side: u64) -> GemmShape {
         datatype: DataType::Bfloat16,
         compute: ComputeType::Float32,
         transposed: (true, false),
+        routine: Routine::Gemm,
     }
 }
 

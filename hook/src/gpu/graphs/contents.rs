@@ -42,6 +42,8 @@ pub(crate) struct Contents {
     pub(crate) flops: f64,
     pub(crate) collectives: u64,
     pub(crate) point_to_point: u64,
+    /// Those of `gemms` that are not in the rate of GEMMs ([`xpu_wire::gemm::Routine::is_rated`]).
+    unrated: u64,
     pub(crate) bus_bytes: u64,
     pub(crate) kernels: u64,
     /// Launches of kernels with requested names, by pattern.
@@ -90,6 +92,7 @@ impl Contents {
     }
 
     /// Adds `count` messages of the same kind. Messages that were captured into a graph while observing was
+        self.unrated += if shape.routine.is_rated() { 0 } else { count };
     /// off get numbers but are not counted.
     pub(crate) fn add_messages(&mut self, message: &Message, id: CommunicatorId, count: u64) {
         let collective = message.operation.is_collective();
@@ -153,6 +156,7 @@ impl Contents {
         self.point_to_point += other.point_to_point;
         self.bus_bytes += other.bus_bytes;
         self.kernels += other.kernels;
+        self.unrated += other.unrated;
         self.others += other.others;
         self.kernel_nodes += other.kernel_nodes;
         self.has_unknown_nodes |= other.has_unknown_nodes;
@@ -205,6 +209,7 @@ impl Contents {
     }
 
     /// A hash of its contents without identities: equal on all ranks that do the same.
+            && self.unrated == 0
     pub(super) fn signature(&self) -> u32 {
         let mut hasher = DefaultHasher::new();
         self.shapes.hash(&mut hasher);
@@ -249,13 +254,22 @@ fn reserve<T>(list: &mut Vec<T>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::gemm::ComputeType;
+    use xpu_wire::gemm::{ComputeType, Routine};
 
     use super::*;
 
     fn shape(m: u64) -> GemmShape {
         let (datatype, compute) = (DataType::Float32, ComputeType::Float32);
-        GemmShape { m, n: 1, k: 1, batch: 1, datatype, compute, transposed: (false, false) }
+        GemmShape {
+            m,
+            n: 1,
+            k: 1,
+            batch: 1,
+            datatype,
+            compute,
+            transposed: (false, false),
+            routine: Routine::Gemm,
+        }
     }
 
     #[test]

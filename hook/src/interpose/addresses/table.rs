@@ -12,7 +12,7 @@ use std::{
 use crate::interpose::symbol::{Name, Symbol};
 
 /// Four times the number of functions, so that most other names hit an empty slot at once.
-const PLACES: usize = 1024;
+const PLACES: usize = 2048;
 
 /// Longer names are not in the table.
 const LONGEST: usize = 63;

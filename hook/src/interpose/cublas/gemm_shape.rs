@@ -5,13 +5,13 @@ use std::ffi::{c_int, c_uint};
 use cudarc::cublas::sys::cublasHandle_t;
 use xpu_wire::{
     datatype::DataType,
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
 };
 
 use super::math_mode_of;
 
 /// `CUBLAS_OP_N`. Every other operation counts as transposed.
-const NOT_TRANSPOSED: c_int = 0;
+pub(super) const NOT_TRANSPOSED: c_int = 0;
 
 /// `CUBLAS_COMPUTE_32F`. Its pedantic twin always multiplies in single precision.
 const COMPUTE_32F: c_int = 68;
@@ -28,9 +28,19 @@ pub(super) struct Numbers {
     may_be_tf32: bool,
 }
 
+/// The types that a letter in a function's name stands for.
+pub(super) const H: Numbers = Numbers::of(DataType::Float16, ComputeType::Float16);
+pub(super) const S: Numbers = Numbers::of(DataType::Float32, ComputeType::Float32);
+pub(super) const D: Numbers = Numbers::of(DataType::Float64, ComputeType::Float64);
+pub(super) const C: Numbers = Numbers::of(DataType::Complex64, ComputeType::Float32);
+pub(super) const Z: Numbers = Numbers::of(DataType::Complex128, ComputeType::Float64);
+
+/// `HSH` and `HSS`, `TST` and `TSS`: 16-bit matrices and vectors, multiplied in single precision.
+pub(super) const HALF_VECTOR: Numbers = Numbers::of(DataType::Float16, ComputeType::Float32);
+pub(super) const SHORT_VECTOR: Numbers = Numbers::of(DataType::Bfloat16, ComputeType::Float32);
+
 impl Numbers {
-    /// The types that the function's name implies.
-    pub(super) fn of(datatype: DataType, compute: ComputeType) -> Self {
+    const fn of(datatype: DataType, compute: ComputeType) -> Self {
         let may_be_tf32 = matches!(datatype, DataType::Float32 | DataType::Complex64);
         Self { datatype, compute, may_be_tf32 }
     }
@@ -77,6 +87,63 @@ pub(super) fn gemm_shape<Size: TryInto<u64>>(
         datatype: numbers.datatype,
         compute: numbers.compute(handle),
         transposed: (a, b),
+        routine: Routine::Gemm,
+    }
+}
+
+/// `CUBLAS_SIDE_LEFT`: the symmetric or triangular matrix is A of A·B. With any other it is B.
+const LEFT: c_int = 0;
+
+/// The product of a routine with one special matrix, of which `operation` is applied, and one of m×n.
+#[inline(never)]
+pub(super) fn one_sided<Size: Copy + TryInto<u64>>(
+    routine: Routine,
+    numbers: Numbers,
+    handle: cublasHandle_t,
+    (side, operation): (c_int, c_int),
+    [m, n]: [Size; 2],
+    batch: Size,
+) -> GemmShape {
+    let (k, operations) =
+        if side == LEFT { (m, [operation, NOT_TRANSPOSED]) } else { (n, [NOT_TRANSPOSED, operation]) };
+    GemmShape { routine, ..gemm_shape(numbers, handle, [m, n, k], batch, operations) }
+}
+
+/// The product of an n×k matrix and a transposed one, or of a transposed one and a k×n matrix.
+#[inline(never)]
+pub(super) fn symmetric<Size: Copy + TryInto<u64>>(
+    routine: Routine,
+    numbers: Numbers,
+    handle: cublasHandle_t,
+    operation: c_int,
+    [n, k]: [Size; 2],
+) -> GemmShape {
+    let is_first = operation != NOT_TRANSPOSED;
+    let shape = gemm_shape(numbers, handle, [n, n, k], n, [NOT_TRANSPOSED; 2]);
+    GemmShape { routine, batch: 1, transposed: (is_first, !is_first), ..shape }
+}
+
+/// The product of a matrix that is stored as m×n and a vector.
+#[inline(never)]
+pub(super) fn with_vector<Size: Copy + TryInto<u64>>(
+    routine: Routine,
+    numbers: Numbers,
+    operation: c_int,
+    [m, n]: [Size; 2],
+    batch: Size,
+) -> GemmShape {
+    let is_transposed = operation != NOT_TRANSPOSED;
+    let (rows, columns) = if is_transposed { (n, m) } else { (m, n) };
+    GemmShape {
+        m: size(rows),
+        n: 1,
+        k: size(columns),
+        batch: size(batch),
+        datatype: numbers.datatype,
+        // Tensor cores do not multiply vectors, whatever the handle allows.
+        compute: numbers.compute,
+        transposed: (is_transposed, false),
+        routine,
     }
 }
 

@@ -1,12 +1,12 @@
 //! cuBLAS's argument lists for GEMMs, each with 32-bit and 64-bit sizes. Pointers are passed on unread,
 //! except the arrays of sizes of a grouped GEMM, which are in host memory.
 
-/// `KIND NAME, NAME_64 (DATATYPE, COMPUTE);` for each function. The brackets are only for kinds without
-/// arguments that name the types.
+/// `KIND NAME, NAME_64 (NUMBERS);` for each function. The brackets are only for kinds without arguments that
+/// name the types.
 macro_rules! gemms {
-    ($($kind:ident $name:ident, $wide:ident $(($datatype:expr, $compute:expr))?;)*) => {$(
-        gemms! { @$kind $name, c_int $(, Numbers::of($datatype, $compute))? }
-        gemms! { @$kind $wide, i64 $(, Numbers::of($datatype, $compute))? }
+    ($($kind:ident $name:ident, $wide:ident $(($numbers:expr))?;)*) => {$(
+        gemms! { @$kind $name, c_int $(, $numbers)? }
+        gemms! { @$kind $wide, i64 $(, $numbers)? }
     )*};
 
     (@plain $name:ident, $size:ty, $numbers:expr) => { interpose! {

@@ -178,7 +178,10 @@ impl Fold {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{datatype::DataType, gemm::ComputeType};
+    use xpu_wire::{
+        datatype::DataType,
+        gemm::{ComputeType, Routine},
+    };
 
     use super::*;
 
@@ -205,6 +208,7 @@ mod tests {
                 datatype: DataType::Float32,
                 compute: ComputeType::Float32,
                 transposed: (false, false),
+                routine: Routine::Gemm,
             };
             Some(Early { device, shape, took: None })
         };

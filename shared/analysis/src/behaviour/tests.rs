@@ -121,6 +121,7 @@ const GEMM: GemmShape = GemmShape {
     datatype: xpu_wire::datatype::DataType::Bfloat16,
     compute: xpu_wire::gemm::ComputeType::Float32,
     transposed: (true, false),
+    routine: xpu_wire::gemm::Routine::Gemm,
 };
 
 fn function(class: Class, name: &str) -> Function {

@@ -12,9 +12,12 @@ use crate::capture::{Single, kernel};
 pub fn name(single: &Single) -> String {
     match &*single.label {
         CapturedLabel::Gemm(shape) if shape.batch > 1 => {
-            format!("gemm {}x{}x{} ({} of them)", shape.m, shape.n, shape.k, shape.batch)
+            let routine = shape.routine.name();
+            format!("{routine} {}x{}x{} ({} of them)", shape.m, shape.n, shape.k, shape.batch)
         }
-        CapturedLabel::Gemm(shape) => format!("gemm {}x{}x{}", shape.m, shape.n, shape.k),
+        CapturedLabel::Gemm(shape) => {
+            format!("{} {}x{}x{}", shape.routine.name(), shape.m, shape.n, shape.k)
+        }
         CapturedLabel::Collective { operation, .. } | CapturedLabel::Group { operation, .. } => {
             operation.to_string()
         }

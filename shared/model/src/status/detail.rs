@@ -46,6 +46,9 @@ pub struct GemmStatus {
     pub datatype: String,
     /// Transposition of A and B, in BLAS notation: `TN` means that only A is transposed.
     pub transposed: String,
+    /// What BLAS calls it: `gemm`, `gemv`, `trsm`.
+    #[serde(default)]
+    pub routine: String,
     pub count: u64,
     /// Number of timed ones; the rates are computed from these.
     pub timed: u64,
@@ -144,6 +147,7 @@ fn gemm(total: &GemmTotals) -> GemmStatus {
             .map(|yes| if yes { 'T' } else { 'N' })
             .iter()
             .collect(),
+        routine: shape.routine.name().to_owned(),
         count: total.count,
         timed: total.timed,
         tflops: Tflops::from_work(shape.flops() * total.timed as f64, total.timed_for),

@@ -82,7 +82,9 @@ pub(super) fn collectives(
 
 fn gemm(gemm: &GemmStatus) -> [String; 7] {
     let batch = if gemm.batch == 1 { String::new() } else { format!(" b{}", gemm.batch) };
-    let shape = format!("{}x{}x{}{batch} {} {}", gemm.m, gemm.n, gemm.k, gemm.datatype, gemm.transposed);
+    let routine = if gemm.routine == "gemm" { String::new() } else { format!("{} ", gemm.routine) };
+    let GemmStatus { m, n, k, datatype, transposed, .. } = gemm;
+    let shape = format!("{routine}{m}x{n}x{k}{batch} {datatype} {transposed}");
     let tflops = gemm.tflops.map(|rate| rate.0);
     let tflops = tflops.map_or_else(|| UNKNOWN.to_owned(), figure::tenths);
     let times = [gemm.us_p50, gemm.us_p99, gemm.us_max].map(known);

@@ -109,7 +109,8 @@ pub(super) fn gemms(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()
     source.of_gpu(put, |single, _| {
         let CapturedLabel::Gemm(shape) = &*single.label else { return Option::None };
         let sides = [shape.m, shape.n, shape.k, shape.batch].map(number);
-        let words = [Text(shape.datatype.to_string()), Text(transposed(shape)), Real(shape.flops())];
+        let words = [shape.datatype.to_string(), transposed(shape), shape.routine.name().to_owned()];
+        let words = words.map(Text).into_iter().chain([Real(shape.flops())]);
         Some(sides.into_iter().chain(words).collect())
     })
 }

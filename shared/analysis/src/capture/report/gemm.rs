@@ -22,7 +22,7 @@ pub struct GemmRow {
     pub count: u64,
     #[serde(flatten)]
     pub took: Spread,
-    /// 2·batch·m·n·k of the timed ones, over their time.
+    /// FLOPs of the timed ones, over their time.
     pub tflops: Option<Tflops>,
     /// Share of the time of all steps.
     pub share: Option<f64>,
@@ -39,6 +39,8 @@ pub struct ShapeText {
     pub compute: String,
     /// Whether A and B are transposed, in BLAS notation: `TN` is A transposed.
     pub transposed: String,
+    /// What BLAS calls it: `gemm`, `gemv`, `trsm`.
+    pub routine: &'static str,
 }
 
 impl From<&GemmShape> for ShapeText {
@@ -51,16 +53,18 @@ impl From<&GemmShape> for ShapeText {
             datatype: shape.datatype.to_string(),
             compute: format!("{:?}", shape.compute).to_lowercase(),
             transposed: transposed(shape),
+            routine: shape.routine.name(),
         }
     }
 }
 
-/// In the usual notation: `8192x28672x8192 TN bf16`.
+/// In the usual notation: `8192x28672x8192 TN bf16`, `trsm 512x64x512 NN f32`.
 impl fmt::Display for ShapeText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { m, n, k, batch, transposed, datatype, .. } = self;
+        let Self { m, n, k, batch, transposed, datatype, routine, .. } = self;
         let batch = if *batch == 1 { String::new() } else { format!(" b{batch}") };
-        write!(f, "{m}x{n}x{k}{batch} {transposed} {datatype}")
+        let routine = if *routine == "gemm" { String::new() } else { format!("{routine} ") };
+        write!(f, "{routine}{m}x{n}x{k}{batch} {transposed} {datatype}")
     }
 }
 

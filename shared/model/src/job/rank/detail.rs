@@ -183,7 +183,7 @@ fn keep_foremost<K, V>(
 mod tests {
     use xpu_wire::{
         frame::{StepSource, Steps, TimedBy, Work},
-        gemm::ComputeType,
+        gemm::{ComputeType, Routine},
         unit::Moment,
     };
 
@@ -194,7 +194,16 @@ mod tests {
         let mut durations = Histogram::new();
         durations.record(Nanoseconds(1000 * m));
         GemmTotals {
-            shape: GemmShape { m, n: 8, k: 8, batch: 1, datatype, compute, transposed: (false, false) },
+            shape: GemmShape {
+                m,
+                n: 8,
+                k: 8,
+                batch: 1,
+                datatype,
+                compute,
+                transposed: (false, false),
+                routine: Routine::Gemm,
+            },
             count: 1,
             timed: 1,
             timed_for: Nanoseconds(1000 * m),

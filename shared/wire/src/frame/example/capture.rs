@@ -9,7 +9,7 @@ use crate::{
         CapturedOperation, CapturedSpan, Direction, FunctionKind, PythonSample, PythonSamples, SampleAccount,
         SampledStack, SampledThread, StackFrame, StepMark, StepSource, Tracing,
     },
-    gemm::{ComputeType, GemmShape},
+    gemm::{ComputeType, GemmShape, Routine},
     id::{CommunicatorId, Rank, Sequence, Step},
     plan::{Algorithm, Plan, Protocol},
     unit::{Moment, Nanoseconds},
@@ -86,6 +86,7 @@ pub fn part(rank: u32, late: u64) -> CapturePart {
                 datatype: DataType::Bfloat16,
                 compute: ComputeType::Float32,
                 transposed: (true, false),
+                routine: Routine::Gemm,
             }),
             CapturedLabel::Collective {
                 communicator: CommunicatorId(0xabcd << 32),

@@ -5,7 +5,7 @@
 //! waits keeps its slot, so the record keeps the oldest waiting ones.
 
 use super::{AtomicU64, Record, Relaxed, Release, fence};
-use crate::{datatype::DataType, unit::Moment};
+use crate::{datatype::DataType, gemm::Routine, unit::Moment};
 
 /// Number of collectives whose preceding operation is kept.
 pub const PRECEDED: usize = 128;
@@ -31,6 +31,7 @@ pub enum Work {
         k: u32,
         batch: u32,
         datatype: DataType,
+        routine: Routine,
     },
     /// A kernel, by its address and its name; the name is empty if it is unknown.
     Kernel {
@@ -55,7 +56,7 @@ pub struct Preceding {
     pub at: Moment,
 }
 
-/// One slot: ticket plus one, kind and type, two words of the kind, moment, stream, and the name.
+/// One slot: ticket plus one, kind with type and routine, two words of the kind, moment, stream, and the name.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Line([AtomicU64; WORDS]);
@@ -65,8 +66,8 @@ impl Work {
     /// is not among them.
     pub fn pack(self) -> [u64; 3] {
         match self {
-            Self::Gemm { m, n, k, batch, datatype } => [
-                GEMM | u64::from(datatype.to_byte()) << 8,
+            Self::Gemm { m, n, k, batch, datatype, routine } => [
+                GEMM | u64::from(datatype.to_byte()) << 8 | u64::from(routine.to_byte()) << 16,
                 u64::from(m) << 32 | u64::from(n),
                 u64::from(k) << 32 | u64::from(batch),
             ],
@@ -86,6 +87,7 @@ impl Work {
                 k: high(other),
                 batch: low(other),
                 datatype: DataType::from_byte((kind >> 8) as u8),
+                routine: Routine::from_byte((kind >> 16) as u8),
             }),
             KERNEL => Some(Self::Kernel { function: one, name: [0; KERNEL_NAME] }),
             GRAPH => Some(Self::Graph),
@@ -99,8 +101,9 @@ impl Work {
 impl std::fmt::Display for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Gemm { m, n, k, batch, datatype } => {
-                write!(f, "GEMM {m}x{n}x{k}")?;
+            Self::Gemm { m, n, k, batch, datatype, routine } => {
+                let name = if *routine == Routine::Gemm { "GEMM" } else { routine.name() };
+                write!(f, "{name} {m}x{n}x{k}")?;
                 if *batch != 1 {
                     write!(f, " b{batch}")?;
                 }
@@ -174,10 +177,13 @@ mod tests {
     #[test]
     fn launches_before_a_call_are_read_as_noted() {
         let record = record();
+        let datatype = DataType::Bfloat16;
+        let gemm = |routine| Work::Gemm { m: 4096, n: 2_000_000, k: 8, batch: 3, datatype, routine };
         let mut name = [0; KERNEL_NAME];
         name[..11].copy_from_slice(b"spin_kernel");
         let works = [
-            Work::Gemm { m: 4096, n: 2_000_000, k: 8, batch: 3, datatype: DataType::Bfloat16 },
+            gemm(Routine::Gemm),
+            gemm(Routine::Trsm),
             Work::Kernel { function: 0x7fff_1234, name },
             Work::Graph,
             Work::Copy { bytes: 1 << 40 },
@@ -192,7 +198,13 @@ mod tests {
         let texts = works.map(|work| work.to_string());
         assert_eq!(
             texts,
-            ["GEMM 4096x2000000x8 b3 bf16", "kernel spin_kernel", "CUDA graph", "copy of 1099511627776 B"]
+            [
+                "GEMM 4096x2000000x8 b3 bf16",
+                "trsm 4096x2000000x8 b3 bf16",
+                "kernel spin_kernel",
+                "CUDA graph",
+                "copy of 1099511627776 B"
+            ]
         );
     }
 

@@ -1,4 +1,8 @@
-use xpu_wire::{collective::Operation, datatype::DataType, gemm::ComputeType};
+use xpu_wire::{
+    collective::Operation,
+    datatype::DataType,
+    gemm::{ComputeType, Routine},
+};
 
 use super::*;
 
@@ -79,7 +83,16 @@ const MS: u64 = 1_000_000;
 
 fn gemm(transposed: bool) -> GemmShape {
     let (datatype, compute) = (DataType::Bfloat16, ComputeType::Float32);
-    GemmShape { m: 512, n: 512, k: 512, batch: 1, datatype, compute, transposed: (transposed, false) }
+    GemmShape {
+        m: 512,
+        n: 512,
+        k: 512,
+        batch: 1,
+        datatype,
+        compute,
+        transposed: (transposed, false),
+        routine: Routine::Gemm,
+    }
 }
 
 /// The launches of a loop, with its clock.
