@@ -10,6 +10,7 @@ pub(crate) mod kernels;
 pub(crate) mod lane;
 pub(crate) mod launches;
 pub(crate) mod observer;
+pub(crate) mod physical;
 pub(crate) mod record;
 pub(crate) mod ring;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The hook's environment in the program's process: memory, system calls, the hook's thread, and the switch.
 
+pub(crate) mod brief_lock;
 pub(crate) mod clock;
 pub(crate) mod mask;
 pub(crate) mod memory;

@@ -47,6 +47,82 @@ hold()",
     job.end();
 }
 
+/// The driver's functions and the runtime's free each other's memory.
+#[test]
+fn memory_of_the_driver_is_held_too() {
+    let job = Job::alone(
+        "gemm=1",
+        "
+one_mib = 1 << 20
+def allocate(name, bytes, *more):
+    return made(getattr(process, name), c_size_t(bytes), *more)
+kept = allocate('cuMemAlloc_v2', 3 * one_mib)
+managed = allocate('cuMemAllocManaged', 5 * one_mib, c_uint(1))
+ok(process.cuMemFree_v2(managed))
+queued = allocate('cuMemAllocAsync', 7 * one_mib, stream)
+pooled = allocate('cuMemAllocFromPoolAsync', 9 * one_mib, None, stream)
+ok(process.cuMemFreeAsync(queued, stream))
+pitched, pitch = c_void_p(), c_size_t()
+ok(process.cuMemAllocPitch_v2(byref(pitched), byref(pitch), c_size_t(1000), c_size_t(10), c_uint(4)))
+ok(process.cudaFree(allocate('cuMemAlloc_v2', 11 * one_mib)))
+ok(process.cuMemFree_v2(allocate('cudaMalloc', 13 * one_mib)))
+assert process.cuMemFree_v2(c_void_p(0x1234)) != 0
+step(1)
+hold()",
+    );
+    let said = job.after_step(0, 1);
+    let memory = &said.summaries.last().unwrap().memory;
+    assert_eq!(memory.held, (1 << 30) + (12 << 20) + 10240);
+    assert_eq!((memory.allocations, memory.frees), (1 + 7, 4));
+    assert_eq!(said.summaries.last().unwrap().hook.blind.len(), 0);
+    job.end();
+}
+
+/// As PyTorch's expandable segments do: by looked-up addresses. Memory on the host does not count.
+#[test]
+fn created_memory_is_held_until_its_last_handle_and_mapping() {
+    let mut job = Job::alone(
+        "gemm=1",
+        "
+two_mib = 2 << 20
+driver = ctypes.CDLL('libcuda.so.1')
+def on(location, number): return (c_int * 8)(1, 0, location, number)
+def create(pieces, properties=on(1, 0)):
+    return made(driver.cuMemCreate, c_size_t(pieces * two_mib), properties, c_uint64(0))
+space = made(driver.cuMemAddressReserve, c_size_t(64 * two_mib), c_size_t(0), c_uint64(0), c_uint64(0)).value
+def place(piece): return c_uint64(space + piece * two_mib)
+def map(piece, pieces, handle):
+    ok(driver.cuMemMap(place(piece), c_size_t(pieces * two_mib), c_size_t(0), handle, c_uint64(0)))
+def unmap(piece, pieces): return driver.cuMemUnmap(place(piece), c_size_t(pieces * two_mib))
+kept, released_at_once, ended = create(3), create(5), create(7)
+for at, pieces, handle in ((0, 3, kept), (3, 5, released_at_once), (8, 7, ended)): map(at, pieces, handle)
+ok(driver.cuMemRelease(released_at_once))
+assert driver.cuMemRelease(c_uint64(99)) != 0 and unmap(60, 2) != 0
+ok(unmap(8, 7))
+ok(driver.cuMemRelease(ended))
+create(11, on(2, 0))
+remote = create(1, on(1, 1))
+step(1)
+assert next_line() == 'on'
+again = made(driver.cuMemRetainAllocationHandle, place(2))
+ok(unmap(0, 8))
+ok(driver.cuMemRelease(kept))
+assert driver.cuMemCreate(byref(c_void_p()), c_size_t(1 << 50), on(1, 0), c_uint64(0)) == 2
+step(2)
+hold()",
+    );
+    let memory = |said: &xpu_tests::listener::Sender| said.summaries.last().unwrap().memory.clone();
+    let said = job.after_step(0, 1);
+    assert_eq!(memory(&said).held, (1 << 30) + ((3 + 5 + 1) << 21));
+    assert_eq!(memory(&said).peak, (1 << 30) + ((3 + 5 + 7) << 21));
+    assert_eq!((memory(&said).allocations, memory(&said).frees), (1 + 4, 1));
+    job.ranks[0].write_line("on");
+    let said = job.after_step(0, 2);
+    assert_eq!(memory(&said).held, (1 << 30) + ((3 + 1) << 21), "one piece has a handle still");
+    assert_eq!(said.summaries.last().unwrap().hook.blind.len(), 0);
+    job.end();
+}
+
 /// The hook does not see NCCL's allocations. The program allocates in between.
 #[test]
 fn memory_of_nccl_is_the_drop_of_free_memory_in_its_calls() {

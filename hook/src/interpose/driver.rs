@@ -6,6 +6,7 @@ pub mod event;
 pub mod graph;
 pub mod graph_capture;
 pub mod launch;
+pub mod memory;
 pub mod wait;
 
 use std::ffi::{CStr, c_char, c_int};

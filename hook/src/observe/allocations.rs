@@ -36,9 +36,10 @@ pub(crate) enum MemoryOwner {
     Host,
 }
 
-/// An allocation that is about to be freed.
+/// Memory that the program holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
+    /// [`FREE`] for memory that has no address of its own.
     address: usize,
     owner: MemoryOwner,
     /// The device on which it was made, or [`NOWHERE`].
@@ -75,6 +76,12 @@ struct Held {
 }
 
 impl Allocation {
+    /// Without an address.
+    pub(crate) fn new(owner: MemoryOwner, bytes: u64, device: Option<c_int>, site: u8) -> Self {
+        let device = device.and_then(|device| usize::try_from(device).ok()).unwrap_or(NOWHERE).min(NOWHERE);
+        Self { address: FREE, owner, device, site, bytes }
+    }
+
     /// The bytes, eight bits for the site, six for the device, and one for host memory.
     fn word(self) -> u64 {
         let host = u64::from(self.owner == MemoryOwner::Host);
@@ -121,21 +128,43 @@ impl Allocations {
             return;
         }
         self.made.fetch_add(1, Relaxed);
-        let device = device.and_then(|device| usize::try_from(device).ok()).unwrap_or(NOWHERE).min(NOWHERE);
-        let allocation = Allocation { address: address.addr(), owner, device, site, bytes };
+        let allocation =
+            Allocation { address: address.addr(), ..Allocation::new(owner, bytes, device, site) };
         // CUDA never returns a live address again, so the hook did not see the free of the allocation that
         // was here.
         if let Some(before) = self.take(address) {
             self.given_back(before, sites);
         }
         if self.put(allocation) {
-            for held in self.on(allocation).into_iter().chain([self.held(owner)]) {
-                let now = held.now.fetch_add(bytes, Relaxed) + bytes;
-                held.most.fetch_max(now, Relaxed);
-            }
+            self.hold(allocation);
         } else {
             sites.freed(site, bytes);
             self.unplaced.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Adds memory without an address. `is_tracked` is false if its end will not be seen.
+    pub(crate) fn created(&self, allocation: Allocation, is_tracked: bool, sites: &MemorySites) {
+        self.made.fetch_add(1, Relaxed);
+        if is_tracked {
+            self.hold(allocation);
+        } else {
+            sites.freed(allocation.site, allocation.bytes);
+            self.unplaced.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Subtracts memory without an address.
+    pub(crate) fn destroyed(&self, allocation: Allocation, sites: &MemorySites) {
+        self.freed.fetch_add(1, Relaxed);
+        self.given_back(allocation, sites);
+    }
+
+    fn hold(&self, allocation: Allocation) {
+        let bytes = allocation.bytes;
+        for held in self.on(allocation).into_iter().chain([self.held(allocation.owner)]) {
+            let now = held.now.fetch_add(bytes, Relaxed) + bytes;
+            held.most.fetch_max(now, Relaxed);
         }
     }
 

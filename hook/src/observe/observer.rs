@@ -33,7 +33,8 @@ use crate::{
     },
     interpose::nccl::NcclMemory,
     observe::{
-        allocations::Allocations, communicator::Communicators, lane::Lane, record::Record, work::Working,
+        allocations::Allocations, communicator::Communicators, lane::Lane, physical::Physical,
+        record::Record, work::Working,
     },
     process::{clock::monotonic, memory, switch},
     publish::{bell::Bell, governor::Overhead},
@@ -89,6 +90,7 @@ pub(crate) struct Observer {
     wait_timed_out: AtomicBool,
     pub(crate) communicators: Communicators,
     pub(crate) allocations: Allocations,
+    pub(crate) physical: Physical,
     pub(crate) nccl_memory: NcclMemory,
     pub(crate) graphs: Graphs,
     pub(crate) completions: Completions,

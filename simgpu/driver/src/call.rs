@@ -10,6 +10,7 @@ pub(crate) struct Error(pub c_int);
 
 impl Error {
     pub(crate) const INVALID_VALUE: Self = Self(1);
+    pub(crate) const OUT_OF_MEMORY: Self = Self(2);
     pub(crate) const NOT_INITIALIZED: Self = Self(3);
     pub(crate) const NOT_FOUND: Self = Self(500);
     pub(crate) const INVALID_HANDLE: Self = Self(400);

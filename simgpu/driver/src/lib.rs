@@ -9,7 +9,9 @@
 mod call;
 mod context;
 mod device;
+mod graph;
 mod launch;
 mod lookup;
+mod memory;
 mod module;
 mod work;

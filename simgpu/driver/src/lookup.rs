@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::call::{Error, call, put};
-use crate::{device, launch, module, work};
+use crate::{device, graph, launch, memory, module, work};
 
 /// From this version on, a name without a version suffix means the newer function.
 const NEWER: c_int = 12_000;
@@ -22,11 +22,24 @@ fn found(name: &CStr, version: c_int) -> Option<*mut c_void> {
         "cuLaunchCooperativeKernel" => launch::cuLaunchCooperativeKernel as *const (),
         "cuGraphLaunch" => launch::cuGraphLaunch as *const (),
         "cuStreamSynchronize" => work::cuStreamSynchronize as *const (),
+        "cuMemAlloc" => memory::cuMemAlloc_v2 as *const (),
+        "cuMemFree" => memory::cuMemFree_v2 as *const (),
+        "cuMemCreate" => memory::cuMemCreate as *const (),
+        "cuMemRelease" => memory::cuMemRelease as *const (),
+        "cuMemMap" => memory::cuMemMap as *const (),
+        "cuMemUnmap" => memory::cuMemUnmap as *const (),
+        "cuMemSetAccess" => memory::cuMemSetAccess as *const (),
+        "cuMemAddressReserve" => memory::cuMemAddressReserve as *const (),
+        "cuMemAddressFree" => memory::cuMemAddressFree as *const (),
+        "cuMemGetAllocationGranularity" => memory::cuMemGetAllocationGranularity as *const (),
+        "cuMemRetainAllocationHandle" => memory::cuMemRetainAllocationHandle as *const (),
+        "cuMemAllocAsync" => memory::cuMemAllocAsync as *const (),
+        "cuMemFreeAsync" => memory::cuMemFreeAsync as *const (),
         "cuMemcpyHtoDAsync" => work::cuMemcpyHtoDAsync_v2 as *const (),
         "cuGetProcAddress" if version >= NEWER => cuGetProcAddress_v2 as *const (),
         "cuGetProcAddress" => cuGetProcAddress as *const (),
         // Since CUDA 12 this lookup returns the function with flags. The export of this name has none.
-        "cuGraphInstantiate" if version >= NEWER => work::cuGraphInstantiateWithFlags as *const (),
+        "cuGraphInstantiate" if version >= NEWER => graph::cuGraphInstantiateWithFlags as *const (),
         _ => return None,
     };
     Some(at.cast_mut().cast())

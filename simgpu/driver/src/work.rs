@@ -1,7 +1,7 @@
-//! Streams, copies, waits, events and graphs: each calls the runtime's function. The runtime's error code is
+//! Streams, copies, waits, events and graph captures: each calls the runtime's function. The runtime's error code is
 //! also the driver's.
 
-use std::ffi::{CStr, c_int, c_uint, c_ulonglong};
+use std::ffi::{CStr, c_int, c_uint};
 
 use simgpu_engine::driver::driver;
 
@@ -12,12 +12,12 @@ use crate::context;
 const HOST_TO_DEVICE: usize = 1;
 
 /// Calls a function of the runtime with these words.
-fn runtime<const WORDS: usize>(name: &CStr, words: [usize; WORDS]) -> c_int {
+pub(crate) fn runtime<const WORDS: usize>(name: &CStr, words: [usize; WORDS]) -> c_int {
     call(|| forward(name, words))
 }
 
 /// The same for a function that is refused on a thread without a current context.
-fn in_context<const WORDS: usize>(name: &CStr, words: [usize; WORDS]) -> c_int {
+pub(crate) fn in_context<const WORDS: usize>(name: &CStr, words: [usize; WORDS]) -> c_int {
     call(|| {
         context::current()?;
         forward(name, words)
@@ -104,11 +104,6 @@ pub(crate) extern "C" fn cuThreadExchangeStreamCaptureMode(mode: usize) -> c_int
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuMemAlloc_v2(place: usize, bytes: usize) -> c_int {
-    in_context(c"cudaMalloc", [place, bytes])
-}
-
-#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuEventSynchronize(event: usize) -> c_int {
     runtime(c"cudaEventSynchronize", [event])
 }
@@ -131,23 +126,4 @@ pub(crate) extern "C" fn cuStreamBeginCapture_v2(stream: usize, mode: c_uint) ->
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuStreamEndCapture(stream: usize, graph: usize) -> c_int {
     runtime(c"cudaStreamEndCapture", [stream, graph])
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuGraphInstantiateWithFlags(
-    place: usize,
-    graph: usize,
-    flags: c_ulonglong,
-) -> c_int {
-    runtime(c"cudaGraphInstantiateWithFlags", [place, graph, flags as usize])
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuGraphGetNodes(graph: usize, nodes: usize, count: usize) -> c_int {
-    runtime(c"cudaGraphGetNodes", [graph, nodes, count])
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuGraphNodeGetType(node: usize, kind: usize) -> c_int {
-    runtime(c"cudaGraphNodeGetType", [node, kind])
 }

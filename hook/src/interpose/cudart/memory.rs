@@ -21,19 +21,19 @@ use crate::{
 const NO_MEMORY: c_int = cudaError::cudaErrorMemoryAllocation as c_int;
 
 /// Notes that this thread is in the call, because both an allocation and a free may wait for the GPU.
-fn begin(lane: &Lane) {
+pub(crate) fn begin(lane: &Lane) {
     lane.entered(Call::Memory, coarse_now());
 }
 
 /// Returns the call's return address.
-fn begin_allocation(lane: &Lane) -> usize {
+pub(crate) fn begin_allocation(lane: &Lane) -> usize {
     begin(lane);
     returns_to()
 }
 
 /// # Safety
 /// CUDA has written the address to `place` if it answered with success.
-unsafe fn allocated(
+pub(crate) unsafe fn allocated(
     lane: &Lane,
     returns_to: usize,
     result: c_int,
@@ -51,17 +51,25 @@ unsafe fn allocated(
         let is_placed = whose == MemoryOwner::Device && !address.is_null();
         let site = if is_placed { call_site::of_memory(lane, bytes, returns_to) } else { 0 };
         allocations.allocated(address, (whose, bytes), device, site, &observer.ledger().memory);
-    } else if result == NO_MEMORY && whose == MemoryOwner::Device {
-        exit_note::refused(bytes, allocations.bytes(whose).0, driver::free_memory());
+    } else if whose == MemoryOwner::Device {
+        refused(lane, result, bytes);
     }
 }
 
-fn begin_free(lane: &Lane, address: *mut c_void) -> Option<Allocation> {
+/// Notes a request for GPU memory that was not granted, if there was not enough. The driver's code is the same.
+pub(crate) fn refused(lane: &Lane, result: c_int, bytes: u64) {
+    if result == NO_MEMORY {
+        let held = lane.observer().allocations.bytes(MemoryOwner::Device).0;
+        exit_note::refused(bytes, held, driver::free_memory());
+    }
+}
+
+pub(crate) fn begin_free(lane: &Lane, address: *mut c_void) -> Option<Allocation> {
     begin(lane);
     lane.observer().allocations.take(address)
 }
 
-fn freed(lane: &Lane, address: *mut c_void, taken: Option<Allocation>, result: c_int) {
+pub(crate) fn freed(lane: &Lane, address: *mut c_void, taken: Option<Allocation>, result: c_int) {
     lane.left();
     let observer = lane.observer();
     observer.allocations.released(address, taken, result == 0, &observer.ledger().memory);

@@ -25,7 +25,8 @@ use crate::{
     },
     interpose::nccl::NcclMemory,
     observe::{
-        allocations::Allocations, call_site, communicator::Communicators, kernels, steps, work::Working,
+        allocations::Allocations, call_site, communicator::Communicators, kernels, physical::Physical, steps,
+        work::Working,
     },
     process::{
         clock::{self, monotonic},
@@ -121,6 +122,7 @@ impl Observer {
             wait_timed_out: AtomicBool::new(false),
             communicators: Communicators::new()?,
             allocations: Allocations::new()?,
+            physical: Physical::default(),
             nccl_memory: NcclMemory::default(),
             graphs: Graphs::new()?,
             completions: Completions::new(),
