@@ -219,6 +219,107 @@ fn graphs_are_followed_through_clones_children_and_updates() {
     job.end();
 }
 
+/// As XLA adds nodes: kernels with names, copies and fills.
+#[test]
+fn nodes_added_one_by_one_have_their_names_and_sizes() {
+    let script = "
+graph = made(process.cudaGraphCreate, c_uint(0))
+driver = ctypes.CDLL('libcuda.so.1')
+module = made(driver.cuModuleLoadData, b'image')
+class KernelNode(ctypes.Structure):
+    _fields_ = [('function', c_void_p), ('sides', c_uint * 6), ('shared', c_uint), ('arguments', c_void_p),
+                ('extra', c_void_p)]
+class Fill(ctypes.Structure):
+    _fields_ = [('to', c_void_p), ('pitch', c_size_t), ('value', c_uint), ('element', c_uint), ('width', c_size_t),
+                ('height', c_size_t)]
+def add(how, *what):
+    ok(getattr(process, how)(byref(c_void_p()), graph, None, c_size_t(0), *what))
+for name in (b'flash_fwd', b'other', b'flash_fwd'):
+    function = made(driver.cuModuleGetFunction, module, name)
+    add('cudaGraphAddKernelNode', byref(KernelNode(function, (c_uint * 6)(1, 1, 1, 32, 1, 1))))
+for kind, bytes in ((1, 100), (3, 7), (1, 50), (4, 9)):
+    add('cudaGraphAddMemcpyNode1D', memory, memory, c_size_t(bytes), kind)
+add('cudaGraphAddMemsetNode', byref(Fill(memory, 0, 0, 4, 5, 2)))
+outer = made(process.cudaGraphCreate, c_uint(0))
+ok(process.cudaGraphAddChildGraphNode(byref(c_void_p()), outer, None, c_size_t(0), graph))
+for whole, times in ((graph, 3), (outer, 2)):
+    executable = made(process.cudaGraphInstantiate, whole, c_size_t(0))
+    for _ in range(times): ok(process.cudaGraphLaunch(executable, stream))
+sync()
+step(1)
+hold()";
+    let job = Job::of(1, &[EVERY[0], ("XPU_TOP_KERNELS", "flash*")], script);
+    let said = job.after_step(0, 1);
+    let last = said.summaries.last().unwrap();
+    let copies = [(Direction::HostToDevice, 10, 750), (Direction::DeviceToDevice, 5, 35)];
+    let copies = copies.into_iter().chain([(Direction::ByAddress, 5, 45)]);
+    let copies: Vec<_> = copies.map(|(direction, count, bytes)| Copies { direction, count, bytes }).collect();
+    assert_eq!((&last.memory.copies, last.memory.sets, last.memory.set), (&copies, 5, 200));
+    let named = last.kernels.iter().map(|kernel| kernel.count).sum::<u64>();
+    assert_eq!((said.launches().kernels, named), (15, 10));
+    assert_eq!(last.hook.blind, [""; 0]);
+    job.end();
+}
+
+/// The GPU decides how often a body runs.
+#[test]
+fn the_bodies_of_conditional_nodes_are_reported_as_not_counted() {
+    let script = "
+class Conditional(ctypes.Structure):
+    _fields_ = [('kind', c_int), ('reserved', c_int * 3), ('handle', c_uint64), ('conditional', c_int), ('size', c_uint),
+                ('bodies', ctypes.POINTER(c_void_p))]
+graph = made(process.cudaGraphCreate, c_uint(0))
+handle = c_uint64()
+ok(process.cudaGraphConditionalHandleCreate(byref(handle), graph, 2, 0))
+params = Conditional(13, (c_int * 3)(), handle, 1, 1)
+ok(process.cudaGraphAddNode(byref(c_void_p()), graph, None, None, c_size_t(0), byref(params)))
+body = params.bodies[0]
+def captured(into, count):
+    ok(process.cudaStreamBeginCaptureToGraph(stream, c_void_p(into), None, None, c_size_t(0), 0))
+    for _ in range(count): ok(gemm_ex(256, 256, 256))
+    ok(process.cudaStreamEndCapture(stream, byref(c_void_p())))
+captured(body, 5)
+captured(graph.value, 3)
+executable = made(process.cudaGraphInstantiate, graph, c_size_t(0))
+for _ in range(4): ok(process.cudaGraphLaunch(executable, stream))
+sync()
+step(1)
+hold()";
+    let job = Job::of(1, &EVERY, script);
+    let said = job.after_step(0, 1);
+    let all: Vec<_> = graphs(&said).values().map(|graph| (graph.gemms, graph.only_gemms)).collect();
+    assert_eq!((all, said.launches().gemms), (vec![(3, false)], 12));
+    let blind = &said.summaries.last().unwrap().hook.blind;
+    let text = "4 launches of CUDA graphs with conditional nodes: the work in their bodies is not counted";
+    assert_eq!(blind[..], [text]);
+    job.end();
+}
+
+/// A solve has far fewer FLOPs per second than a GEMM, so a graph that contains one says nothing about GEMMs.
+#[test]
+fn a_graph_with_a_solve_is_not_timed_as_gemms() {
+    let script = "
+def solve():
+    return process.cublasStrsm_v2(blas, 0, 0, 0, 0, 256, 256, one, memory, 256, memory, 256)
+def rank_k():
+    return process.cublasSsyrk_v2(blas, 0, 0, 256, 128, one, memory, 256, one, memory, 256)
+for others in ((), (rank_k,), (solve,)):
+    graph = capture(lambda: [ok(work()) for work in (lambda: gemm_ex(256, 256, 256), *others)])
+    for _ in range(5): ok(graph())
+sync()
+step(1)
+hold()";
+    let job = Job::of(1, &EVERY, script);
+    let said = job.after_step(0, 1);
+    let gemm = 2.0 * 256.0 * 256.0 * 256.0;
+    let of = |graph: &GraphTotals| (graph.gemms, graph.flops, graph.only_gemms);
+    let found: Vec<_> = graphs(&said).values().map(of).collect();
+    let expected =
+        [(1, gemm, true), (2, gemm + 256.0 * 257.0 * 128.0, true), (2, gemm + 256.0 * 256.0 * 256.0, false)];
+    assert_eq!((found, said.launches().gemms), (expected.into(), 25));
+    job.end();
+}
+
 #[test]
 fn graphs_recreated_every_step_leak_nothing() {
     let mut job = Job::of(

@@ -14,10 +14,9 @@ use std::{
     ffi::c_int,
     num::NonZeroU32,
     sync::{
-        Arc, Mutex, MutexGuard, TryLockError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    thread,
 };
 
 use cudarc::runtime::sys::{cudaGraph_t, cudaGraphExec_t};
@@ -27,19 +26,18 @@ use executable::Executables;
 pub(crate) use launch::Launch;
 use nodes::Nodes;
 
+use crate::process::brief_lock::BriefLock;
+
 /// Maximum number of graph captures in progress, and of graphs alive.
 const GRAPH_CAPTURES: usize = 64;
 const GRAPHS: usize = 4096;
-
-/// Attempts to take the lock while another thread has it.
-const TRIES: usize = 1000;
 
 /// The lower half of CUDA's number of a graph capture. CUDA never uses a number twice.
 pub(crate) type GraphCaptureId = NonZeroU32;
 
 #[derive(Debug)]
 pub(crate) struct Graphs {
-    known: Mutex<Known>,
+    known: BriefLock<Known>,
     executables: Executables,
     /// Number of entries lost for lack of space, or because another thread held the lock.
     lost: AtomicU64,
@@ -68,7 +66,7 @@ impl Graphs {
     /// `None` if there is no memory for it.
     pub(crate) fn new() -> Option<Self> {
         Some(Self {
-            known: Mutex::default(),
+            known: BriefLock::default(),
             executables: Executables::new()?,
             lost: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
@@ -76,22 +74,11 @@ impl Graphs {
     }
 
     fn with<T>(&self, body: impl FnOnce(&mut Known) -> Option<T>) -> Option<T> {
-        let done = self.lock().and_then(|mut known| body(&mut known));
+        let done = self.known.lock().and_then(|mut known| body(&mut known));
         if done.is_none() {
             self.lost.fetch_add(1, Relaxed);
         }
         done
-    }
-
-    fn lock(&self) -> Option<MutexGuard<'_, Known>> {
-        for _ in 0..TRIES {
-            match self.known.try_lock() {
-                Ok(known) => return Some(known),
-                Err(TryLockError::Poisoned(known)) => return Some(known.into_inner()),
-                Err(TryLockError::WouldBlock) => thread::yield_now(),
-            }
-        }
-        None
     }
 
     /// Adds to the contents of a graph capture.
@@ -108,7 +95,7 @@ impl Graphs {
         graph_capture: GraphCaptureId,
         add: impl FnOnce(&mut Contents),
     ) -> bool {
-        let Some(mut known) = self.lock() else { return false };
+        let Some(mut known) = self.known.lock() else { return false };
         let graph_capture = known.graph_captures.iter_mut().find(|known| known.id == graph_capture);
         graph_capture.map(|graph_capture| add(&mut graph_capture.contents)).is_some()
     }
@@ -160,14 +147,14 @@ impl Graphs {
 
     /// Adds the contents of `child`, which was made part of `graph`.
     pub(crate) fn nested(&self, graph: cudaGraph_t, child: cudaGraph_t) {
-        let nodes = Nodes::of(child);
+        let nodes = Nodes::with_work(child);
         self.with(|known| {
             let mut contents = Contents::default();
             if let Some(before) = known.graphs.get(&graph.addr()) {
                 contents.merge(before);
                 contents.captured = before.captured;
             }
-            if let Some(child) = known.whole(child, nodes) {
+            if let Some(child) = known.whole(child, nodes.as_ref()) {
                 contents.merge(&child);
             }
             known.insert(graph.addr(), Arc::new(contents))
@@ -201,8 +188,8 @@ impl Graphs {
     }
 
     fn make(&self, executable: cudaGraphExec_t, graph: cudaGraph_t, number: u32) -> bool {
-        let nodes = Nodes::of(graph);
-        let contents = self.lock().and_then(|known| known.whole(graph, nodes));
+        let nodes = Nodes::with_work(graph);
+        let contents = self.known.lock().and_then(|known| known.whole(graph, nodes.as_ref()));
         if contents.is_none() {
             self.unseen.fetch_add(1, Relaxed);
         }
@@ -242,10 +229,12 @@ impl Known {
 
     /// The contents of a graph with these nodes: of its captures, and the nodes that were added one by one. `None` if
     /// neither is known.
-    fn whole(&self, graph: cudaGraph_t, nodes: Option<Nodes>) -> Option<Arc<Contents>> {
+    fn whole(&self, graph: cudaGraph_t, nodes: Option<&(Nodes, nodes::Work)>) -> Option<Arc<Contents>> {
         let known = self.graphs.get(&graph.addr());
         let captured = known.map(|known| known.captured).unwrap_or_default();
-        let added = nodes.map(|nodes| nodes.without(captured));
+        let added = nodes.map(|(nodes, _)| nodes.without(captured));
+        // Of captured nodes and others in one graph, it is unknown which is which.
+        let work = nodes.map(|(_, work)| work).filter(|_| captured == Nodes::default());
         match (known, added) {
             (None, None) => None,
             (Some(known), Some(added)) if added == Nodes::default() => Some(Arc::clone(known)),
@@ -256,7 +245,7 @@ impl Known {
                     contents.merge(known);
                 }
                 match added {
-                    Some(added) => contents.add_nodes(added),
+                    Some(added) => contents.add_nodes(added, work),
                     None => contents.has_unknown_nodes = true,
                 }
                 Some(Arc::new(contents))

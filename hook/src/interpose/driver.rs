@@ -9,14 +9,40 @@ pub mod launch;
 pub mod memory;
 pub mod wait;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::{
+    ffi::{CStr, c_char, c_int},
+    mem::MaybeUninit,
+};
 
-use cudarc::driver::sys::{CUfunction, CUgraph, CUgraphNode, CUkernel};
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS_v2, CUDA_MEMSET_NODE_PARAMS, CUfunction, CUgraph, CUgraphNode, CUkernel,
+};
 use xpu_wire::id::DeviceUuid;
 
 use crate::interpose::symbol::{Library, foreign};
 
 pub(crate) static CUDA: Library = Library::new("the CUDA driver", c"cuInit").in_files("libcuda.so");
+
+/// `CUDA_MEMCPY3D`. Its memory types are numbers here, because another version may have more of them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GraphCopy {
+    pub(crate) from: CopyEnd,
+    pub(crate) to: CopyEnd,
+    /// Bytes of a row, rows, and layers.
+    pub(crate) sides: [usize; 3],
+}
+
+/// One end of such a copy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CopyEnd {
+    offsets: [usize; 4],
+    /// `CUmemorytype`
+    pub(crate) kind: c_int,
+    /// Addresses, a reserved word, and the extents of the memory around it.
+    rest: [usize; 6],
+}
 
 const SUCCESS: c_int = 0;
 /// `CUDA_ERROR_NOT_INITIALIZED`: the result that the program gets if the library is missing.
@@ -36,6 +62,12 @@ foreign! { fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) -> c
 foreign! { fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) -> c_int in CUDA }
 foreign! { fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize) -> c_int in CUDA }
 foreign! { fn cuGraphNodeGetType(node: CUgraphNode, kind: *mut c_int) -> c_int in CUDA }
+foreign! {
+    /// Since CUDA 12.
+    fn cuGraphKernelNodeGetParams_v2(node: CUgraphNode, kernel: *mut CUDA_KERNEL_NODE_PARAMS_v2) -> c_int in CUDA
+}
+foreign! { fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, copy: *mut GraphCopy) -> c_int in CUDA }
+foreign! { fn cuGraphMemsetNodeGetParams(node: CUgraphNode, fill: *mut CUDA_MEMSET_NODE_PARAMS) -> c_int in CUDA }
 
 /// Free memory of the thread's current GPU; `None` without a current context. Unlike the runtime's function it
 /// creates no context, and leaves no error for the program to read.
@@ -88,4 +120,32 @@ pub(crate) fn graph_node_type(node: CUgraphNode) -> Option<c_int> {
     let mut kind = 0;
     // SAFETY: as in `graph_nodes`; `kind` outlives the call.
     (unsafe { cuGraphNodeGetType(node, &raw mut kind) } == Some(SUCCESS)).then_some(kind)
+}
+
+/// The function of a kernel node, a `CUfunction` or a `CUkernel`.
+pub(crate) fn graph_kernel(node: CUgraphNode) -> Option<CUfunction> {
+    let mut place = MaybeUninit::<CUDA_KERNEL_NODE_PARAMS_v2>::zeroed();
+    // SAFETY: as in `graph_nodes`; the place outlives the call.
+    if unsafe { cuGraphKernelNodeGetParams_v2(node, place.as_mut_ptr()) } != Some(SUCCESS) {
+        return None;
+    }
+    // SAFETY: all zeros are parameters, and the driver has written some.
+    let kernel = unsafe { place.assume_init_ref() };
+    Some(if kernel.func.is_null() { kernel.kern.cast() } else { kernel.func }).filter(|it| !it.is_null())
+}
+
+/// What a copy node does.
+pub(crate) fn graph_copy(node: CUgraphNode) -> Option<GraphCopy> {
+    let mut copy = GraphCopy::default();
+    // SAFETY: as in `graph_nodes`; the place outlives the call.
+    (unsafe { cuGraphMemcpyNodeGetParams(node, &raw mut copy) } == Some(SUCCESS)).then_some(copy)
+}
+
+/// What a fill node does.
+pub(crate) fn graph_fill(node: CUgraphNode) -> Option<CUDA_MEMSET_NODE_PARAMS> {
+    let mut place = MaybeUninit::zeroed();
+    // SAFETY: as in `graph_nodes`; the place outlives the call.
+    let answered = unsafe { cuGraphMemsetNodeGetParams(node, place.as_mut_ptr()) } == Some(SUCCESS);
+    // SAFETY: it has only numbers, which are zero unless the driver has written others.
+    answered.then(|| unsafe { place.assume_init() })
 }

@@ -122,6 +122,16 @@ impl Launch {
     }
 }
 
+/// The pattern that the name of this function of the driver matches.
+pub(crate) fn pattern_of(function: CUfunction) -> Option<u8> {
+    let function = Function::Driver(function);
+    match names::look_up(function) {
+        Known::Plain => None,
+        Known::Matches(pattern) => Some(pattern),
+        Known::NotYet => names::ask(function),
+    }
+}
+
 impl Kept {
     fn end(self, lane: &Lane, result: c_int) {
         if result != 0 {

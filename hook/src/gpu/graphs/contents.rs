@@ -9,7 +9,7 @@ use xpu_wire::{
     collective::Operation, datatype::DataType, frame::Direction, gemm::GemmShape, id::CommunicatorId,
 };
 
-use super::nodes::Nodes;
+use super::nodes::{Nodes, Work};
 use crate::{
     observe::{group::Message, kernels::PATTERNS},
     python::optimizer::Optimizer,
@@ -25,6 +25,9 @@ const DISTINCT: usize = 512;
 /// Maximum number of communicators of one graph.
 const COMMUNICATORS: usize = 64;
 
+/// Number of directions of copies.
+const COPIES: usize = Direction::PeerToPeer as usize + 1;
+
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static UNLISTED: AtomicU64 = AtomicU64::new(0);
 
@@ -39,19 +42,21 @@ pub(crate) struct Contents {
     operations: Vec<(Operations, u64)>,
     shares: Vec<Share>,
     pub(crate) gemms: u64,
+    /// Those of `gemms` that are not in the rate of GEMMs ([`xpu_wire::gemm::Routine::is_rated`]).
+    unrated: u64,
     pub(crate) flops: f64,
     pub(crate) collectives: u64,
     pub(crate) point_to_point: u64,
-    /// Those of `gemms` that are not in the rate of GEMMs ([`xpu_wire::gemm::Routine::is_rated`]).
-    unrated: u64,
     pub(crate) bus_bytes: u64,
     pub(crate) kernels: u64,
     /// Launches of kernels with requested names, by pattern.
     pub(crate) named: [u64; PATTERNS],
     /// Number and bytes of copies by direction, and of fills.
-    pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
+    pub(crate) copies: [(u64, u64); COPIES],
     pub(crate) sets: (u64, u64),
-    /// Further nodes that were not captured, but added one by one: copies, fills, host functions.
+    /// Nodes with bodies that run as often as the GPU decides. What is in the bodies is not among the contents.
+    pub(crate) conditionals: u64,
+    /// Further nodes that were not captured, but added one by one: host functions, allocations.
     pub(crate) others: u64,
     /// All kernel nodes, also those of libraries.
     pub(super) kernel_nodes: u64,
@@ -87,12 +92,12 @@ pub(super) struct Share {
 impl Contents {
     pub(crate) fn add_gemm(&mut self, shape: GemmShape, count: u64) {
         self.gemms += count;
+        self.unrated += if shape.routine.is_rated() { 0 } else { count };
         self.flops += shape.flops() * count as f64;
         add_to(&mut self.shapes, shape, count);
     }
 
     /// Adds `count` messages of the same kind. Messages that were captured into a graph while observing was
-        self.unrated += if shape.routine.is_rated() { 0 } else { count };
     /// off get numbers but are not counted.
     pub(crate) fn add_messages(&mut self, message: &Message, id: CommunicatorId, count: u64) {
         let collective = message.operation.is_collective();
@@ -151,20 +156,17 @@ impl Contents {
         other.operations.iter().for_each(|&(alike, count)| add_to(&mut self.operations, alike, count));
         other.shares.iter().for_each(|&share| self.add_share(share));
         self.gemms += other.gemms;
+        self.unrated += other.unrated;
         self.flops += other.flops;
         self.collectives += other.collectives;
         self.point_to_point += other.point_to_point;
         self.bus_bytes += other.bus_bytes;
         self.kernels += other.kernels;
-        self.unrated += other.unrated;
         self.others += other.others;
         self.kernel_nodes += other.kernel_nodes;
         self.has_unknown_nodes |= other.has_unknown_nodes;
-        self.named.iter_mut().zip(other.named).for_each(|(mine, more)| *mine += more);
-        let copies = self.copies.iter_mut().chain([&mut self.sets]);
-        for (mine, more) in copies.zip(other.copies.into_iter().chain([other.sets])) {
-            *mine = (mine.0 + more.0, mine.1 + more.1);
-        }
+        self.conditionals += other.conditionals;
+        self.add_work(&other.named, &other.copies, other.sets);
     }
 
     /// Adds nodes of a graph capture; `None` if they are unknown.
@@ -178,21 +180,38 @@ impl Contents {
         }
     }
 
-    /// Adds nodes that were added one by one.
-    pub(super) fn add_nodes(&mut self, nodes: Nodes) {
+    /// Adds nodes that were added one by one. `work` is what they do, if that is known of these nodes alone.
+    pub(super) fn add_nodes(&mut self, nodes: Nodes, work: Option<&Work>) {
         self.kernels += nodes.kernels;
+        self.conditionals += nodes.conditionals;
         self.others += nodes.others;
         self.kernel_nodes += nodes.kernels;
+        match work {
+            Some(work) => {
+                self.others += work.unsized_nodes;
+                self.add_work(&work.named, &work.copies, work.sets);
+            }
+            None => self.others += nodes.copies + nodes.sets,
+        }
     }
 
-    /// Whether it contains GEMMs and nothing else. A GEMM of several kernels counts as something else, because
+    fn add_work(&mut self, named: &[u64; PATTERNS], copies: &[(u64, u64); COPIES], sets: (u64, u64)) {
+        self.named.iter_mut().zip(named).for_each(|(mine, more)| *mine += more);
+        let mine = self.copies.iter_mut().chain([&mut self.sets]);
+        for (mine, more) in mine.zip(copies.iter().chain([&sets])) {
+            *mine = (mine.0 + more.0, mine.1 + more.1);
+        }
+    }
+
+    /// Whether it contains GEMMs and nothing else, so that its time is theirs. A GEMM of several kernels counts as something else, because
     /// kernels of other libraries are not distinguished from its own.
     pub(crate) fn has_only_gemms(&self) -> bool {
-        let Self { collectives, point_to_point, kernels, others, .. } = *self;
+        let Self { collectives, point_to_point, kernels, conditionals, others, .. } = *self;
         let copies = self.copies.iter().chain([&self.sets]).map(|&(count, _)| count).sum::<u64>();
         self.gemms > 0
+            && self.unrated == 0
             && self.kernel_nodes == self.gemms
-            && collectives + point_to_point + kernels + others + copies == 0
+            && collectives + point_to_point + kernels + conditionals + others + copies == 0
             && !self.has_unknown_nodes
     }
 
@@ -209,14 +228,14 @@ impl Contents {
     }
 
     /// A hash of its contents without identities: equal on all ranks that do the same.
-            && self.unrated == 0
     pub(super) fn signature(&self) -> u32 {
         let mut hasher = DefaultHasher::new();
         self.shapes.hash(&mut hasher);
         for (alike, count) in &self.operations {
             (alike.operation as u8, alike.bytes, count).hash(&mut hasher);
         }
-        (self.collectives, self.point_to_point, self.kernels, self.others).hash(&mut hasher);
+        (self.collectives, self.point_to_point, self.kernels, self.conditionals, self.others)
+            .hash(&mut hasher);
         (self.copies, self.sets).hash(&mut hasher);
         hasher.finish() as u32
     }

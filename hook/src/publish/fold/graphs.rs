@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct GraphTally {
     totals: Totals<u32>,
     held: HashMap<u32, Held>,
+    /// Launches of graphs with conditional nodes.
+    conditional: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +66,10 @@ impl GraphTally {
         self.totals.has_more()
     }
 
+    pub(super) fn conditional(&self) -> u64 {
+        self.conditional
+    }
+
     pub(super) fn dropped(&self) -> u64 {
         self.totals.dropped()
     }
@@ -80,6 +86,7 @@ impl Fold {
             let gpu = observer.gpus.beside_home(device);
             self.gpus.count(device, |all| all.graphs += launches);
             let Some(contents) = contents else { return };
+            self.graphs.conditional += if contents.conditionals > 0 { launches } else { 0 };
             self.gpus.count(device, |all| {
                 all.gemms += contents.gemms * launches;
                 all.collectives += contents.collectives * launches;

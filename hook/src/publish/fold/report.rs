@@ -99,6 +99,11 @@ impl Fold {
         self.gemms.dropped() + self.collectives.dropped() + self.graphs.dropped()
     }
 
+    /// Number of launches of graphs whose contents are known only in part.
+    pub(crate) fn conditional_graphs(&self) -> u64 {
+        self.graphs.conditional()
+    }
+
     pub(crate) fn failed(&self) -> u64 {
         self.failed
     }

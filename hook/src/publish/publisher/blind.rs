@@ -28,6 +28,10 @@ impl Publisher {
             (cublaslt::unreadable(), "cuBLASLt GEMMs whose sizes are not on the host"),
             (lost, "parts of CUDA graphs that could not be distinguished"),
             (unseen, "CUDA graphs with unknown contents: what is in them is not counted"),
+            (
+                self.fold.conditional_graphs(),
+                "launches of CUDA graphs with conditional nodes: the work in their bodies is not counted",
+            ),
             (unnamed, "kernels whose names are unknown: that needs CUDA 12.3"),
             (crowded, "launches of kernels beyond those that are counted by name"),
             (unplaced, "more allocations than can be tracked: more memory is held than shown"),
