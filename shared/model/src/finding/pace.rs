@@ -291,7 +291,8 @@ struct Change {
 
 fn change(view: &RankView, measure: Measure) -> Option<Change> {
     let of: fn(&PaceSample) -> f32 = match measure {
-        Measure::Median => |sample| sample.pace,
+        // The median of two steps is their mean, not the shorter one.
+        Measure::Median => |sample| if sample.steps == 2.0 { sample.span / 2.0 } else { sample.pace },
         Measure::Mean => |sample| sample.span / sample.steps,
     };
     let samples: Vec<PaceSample> = view.pace_samples().copied().collect();
