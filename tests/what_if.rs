@@ -6,12 +6,15 @@ use std::{
 };
 
 use serde_json::Value;
+use xpu_model::job::{Job, Jobs};
+use xpu_recording::Recording;
 use xpu_tests::{
     built,
     host::Host,
     place::Place,
     program::{Outcome, Program, run, until},
 };
+use xpu_wire::{codec, frame::JobWhatIf, id::Rank};
 
 /// The output of a command on a running demo. `command` makes the line from the options that name the demo.
 fn of_demo(line: &str, place: &Place, command: impl Fn(&str) -> String) -> Outcome {
@@ -193,11 +196,31 @@ fn a_slow_rank_of_a_sharded_job_is_named_with_what_it_costs() {
     assert!(first["repaired_ms"].as_f64() < Some(0.8 * time("measured_ms")), "{figures:#}");
 }
 
+/// What stragglers have cost the job of a recording.
+fn recorded(file: &Path) -> JobWhatIf {
+    let mut recording = Recording::open_file(file).expect("it opens");
+    let mut jobs = Jobs::default();
+    for entry in recording.entries().to_vec() {
+        let block = recording.block(&entry).expect("it can be read").expect("it is whole");
+        block
+            .records()
+            .filter_map(|record| codec::decode(record.frame).ok())
+            .for_each(|frame| jobs.fold(&frame));
+    }
+    jobs.foremost().and_then(Job::what_if).expect("it is recorded").clone()
+}
+
 #[test]
 fn a_rank_whose_loader_is_slow_is_named_live_with_the_gpu_hours_it_costs() {
     let place = Place::new();
-    let said = of_demo("--ranks 8 --nodes 2 --slow-host 3:60ms", &place, |of_job| {
-        format!("what-if --live --json --every 1s --times 2 --gpu-hour-price 2 {of_job}")
+    let file = place.path("later.xpurec");
+    let said = with_demo("--ranks 8 --nodes 2 --slow-host 3:60ms", &place, |ask| {
+        let said =
+            ask(&|of_job| format!("what-if --live --json --every 1s --times 2 --gpu-hour-price 2 {of_job}"));
+        // Whoever connects after the last capture gets the sum too.
+        let done = ask(&|of_job| format!("record --for 3s -o {} {of_job}", file.display()));
+        assert_eq!((said.status.code(), done.status.code()), (Some(0), Some(0)), "{said:?} {done:?}");
+        said
     });
     let lines: Vec<Value> = said.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let [first, last] = &lines[..] else { panic!("{said:?}") };
@@ -215,6 +238,9 @@ fn a_rank_whose_loader_is_slow_is_named_live_with_the_gpu_hours_it_costs() {
     assert!((0.6..1.6).contains(&(lost / expected)), "{lost} is not {expected}: {said:?}");
     assert_eq!(last["total"]["ranks"][0]["rank"], 3, "{last:#}");
     assert!(last["total"]["lost"]["all"]["money"].is_number(), "{last:#}");
+    let of = recorded(&file);
+    assert_eq!((of.estimates, of.steps as f64, of.ranks[0].0), (2, steps(last), Rank(3)), "{of:?}");
+    assert!(!of.sentences.is_empty(), "{of:?}");
     let left = fs::read_dir(place.path("")).expect("a folder").flatten();
     let left: Vec<_> = left.filter(|file| file.file_name().to_string_lossy().contains("what-if")).collect();
     assert!(left.is_empty(), "no capture is left behind: {left:?}");

@@ -14,7 +14,7 @@ use tokio::sync::mpsc as queue;
 use xpu_net::{key::Key, recall};
 use xpu_wire::{
     endpoint::BasePort,
-    frame::{CaptureOrder, CaptureWindow, KinetoWish, Request, SampleOrder},
+    frame::{CaptureOrder, CaptureWindow, JobWhatIf, KinetoWish, Request, SampleOrder},
     id::{HostName, JobName, Rank},
 };
 
@@ -46,6 +46,7 @@ pub enum Order {
     GpuStacks { job: JobName, ranks: Vec<Rank> },
     Records { job: JobName, ranks: Vec<Rank> },
     Ras { job: JobName, rank: Rank },
+    WhatIf(JobWhatIf),
     Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: Option<CaptureWindow> },
     EndCapture { job: JobName, number: u64 },
     Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
@@ -109,6 +110,11 @@ impl Live {
     /// Asks this rank's host for the answer of NCCL's RAS service about the job. It arrives as one frame.
     pub fn ras(&self, job: JobName, rank: Rank) {
         let _ = self.orders.send(Order::Ras { job, rank });
+    }
+
+    /// Asks the host of the job's rank 0 to publish what stragglers have cost the job.
+    pub fn publish_what_if(&self, of: JobWhatIf) {
+        let _ = self.orders.send(Order::WhatIf(of));
     }
 
     /// Asks every host of the job to sample the Python stacks of these ranks during a capture. The samples

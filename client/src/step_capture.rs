@@ -2,19 +2,24 @@
 
 use std::{path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
 
+use tokio::time::Instant;
 use xpu_model::{figure::counted, finding, job::Job, status::RankState};
-use xpu_wire::{id::JobName, unit::Moment};
+use xpu_wire::{frame::JobWhatIf, id::JobName, unit::Moment};
 
 use crate::{
     capture::{Begin, Plan, Request, Stop, Taking, Wanted},
     follow::Following,
     live,
     recording_writer::header,
+    request::take_until,
     screen_capture::{Targets, await_hosts},
 };
 
 /// Longest time of a capture, in addition to its steps.
 const WAIT: Duration = Duration::from_mins(1);
+
+/// Time limit for a sum to be published.
+const PUBLISHED: Duration = Duration::from_secs(5);
 
 /// Why there is no capture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +88,22 @@ pub async fn take(
         return Err(failed(&why));
     }
     Ok(job)
+}
+
+/// Publishes what stragglers have cost a job to all its viewers. If the collector of rank 0 is older, they do
+/// not get it.
+pub async fn publish(targets: &Targets, of: JobWhatIf) {
+    let mut following = Following::new(targets.endpoints.iter().cloned(), Some(of.job.clone()));
+    let (live, mut arrivals) =
+        live::connect_briefly(targets.endpoints.clone(), targets.key.clone(), Some(of.job.clone()));
+    await_hosts(&mut following, &mut arrivals).await;
+    let job = of.job.clone();
+    let known = |following: &Following| following.jobs().get(&job)?.what_if().cloned();
+    let before = known(&following);
+    live.publish_what_if(of);
+    // The connection stays open until the collector has published it.
+    let is_published = |following: &Following| known(following) != before;
+    take_until(&mut following, &mut arrivals, Instant::now() + PUBLISHED, is_published).await;
 }
 
 fn chosen<'a>(following: &'a Following, named: Option<&JobName>) -> Result<&'a Job, Skipped> {

@@ -23,7 +23,7 @@ use xpu_net::{
 use xpu_wire::{
     VERSION, codec,
     endpoint::{BasePort, Endpoint},
-    frame::{Body, Frame, RelaySnapshot, Request},
+    frame::{Body, Frame, JobWhatIf, RelaySnapshot, Request},
     id::{HostName, JobName},
     link::Link,
     unit::Moment,
@@ -265,7 +265,8 @@ fn job_of(request: &Request) -> Option<&JobName> {
         | Request::EndCapture { job, .. }
         | Request::Sample { job, .. }
         | Request::Ras { job, .. }
-        | Request::Kineto { job, .. } => Some(job),
+        | Request::Kineto { job, .. }
+        | Request::WhatIf(JobWhatIf { job, .. }) => Some(job),
     }
 }
 

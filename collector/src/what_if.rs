@@ -37,14 +37,6 @@ impl WhatIfs {
         self.lock().get(job).cloned()
     }
 
-    /// The sentences of the last estimate of this job.
-    pub(crate) fn sentences(&self, job: &JobName) -> Vec<String> {
-        let jobs = self.lock();
-        let sentences = jobs.get(job).and_then(|known| known.document["estimate"]["sentences"].as_array());
-        let all = sentences.into_iter().flatten();
-        all.filter_map(|one| one.as_str().map(str::to_owned)).collect()
-    }
-
     fn lock(&self) -> MutexGuard<'_, BTreeMap<JobName, WhatIf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +124,6 @@ pub(crate) mod tests {
     #[test]
     fn the_last_document_of_a_job_is_kept_and_other_lines_are_not() {
         let (kept, job) = (WhatIfs::default(), JobName::from("train"));
-        assert!(kept.sentences(&job).is_empty());
         assert!(kept.take(&job, LINE) && !kept.take(&job, "xpu-top: no job") && !kept.take(&job, "{}"));
         let figures = kept.of(&job).expect("it is kept").figures;
         assert_eq!((figures.total.steps, figures.total.ranks[0].rank), (100, Rank(3)));

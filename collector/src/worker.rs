@@ -13,8 +13,8 @@ use std::{collections::VecDeque, fs, time::Duration};
 use xpu_wire::{
     endpoint::user_id,
     frame::{
-        Advance, CommunicatorState, DeviceReading, Life, NcclReport, Progress, RankDetail, RankDigest,
-        RankExit, RankInfo, RankNccl, RankRecord, RankStacks, Summary,
+        Advance, CommunicatorState, DeviceReading, JobWhatIf, Life, NcclReport, Progress, RankDetail,
+        RankDigest, RankExit, RankInfo, RankNccl, RankRecord, RankStacks, Summary,
     },
     id::{DeviceUuid, Rank, Step},
     ledger::{self, Call, KinetoCount, LedgerPage},
@@ -94,6 +94,8 @@ pub(crate) struct Worker {
     departed: bool,
     /// The report of its end, if it failed.
     pub exit: Option<Box<RankExit>>,
+    /// What stragglers have cost its job; only with rank 0.
+    pub what_if: Option<Box<JobWhatIf>>,
     memory: MemoryKills,
     watch: ExitWatch,
     /// Its exit status, from the kernel.
@@ -154,6 +156,7 @@ impl Worker {
             changed: Moment::default(),
             departed: false,
             exit: None,
+            what_if: None,
             memory: MemoryKills::default(),
             watch: ExitWatch::default(),
             status: None,

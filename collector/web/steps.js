@@ -17,8 +17,8 @@ export const stepsPage = {
   keys: [["Esc", "back"], ["drag", "show only that time; double click: all"]],
 
   enter(root) {
-    parts = { figures: h("p"), plot: h("div", { class: "plot" }), said: h("p", { class: "muted" }) };
-    root.replaceChildren(h("h2", {}, "Step time ", h("small", {}, "median rank and slowest rank, ms; time in UTC")), parts.figures, parts.plot, parts.said);
+    parts = { figures: h("p"), plot: h("div", { class: "plot" }), said: h("p", { class: "muted" }), whatIf: h("div") };
+    root.replaceChildren(h("h2", {}, "Step time ", h("small", {}, "median rank and slowest rank, ms; time in UTC")), parts.figures, parts.plot, parts.said, parts.whatIf);
     addEventListener("theme", remake);
     addEventListener("resize", remake);
     timer = setInterval(load, EVERY_MS);
@@ -38,6 +38,7 @@ export const stepsPage = {
     const source = { marked: "marked by the program", optimizer: "of the optimizer", detected: "detected", detected_late: "detected" }[steps.source] ?? "no source yet";
     parts.figures.textContent = `mean ${short(steps.mean_ms)} ms; single steps: p50 ${short(steps.p50_ms)}, p99 ${short(steps.p99_ms)} ms`
       + `${known(steps.timed_by) ? ` by the ${steps.timed_by === "gpu" ? "GPU" : "host"}'s clock` : ""}; steps are ${source}`;
+    drawWhatIf(state.status);
   },
 
   press(key, go) {
@@ -46,6 +47,12 @@ export const stepsPage = {
     return true;
   },
 };
+
+/** What a step would take without its stragglers, and what they have cost, if what-if runs. */
+function drawWhatIf({ what_if_sentences: sentences = [], what_if_sum: sum }) {
+  const lines = [...sentences, ...(known(sum) ? [`lost ${sum}`] : [])];
+  parts.whatIf.replaceChildren(...(lines.length > 0 ? [h("h2", {}, "Without stragglers"), ...lines.map((line) => h("p", {}, line))] : []));
+}
 
 async function load() {
   if (!state.status) return;

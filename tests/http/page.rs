@@ -26,20 +26,20 @@ while True:
 
 /// One event of a stream.
 #[derive(Debug)]
-struct Event {
+pub(crate) struct Event {
     name: String,
-    data: Value,
+    pub(crate) data: Value,
 }
 
 /// Reads the events of a stream one by one; `gzip` requests compression.
-struct Listening(Box<dyn std::io::BufRead>);
+pub(crate) struct Listening(Box<dyn std::io::BufRead>);
 
 impl Listening {
     fn to(client: &Client, gzip: bool) -> Self {
         Self::of(client, "/api/v1/events", gzip).expect("a stream of events")
     }
 
-    fn of(client: &Client, path: &str, gzip: bool) -> Result<Self, String> {
+    pub(crate) fn of(client: &Client, path: &str, gzip: bool) -> Result<Self, String> {
         let mut stream = client.connect();
         let token = client
             .token
@@ -58,7 +58,7 @@ impl Listening {
         Ok(Self(if gzip { Box::new(BufReader::new(GzDecoder::new(reader))) } else { Box::new(reader) }))
     }
 
-    fn next(&mut self) -> Event {
+    pub(crate) fn next(&mut self) -> Event {
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
@@ -95,7 +95,7 @@ fn a_page_and_its_events_are_served() {
     let first = plain.next();
     assert_eq!(first.name, "status");
     let mut there = first.data.clone();
-    for more in ["bound_sentence", "what_if_sentences"] {
+    for more in ["bound_sentence", "what_if_sentences", "what_if_sum"] {
         assert!(there.as_object_mut().expect("an object").remove(more).is_some());
     }
     assert_eq!(names(&there), names(&document), "as `status --json`");

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import time
+from urllib.parse import urlsplit
 
 import pytest
 from browser import Visit, chromium
@@ -132,6 +133,22 @@ def test_the_keys_are_those_of_the_terminal(browser, slow_job):
     visit.shows("its peers", "#tooltip")
     visit.press("1")
     visit.shows("NCCL bus GB/s", ".map")
+    visit.is_clean()
+
+
+def test_what_stragglers_have_cost_is_on_the_page_of_steps(browser, slow_job):
+    visit = Visit(browser).open(slow_job)
+    visit.shows("8 of 8", "#header")
+    visit.press("5")
+    visit.shows("median rank, ms", ".u-legend")
+    assert "GPU-hours" not in visit.page.locator("#page").inner_text(), "there is no capture yet"
+    hosts = ["--hosts", "127.0.0.1", "--base-port", str(urlsplit(slow_job).port)]
+    done = subprocess.run(
+        [BUILT / "xpu-top", "what-if", "--live", "--times", "1", *hosts], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done
+    said = visit.shows("GPU-hours in", "#page").inner_text()
+    assert "If rank 5 were" in said and "by 1 capture from" in said, said
     visit.is_clean()
 
 

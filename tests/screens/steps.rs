@@ -8,13 +8,15 @@ use xpu_tui::{
     update::update,
 };
 use xpu_wire::{
-    frame::{Body, Frame, RankDetail, SpanTotals, StepSource, Steps, Summary, TimedBy, Work},
+    frame::{
+        Body, Frame, JobWhatIf, RankDetail, SpanTotals, StepSource, Steps, Summary, TimedBy, Work, example,
+    },
     histogram::Histogram,
     id::{Rank, Step},
     unit::{Moment, Nanoseconds},
 };
 
-use crate::{SMALL, USUAL, golden, golden_at, one_slow};
+use crate::{SMALL, USUAL, golden, golden_at, golden_at_both, one_slow};
 
 #[test]
 fn a_change_of_step_time_is_marked_with_its_step_and_size() {
@@ -75,6 +77,53 @@ fn the_step_time_of_the_last_capture_without_stragglers_is_on_the_page() {
         let screen = lab.screen(width, height);
         screen.shows("what-if").shows("a step would take").shows("112.4 ms.");
     }
+}
+
+/// The sum comes from the host of rank 0. Without a sum, nothing is shown.
+#[test]
+fn what_stragglers_have_cost_the_job_is_on_the_page() {
+    let mut lab = one_slow();
+    lab.keys("5");
+    let mut lab = lab.run(12);
+    assert!(!lab.screen(132, 40).text().contains("GPU-hours"));
+    let job = lab.simulation().job.clone();
+    let at = lab.simulation().digests(1_841)[0].now;
+    let sentences = vec![
+        "Stragglers make a step 12.5 % longer than the ideal one.".to_owned(),
+        "If rank 37 were as fast as the others, a step would take 97.1 ms instead of 112.4 ms.".to_owned(),
+    ];
+    let since = Moment(at.0 - 17_556_000_000_000);
+    let of = JobWhatIf {
+        job: job.clone(),
+        since,
+        at,
+        ranks: vec![(Rank(37), 1.198)],
+        sentences,
+        ..example::what_if()
+    };
+    let frame = |of: JobWhatIf, lab: &mut Lab| {
+        let frame = Frame { body: Body::WhatIf(of), ..lab.simulation().digests(1_841).remove(0) };
+        lab.arrive(vec![frame]);
+    };
+    frame(of.clone(), &mut lab);
+    for (width, height) in [(80, 24), (100, 30), (132, 40), (200, 60)] {
+        let screen = lab.screen(width, height);
+        screen.shows("what-if    If rank 37 were as fast").shows("lost       1.204 of 8.827 GPU-hours");
+        screen.shows("by 59 captures").shows("2027-01-15").shows("03:38:05");
+    }
+    golden_at_both("steps-lost", &mut lab);
+    // A capture without an estimate leaves the sum, and is explained.
+    let failed =
+        JobWhatIf { failed: 1, why: "the job hangs".to_owned(), sentences: Vec::new(), ..of.clone() };
+    frame(failed, &mut lab);
+    lab.screen(132, 40).shows("what-if    no estimate: the job hangs").shows("lost       1.204");
+    // The newer of two captures counts.
+    frame(of.clone(), &mut lab);
+    let simulated = Simulated { job, sentence: "If rank 5 were as fast".to_owned() };
+    update(lab.app(), Action::Loaded(Loaded::Simulated(Some(Box::new(simulated)))));
+    lab.screen(132, 40).shows("what-if    If rank 5").shows("lost       1.204");
+    frame(JobWhatIf { at: Moment(u64::MAX), ..of }, &mut lab);
+    lab.screen(132, 40).shows("what-if    If rank 37");
 }
 
 /// If there is enough space, the overview shows step times: since when, and what takes the time.

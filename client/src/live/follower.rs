@@ -140,6 +140,7 @@ impl Follower {
                     Order::Ras { job, rank } => {
                         self.ask(&job, true, || Request::Ras { job: job.clone(), rank });
                     }
+                    Order::WhatIf(of) => self.ask(&of.job, true, || Request::WhatIf(of.clone())),
                     Order::GpuStacks { job, ranks } => {
                         self.ask(&job, true, || Request::GpuStacks {
                             job: job.clone(),

@@ -27,7 +27,7 @@ use tokio::{
     },
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
-use xpu_model::status::Status;
+use xpu_model::{job::Job, status::Status, what_if};
 use xpu_wire::unit::Moment;
 
 use super::{
@@ -37,10 +37,7 @@ use super::{
     error::Problem,
     gzip::{Member, Piece},
 };
-use crate::{
-    follow::{Known, Replay},
-    what_if::WhatIfs,
-};
+use crate::follow::{Known, Replay};
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -57,13 +54,15 @@ pub(super) struct Events {
     woken: Notify,
 }
 
-/// The status, the sentence on what limits the job, and the sentences of the last what-if.
+/// The status, the sentence on what limits the job, the sentences of the last what-if, and the sum of them
+/// all.
 #[derive(Serialize)]
 struct Document {
     #[serde(flatten)]
     status: Status,
     bound_sentence: Option<String>,
     what_if_sentences: Vec<String>,
+    what_if_sum: Option<String>,
     /// The moment of a recording that is shown, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded_at: Option<f64>,
@@ -142,7 +141,7 @@ async fn make(app: Arc<App>, job: Option<String>, sender: Sender<Piece>) {
         let whose = Arc::clone(&app);
         let made = run_blocking(move || {
             let replay = whose.follow.steer(|steering| steering.replay());
-            whose.follow.look(|known| piece(known, name.as_deref(), &whose.what_ifs, replay))
+            whose.follow.look(|known| piece(known, name.as_deref(), replay))
         })
         .await;
         if let Ok(made) = made {
@@ -151,13 +150,19 @@ async fn make(app: Arc<App>, job: Option<String>, sender: Sender<Piece>) {
     }
 }
 
-fn piece(known: &Known, job: Option<&str>, what_ifs: &WhatIfs, replay: Option<Replay>) -> Piece {
+fn piece(known: &Known, job: Option<&str>, replay: Option<Replay>) -> Piece {
     let (event, data) = match status(known, job) {
         Ok(status) => {
             let bound_sentence = status.bound.as_ref().map(ToString::to_string);
-            let what_if_sentences = what_ifs.sentences(&status.job);
-            let recorded_at = known.recorded_at().map(|at| at.0 as f64 / 1e9);
-            let document = Document { status, bound_sentence, what_if_sentences, recorded_at, replay };
+            let what_if = known.jobs().get(&status.job).and_then(Job::what_if);
+            let document = Document {
+                status,
+                bound_sentence,
+                what_if_sentences: what_if.map(what_if::last).unwrap_or_default(),
+                what_if_sum: what_if.and_then(|of| what_if::sum(of, known.pages().price)),
+                recorded_at: known.recorded_at().map(|at| at.0 as f64 / 1e9),
+                replay,
+            };
             ("status", serde_json::to_string(&document))
         }
         // The stream goes on, because the job may still appear.

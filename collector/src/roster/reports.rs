@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use xpu_wire::{
     frame::{
         Body, DeviceReading, GpuLoad, GpuProcess, HostCpu, HostDigest, HostNeighbours, HostWork, JobSnapshot,
-        NcclReport, RankDetail, RankExit, RankNccl, RankNeighbours, RankSnapshot,
+        JobWhatIf, NcclReport, RankDetail, RankExit, RankNccl, RankNeighbours, RankSnapshot,
     },
     id::{DeviceUuid, JobName, Pid, Rank},
     process,
@@ -28,6 +28,21 @@ impl Roster {
     /// The ends of failed ranks.
     pub(crate) fn exits(&self) -> Vec<RankExit> {
         self.places.values().filter_map(|worker| worker.exit.as_deref().cloned()).collect()
+    }
+
+    /// Keeps what stragglers have cost a job for later viewers, with its rank 0: a new run begins without
+    /// it. `false` if rank 0 is not here.
+    pub(crate) fn keep_what_if(&mut self, of: &JobWhatIf) -> bool {
+        let mut first = self.places.iter_mut().filter(|(place, _)| place.job == of.job);
+        let Some((_, worker)) = first.find(|(place, _)| place.rank.process() == Rank(0)) else {
+            return false;
+        };
+        worker.what_if = Some(Box::new(of.clone()));
+        true
+    }
+
+    pub(crate) fn what_ifs(&self) -> Vec<JobWhatIf> {
+        self.places.values().filter_map(|worker| worker.what_if.as_deref().cloned()).collect()
     }
 
     /// Reads the GPU health of all living ranks.

@@ -14,6 +14,22 @@ fn blind_spots_of_a_hook_are_reported_briefly() {
     assert!(blind[0].len() <= RankDigest::LONGEST_BLIND && !blind[0].contains('\x1b'));
 }
 
+#[test]
+fn what_stragglers_cost_is_kept_by_the_host_of_rank_0_until_the_job_starts_again() {
+    let mut roster = Roster::default();
+    let of = example::what_if();
+    roster.hello(&who("x"), 0, info("j", 1), at(0.0));
+    assert!(!roster.keep_what_if(&of) && roster.what_ifs().is_empty());
+    roster.hello(&who("y"), 0, info("j", 0), at(0.0));
+    assert!(roster.keep_what_if(&of));
+    assert_eq!(roster.what_ifs(), [of]);
+    roster.goodbye(&who("x"), at(1.0));
+    roster.goodbye(&who("y"), at(1.0));
+    assert_eq!(roster.what_ifs().len(), 1, "a viewer may come after the end");
+    roster.hello(&who("z"), 0, RankInfo { pid: Pid(1), ..info("j", 0) }, at(2.0));
+    assert!(roster.what_ifs().is_empty());
+}
+
 /// A viewer that requests only one snapshot has no earlier data from which to compute rates.
 #[test]
 fn a_snapshot_has_earlier_digests_of_a_rank() {

@@ -115,6 +115,7 @@ impl Collector {
             Body::Work(work) => topic::events(&work.job),
             Body::Load(load) => topic::events(&load.job),
             Body::Neighbours(neighbours) => topic::events(&neighbours.job),
+            Body::WhatIf(of) => topic::events(&of.job),
             Body::Record(record) => topic::events(&record.job),
             Body::Ras(report) => topic::events(&report.job),
             Body::Stacks(stacks) => topic::events(&stacks.job),

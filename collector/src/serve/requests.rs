@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use xpu_wire::{
     VERSION, codec,
-    frame::{Body, CaptureWindow, Command, Frame, HostSnapshot, KinetoWish, Request, SampleOrder},
+    frame::{Body, CaptureWindow, Command, Frame, HostSnapshot, JobWhatIf, KinetoWish, Request, SampleOrder},
     id::{JobName, Rank},
     unit::Moment,
 };
@@ -47,6 +47,9 @@ impl Collector {
                 // Sent before the snapshot, so that a viewer with the snapshot has everything.
                 for exit in self.roster.exits() {
                     self.send(viewer, Body::Exit(exit), now);
+                }
+                for of in self.roster.what_ifs() {
+                    self.send(viewer, Body::WhatIf(of), now);
                 }
                 for load in self.loads.latest().to_vec() {
                     self.send(viewer, Body::Load(load), now);
@@ -116,6 +119,14 @@ impl Collector {
                 let target = self.roster.ras_target(&job, rank, now)?;
                 if let Some(known) = self.ras.want(target, viewer, Instant::now()) {
                     self.send_ras_answer(known, now);
+                }
+                None
+            }
+            Request::WhatIf(of) => {
+                let (since, at) = (received.here(of.since), received.here(of.at));
+                let of = JobWhatIf { since, at, ..of.bounded() };
+                if self.roster.keep_what_if(&of) {
+                    self.publish(Body::WhatIf(of), now);
                 }
                 None
             }

@@ -22,9 +22,10 @@ pub use account::{Account, Estimate, Lost, Total};
 pub use figures::{Culprits, KindFigures, SequenceLength, StageFigures, StepTimes, WhatIf, Worker};
 use graph::{Durations, Graph, Shape};
 pub use hosts::HostFigures;
-pub use loss::{Cause, Loss};
+pub use loss::Loss;
 use serde::Serialize;
 pub use traced::Row;
+pub use xpu_wire::frame::StragglerCause as Cause;
 use xpu_wire::id::{HostName, Rank, Step};
 
 /// Kinds of operations. The names in a trace are those of the public traces.

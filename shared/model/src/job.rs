@@ -18,6 +18,7 @@ mod records;
 mod stacks;
 mod straggler_delay;
 mod transfers;
+mod what_if;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -39,7 +40,7 @@ pub use straggler_delay::{Onset, Recent, StragglerDelay};
 pub use transfers::{Route, Track, Traffic, Transfers, Window};
 
 use xpu_wire::{
-    frame::{Frame, RankDigest, RankExit, RankInfo, RasReport},
+    frame::{Frame, JobWhatIf, RankDigest, RankExit, RankInfo, RasReport},
     id::{HostName, JobName, Rank},
     unit::Moment,
 };
@@ -61,6 +62,7 @@ pub struct Job {
     stacks: Stacks,
     records: Records,
     ras: Option<Box<RasReport>>,
+    what_if: Option<Box<JobWhatIf>>,
     /// Ends of failed ranks, which may arrive before the ranks are introduced.
     exits: BTreeMap<Rank, RankExit>,
     hang: Option<HangBeforeEnd>,
@@ -84,6 +86,7 @@ impl Job {
             stacks: Stacks::default(),
             records: Records::default(),
             ras: None,
+            what_if: None,
             exits: BTreeMap::new(),
             hang: None,
             behind: BTreeMap::new(),

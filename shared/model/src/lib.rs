@@ -3,8 +3,8 @@
 //! [`job`] folds frames into the present state, [`status`] turns that state into a document. [`finding`]
 //! finds the problems of a job, [`divergence`] the first difference between the NCCL calls of a hung job's
 //! ranks. [`ras`] compares the answers of NCCL's RAS service with xpu-top's own data. [`stack`] merges the
-//! stacks of many ranks into one tree. [`baseline`] describes the normal state of an earlier run. [`hosts`]
-//! parses host lists.
+//! stacks of many ranks into one tree. [`baseline`] describes the normal state of an earlier run. [`what_if`]
+//! writes what stragglers have cost a job. [`hosts`] parses host lists.
 //!
 //! Nothing here reads a clock or the network: time comes in as an argument.
 
@@ -24,3 +24,4 @@ pub mod ras;
 pub mod stack;
 pub mod status;
 pub mod step_times;
+pub mod what_if;

@@ -99,6 +99,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Work(body) => payload(frame, body, &mut bytes),
         Body::Load(body) => payload(frame, body, &mut bytes),
         Body::Neighbours(body) => payload(frame, body, &mut bytes),
+        Body::WhatIf(body) => payload(frame, body, &mut bytes),
         Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
         Body::TimedCaptureSheet(body) => payload(frame, body, &mut bytes),
     }
@@ -167,6 +168,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         71 => body(kind, rest, Body::Work),
         72 => body(kind, rest, Body::Load),
         73 => body(kind, rest, Body::Neighbours),
+        74 => body(kind, rest, Body::WhatIf),
         96 => body(kind, rest, Body::CaptureSheet),
         97 => body(kind, rest, Body::TimedCaptureSheet),
         kind => Err(DecodeError::Kind { kind }),

@@ -26,6 +26,7 @@ mod samples;
 mod stacks;
 mod summary;
 mod times;
+mod what_if;
 
 pub use activity::{
     Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryGrowth, MemorySite,
@@ -64,6 +65,7 @@ pub use summary::{
     RankInfo, StepSource, Steps, Summary, TimedBy,
 };
 pub use times::{HostTimes, MainThread, RankTimes, SampledPlace};
+pub use what_if::{JobWhatIf, StragglerCause};
 
 use crate::{
     id::{HostName, JobName, Pid, Rank},
@@ -135,6 +137,8 @@ pub enum Body {
     Load(HostLoad),
     /// Collector to viewers, topic `<job>/e`, once a second while there are any: other processes on the GPUs of ranks.
     Neighbours(HostNeighbours),
+    /// Collector to viewers, topic `<job>/e`, and before a snapshot: what stragglers have cost the job.
+    WhatIf(JobWhatIf),
     /// Collector to viewer: a request was not carried out, with the remedy.
     Refusal(String),
     /// Relay to viewer: the hosts behind it, in answer to [`Request::Snapshot`] and before their snapshots.
@@ -194,6 +198,7 @@ impl Body {
             Self::Work(_) => 71,
             Self::Load(_) => 72,
             Self::Neighbours(_) => 73,
+            Self::WhatIf(_) => 74,
             Self::CaptureSheet(_) => 96,
             Self::TimedCaptureSheet(_) => 97,
         }
@@ -255,6 +260,8 @@ pub enum Request {
     /// Same as `History`, with at most this many digests per rank. If this is less than 18, those of the last
     /// 18 seconds are sent anyway. Older ones are merged, over times that grow in proportion to their age.
     ThinnedHistory { length: Nanoseconds, digests: u32 },
+    /// Publish what stragglers have cost the job, and keep it for later viewers. Only the host of rank 0 does.
+    WhatIf(JobWhatIf),
 }
 
 /// Something that happened once.

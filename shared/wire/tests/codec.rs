@@ -7,10 +7,11 @@ use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        Body, CallSite, CallState, CaptureOrder, CaptureWindow, Command, Event, Frame, KinetoBytes,
-        KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow,
-        KinetoWish, PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator, Request, SampleOrder,
-        SpanTotals, StackFrame, StepSource, Steps, Summary, TimedBy, TimedCaptureSheet, Work, example,
+        Body, CallSite, CallState, CaptureOrder, CaptureWindow, Command, Event, Frame, JobWhatIf,
+        KinetoBytes, KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding,
+        KinetoWindow, KinetoWish, PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator, Request,
+        SampleOrder, SpanTotals, StackFrame, StepSource, Steps, Summary, TimedBy, TimedCaptureSheet, Work,
+        example,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Rank, Step},
@@ -122,6 +123,12 @@ fn of_hosts() -> Vec<Frame> {
         frame(Body::Request(Request::ThinnedHistory { length: Nanoseconds(60_000_000_000), digests: 200 })),
         frame(Body::Request(Request::Ras { job: "j".into(), rank: Rank(1) })),
         frame(Body::Ras(example::ras(&[(0, 1042), (1, 1041)]))),
+        frame(Body::Request(Request::WhatIf(example::what_if()))),
+        frame(Body::WhatIf(JobWhatIf {
+            hosts: vec![("node-3".into(), 0.5)],
+            why: "the job hangs".to_owned(),
+            ..example::what_if()
+        })),
     ]
 }
 
@@ -276,7 +283,7 @@ fn the_example_frames_for_other_languages_have_this_format_and_every_kind() {
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 30, "of every kind there is one");
+    assert_eq!(kinds.len(), 31, "of every kind there is one");
 }
 
 #[test]

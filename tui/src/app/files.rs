@@ -4,6 +4,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use xpu_client::{kineto, screen_capture};
+use xpu_model::what_if;
 use xpu_wire::unit::Moment;
 
 use super::{App, Note};
@@ -29,7 +30,8 @@ pub struct Files {
     asked: Option<Moment>,
     /// The capture that this screen has just made, until it is simulated.
     pub(crate) unsimulated: Option<PathBuf>,
-    pub(crate) simulated: Option<Box<Simulated>>,
+    /// The result for it, and when it came.
+    pub(crate) simulated: Option<(Moment, Box<Simulated>)>,
 }
 
 /// What is open below the list.
@@ -112,10 +114,22 @@ impl App {
         self.files.capture = state;
     }
 
-    /// What a step of the job's last capture would take without its stragglers.
-    pub(crate) fn what_if(&self) -> Option<&str> {
-        let simulated = self.files.simulated.as_ref()?;
-        (self.job()?.name() == &simulated.job).then_some(simulated.sentence.as_str())
+    /// What a step would take without its stragglers: by the last capture that was made here, or by the last
+    /// one of `what-if --live` if that is newer.
+    pub(crate) fn what_if(&self) -> Option<String> {
+        let job = self.job()?;
+        let here = self.files.simulated.as_ref().filter(|(_, simulated)| simulated.job == *job.name());
+        let live = job.what_if().filter(|of| here.is_none_or(|(came, _)| of.at > *came && of.why.is_empty()));
+        match live {
+            // The first sentence is about all stragglers, the next about one of them.
+            Some(of) => what_if::last(of).into_iter().take(2).next_back(),
+            None => here.map(|(_, simulated)| simulated.sentence.clone()),
+        }
+    }
+
+    /// What stragglers have cost the job, if `what-if --live` has captured it.
+    pub(crate) fn what_if_sum(&self) -> Option<String> {
+        what_if::sum(self.job()?.what_if()?, self.job_view.price)
     }
 
     /// Reports the result of traces once.

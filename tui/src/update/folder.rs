@@ -31,7 +31,7 @@ pub(super) fn take(app: &mut App, loaded: Loaded) {
     match loaded {
         Loaded::Listed(listing) => app.files.listing = Some(listing),
         Loaded::Opened(path, summary) => app.files.came(path, summary),
-        Loaded::Simulated(simulated) => app.files.simulated = simulated,
+        Loaded::Simulated(simulated) => app.files.simulated = simulated.map(|of| (app.now(), of)),
         Loaded::Written(Ok(path)) => app.messages.done(format!("saved {}", path.display())),
         Loaded::Written(Err(why)) => app.messages.failed(why),
     }

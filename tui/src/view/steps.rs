@@ -45,8 +45,9 @@ pub(crate) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let wide = breakpoint == Breakpoint::Wide;
     let frame = if wide { 2 } else { 1 };
     let changes = line::listed(app, breakpoint) as u16;
-    // Spans of the program take one more line, and the what-if of the last capture two.
-    let what_if = if app.what_if().is_some() { breakdown::WHAT_IF } else { 0 };
+    // Spans of the program take one more line.
+    let width = if wide { below.width.saturating_sub(BESIDE + 1 + frame) } else { below.width };
+    let what_if = breakdown::what_if_lines(app, breakpoint, width);
     let spans = u16::from(!app.steps.spans.is_empty());
     let heights = match breakpoint {
         Breakpoint::Wide => [

@@ -73,8 +73,17 @@ pub(super) fn watch(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
                 Ok(estimate) => account.add(estimate.clone()),
                 Err(_) => account.fail(),
             }
-            let line = Line::of(job.as_ref(), since, estimate, account.total(price));
-            if !is_written(&if args.json { line.json()? } else { line.text() })? {
+            let at = Moment::now();
+            let sum = job.clone().map(|job| account.frame(job, since, at, estimate.as_ref()));
+            let line = Line::of(job.as_ref(), [since, at], estimate, account.total(price));
+            let text = if args.json { line.json()? } else { line.text(sum.as_ref(), price) };
+            if !is_written(&text)? {
+                break;
+            }
+            // For page 5 of every viewer.
+            if let Some(sum) = sum
+                && end.or(step_capture::publish(&targets, sum)).await.is_none()
+            {
                 break;
             }
             next = (next + args.every).max(Instant::now());

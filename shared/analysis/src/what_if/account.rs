@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use xpu_model::finding::{Money, Price};
 use xpu_wire::{
-    id::{HostName, Rank, Step},
+    frame::JobWhatIf,
+    id::{HostName, JobName, Rank, Step},
     unit::Moment,
 };
 
@@ -118,24 +119,52 @@ impl Account {
     /// The total loss; ranks are sorted by loss, the largest first.
     pub fn total(&self, price: Option<Price>) -> Total {
         let lost = |gpu_hours: f64| Lost { gpu_hours, money: price.map(|price| price.of(gpu_hours)) };
-        let mut ranks: Vec<_> = self.ranks.iter().map(|(&rank, &hours)| (rank, lost(hours))).collect();
-        let mut hosts: Vec<_> = self.hosts.iter().map(|(host, &hours)| (host.clone(), lost(hours))).collect();
-        ranks.sort_by(|one, other| other.1.gpu_hours.total_cmp(&one.1.gpu_hours));
-        hosts.sort_by(|one, other| other.1.gpu_hours.total_cmp(&one.1.gpu_hours));
+        let rank = |(rank, hours)| RankLost { rank, lost: lost(hours) };
+        let host = |(host, hours)| HostLost { host, lost: lost(hours) };
         Total {
             estimates: self.taken,
             failed: self.failed,
             steps: self.steps,
             gpu_hours: self.hours,
             lost: self.causes.iter().map(|(&cause, &hours)| (cause, lost(hours))).collect(),
-            ranks: ranks.into_iter().take(NAMED).map(|(rank, lost)| RankLost { rank, lost }).collect(),
-            hosts: hosts.into_iter().take(NAMED).map(|(host, lost)| HostLost { host, lost }).collect(),
+            ranks: costliest(&self.ranks).into_iter().map(rank).collect(),
+            hosts: costliest(&self.hosts).into_iter().map(host).collect(),
         }
+    }
+
+    /// The total loss as a frame. `last` is the result of the last capture.
+    pub fn frame(
+        &self,
+        job: JobName,
+        since: Moment,
+        at: Moment,
+        last: Result<&Estimate, &String>,
+    ) -> JobWhatIf {
+        JobWhatIf {
+            job,
+            since,
+            at,
+            estimates: self.taken,
+            failed: self.failed,
+            why: last.err().cloned().unwrap_or_default(),
+            steps: self.steps,
+            gpu_hours: self.hours,
+            lost: self.causes.iter().map(|(&cause, &hours)| (cause, hours)).collect(),
+            ranks: costliest(&self.ranks),
+            hosts: costliest(&self.hosts),
+            sentences: last.map(|estimate| estimate.sentences.clone()).unwrap_or_default(),
+        }
+        .bounded()
     }
 }
 
-/// Number of ranks and hosts that a total names.
-const NAMED: usize = 16;
+/// The largest losses, the largest first.
+fn costliest<T: Clone + Ord>(hours: &BTreeMap<T, f64>) -> Vec<(T, f64)> {
+    let mut all: Vec<_> = hours.iter().map(|(of, &hours)| (of.clone(), hours)).collect();
+    all.sort_by(|one, other| other.1.total_cmp(&one.1));
+    all.truncate(JobWhatIf::MOST);
+    all
+}
 
 /// GPU-hours, and their price if one is set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

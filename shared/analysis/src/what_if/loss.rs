@@ -5,39 +5,11 @@ use serde::Serialize;
 use xpu_wire::id::{HostName, Rank};
 
 use super::{
-    Kind, WhatIf,
+    Cause, Kind, WhatIf,
     figures::{ACCOUNTS, LEAST_GAIN},
     hosts::HostFigures,
     sentence::STRAGGLES,
 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// Everything that is not ideal.
-    All,
-    /// The few ranks whose repair gains half of the whole loss, or the one rank whose repair gains most.
-    /// Several ranks are named only if the job counts as straggling; otherwise, chance would select them.
-    Ranks,
-    /// The host whose repair gains half of the whole loss, if no small group of ranks does.
-    Host,
-    /// The stage whose repair gains most.
-    Stage,
-    /// Collectives that take longer than they typically do.
-    Communication,
-}
-
-impl Cause {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Ranks => "ranks",
-            Self::Host => "host",
-            Self::Stage => "stage",
-            Self::Communication => "communication",
-        }
-    }
-}
 
 /// The time that one cause takes of each step.
 #[derive(Clone, Debug, PartialEq, Serialize)]

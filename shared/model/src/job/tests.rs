@@ -175,6 +175,26 @@ fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
 }
 
 #[test]
+fn what_stragglers_cost_belongs_to_one_run_of_the_job() {
+    let simulation = Simulation::new(1, 1, 2);
+    let mut jobs = folded(&simulation, 10..=12);
+    let first = simulation.snapshots(12).remove(0);
+    let Body::Snapshot(snapshot) = &first.body else { unreachable!() };
+    let info = snapshot.jobs[0].ranks[0].info.clone();
+    let of = JobWhatIf { job: simulation.job.clone(), at: Moment(info.started.0 + 9), ..example::what_if() };
+    assert_eq!(jobs.foremost().unwrap().what_if(), None);
+    jobs.fold(&Frame { body: Body::WhatIf(of.clone()), ..first.clone() });
+    let revision = jobs.foremost().unwrap().revision();
+    // The host repeats it.
+    jobs.fold(&Frame { body: Body::WhatIf(of.clone()), ..first.clone() });
+    assert_eq!(jobs.foremost().unwrap().revision(), revision);
+    assert_eq!(jobs.foremost().unwrap().what_if(), Some(&of));
+    let again = RankInfo { pid: xpu_wire::id::Pid(1), started: Moment(of.at.0 + 1), ..info };
+    jobs.fold(&Frame { body: Body::Event(Event::Joined(again)), ..first });
+    assert_eq!(jobs.foremost().unwrap().what_if(), None);
+}
+
+#[test]
 fn an_empty_job_has_no_figures_rather_than_zeros() {
     let jobs = Jobs::default();
     let status = Status::of(&jobs, &Job::new("empty".into()), Moment(0));

@@ -5,8 +5,8 @@ pub mod host;
 pub mod stacks;
 
 use super::{
-    ApiError, CallSite, Ending, FailedKernel, FatalSignal, MemorySite, PythonException, RankExit,
-    RasCommunicator, RasCounts, RasRank, RasReport, RefusedMemory, StackFrame, StopRequest,
+    ApiError, CallSite, Ending, FailedKernel, FatalSignal, JobWhatIf, MemorySite, PythonException, RankExit,
+    RasCommunicator, RasCounts, RasRank, RasReport, RefusedMemory, StackFrame, StopRequest, StragglerCause,
 };
 use crate::{
     id::{CommunicatorId, Pid, Rank, Step},
@@ -36,6 +36,29 @@ pub fn ras(launched: &[(u32, u64)]) -> RasReport {
         took: Nanoseconds(1_000_000),
         timeouts: 0,
         why: String::new(),
+    }
+}
+
+/// What a slow rank has cost a job in five hours.
+pub fn what_if() -> JobWhatIf {
+    let sentence = "If rank 12 were as fast as the others, a step would take 97.1 ms instead of 112.4 ms.";
+    JobWhatIf {
+        job: "j".into(),
+        since: Moment(1_795_743_631_000_000_000),
+        at: Moment(1_795_761_187_000_000_000),
+        estimates: 59,
+        failed: 0,
+        why: String::new(),
+        steps: 17_670,
+        gpu_hours: 8.827,
+        lost: vec![
+            (StragglerCause::All, 1.204),
+            (StragglerCause::Ranks, 1.198),
+            (StragglerCause::Communication, 0.002),
+        ],
+        ranks: vec![(Rank(12), 1.198)],
+        hosts: Vec::new(),
+        sentences: vec![sentence.to_owned()],
     }
 }
 

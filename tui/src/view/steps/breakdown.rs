@@ -19,8 +19,11 @@ use super::{
 };
 use crate::{app::App, glyph, palette::Role, widget::wrap::wrapped, width::Breakpoint};
 
-/// Number of lines of the what-if of the last capture.
-pub(super) const WHAT_IF: u16 = 2;
+/// Most lines of what a step would take without its stragglers, and of what they have cost the job; of the
+/// latter on small screens.
+const WHAT_IF: usize = 2;
+const LOST: usize = 3;
+const LOST_BRIEFLY: usize = 2;
 
 /// Columns of a bar's label, and of its figures.
 const LABEL: usize = 11;
@@ -56,12 +59,37 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     bars(app, breakpoint, inner, buffer);
     let below =
         Rect { y: inner.y + inner.height.min(PARTS), height: inner.height.saturating_sub(PARTS), ..inner };
-    let what_if = if app.what_if().is_some() { WHAT_IF.min(below.height) } else { 0 };
-    let [spans, what_if] = Layout::vertical([Constraint::Fill(1), Constraint::Length(what_if)]).areas(below);
+    let what_ifs = what_ifs(app, breakpoint, below.width);
+    let lines = lines_of(&what_ifs).min(below.height);
+    let [spans, mut rest] = Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(below);
     draw_spans(app, spans, buffer);
-    if let Some(sentence) = app.what_if() {
-        labelled(app, "what-if", sentence, what_if, buffer);
+    for (name, lines) in what_ifs {
+        labelled(app, name, &lines, rest, buffer);
+        let drawn = rest.height.min(lines.len() as u16);
+        rest = Rect { y: rest.y + drawn, height: rest.height - drawn, ..rest };
     }
+}
+
+/// Number of lines that the what-ifs take in a panel of this width.
+pub(super) fn what_if_lines(app: &App, breakpoint: Breakpoint, width: u16) -> u16 {
+    lines_of(&what_ifs(app, breakpoint, width))
+}
+
+fn lines_of(what_ifs: &[(&str, Vec<String>)]) -> u16 {
+    what_ifs.iter().map(|(_, lines)| lines.len() as u16).sum()
+}
+
+/// What a step would take without its stragglers, and what they have cost the job, as far as it is known.
+fn what_ifs(app: &App, breakpoint: Breakpoint, width: u16) -> Vec<(&'static str, Vec<String>)> {
+    let most = if breakpoint == Breakpoint::Wide { LOST } else { LOST_BRIEFLY };
+    let texts = [("what-if", app.what_if(), WHAT_IF), ("lost", app.what_if_sum(), most)];
+    let known = texts.into_iter().filter_map(|(name, text, most)| Some((name, text?, most)));
+    known.map(|(name, text, most)| (name, beside_label(&text, width, most))).collect()
+}
+
+/// A text in the columns beside a label.
+fn beside_label(text: &str, width: u16, most: usize) -> Vec<String> {
+    wrapped(text, usize::from(width).saturating_sub(LABEL), most)
 }
 
 /// Spans, as many as fit.
@@ -74,20 +102,19 @@ fn draw_spans(app: &App, area: Rect, buffer: &mut Buffer) {
         .spans
         .iter()
         .map(|(name, took)| format!("{name} {} ms", figure::three(took.milliseconds())));
-    labelled(app, "spans", &each.collect::<Vec<_>>().join(" · "), area, buffer);
+    let text = each.collect::<Vec<_>>().join(" · ");
+    labelled(app, "spans", &beside_label(&text, area.width, area.height.into()), area, buffer);
 }
 
 /// Draws a text below the bars, as far as there is room.
-fn labelled(app: &App, name: &str, text: &str, area: Rect, buffer: &mut Buffer) {
-    let width = usize::from(area.width).saturating_sub(LABEL);
-    let lines = wrapped(text, width, area.height.into());
+fn labelled(app: &App, name: &str, lines: &[String], area: Rect, buffer: &mut Buffer) {
     let (label, plain) = (app.palette.of(Role::Muted), app.palette.of(Role::Text));
     let lines: Vec<_> = lines
-        .into_iter()
+        .iter()
         .enumerate()
         .map(|(at, line)| {
             let label = Span::styled(format!("{:<LABEL$}", if at == 0 { name } else { "" }), label);
-            Line::from(vec![label, Span::styled(line, plain)])
+            Line::from(vec![label, Span::styled(line.clone(), plain)])
         })
         .collect();
     headline::lines(&lines, area, buffer);

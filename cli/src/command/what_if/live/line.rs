@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use xpu_analysis::what_if::{Cause, Estimate, Lost, Total};
-use xpu_model::figure::{clock, count, counted, time_of_day};
-use xpu_wire::{id::JobName, unit::Moment};
-
-/// Number of ranks and hosts named in a line of text.
-const NAMED: usize = 3;
+use xpu_analysis::what_if::{Estimate, Total};
+use xpu_model::{
+    figure::{count, counted, time_of_day},
+    finding::Price,
+    what_if,
+};
+use xpu_wire::{frame::JobWhatIf, id::JobName, unit::Moment};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
@@ -31,7 +32,7 @@ enum Turn {
 impl Line {
     pub(super) fn of(
         job: Option<&JobName>,
-        since: Moment,
+        [since, at]: [Moment; 2],
         estimate: Result<Estimate, String>,
         total: Total,
     ) -> Self {
@@ -40,14 +41,15 @@ impl Line {
             Ok(estimate) => Turn::Estimate { estimate: Box::new(estimate) },
             Err(why) => Turn::Failed { why },
         };
-        Self { job: job.cloned(), at: seconds(Moment::now()), since: seconds(since), turn, total }
+        Self { job: job.cloned(), at: seconds(at), since: seconds(since), turn, total }
     }
 
     pub(super) fn json(&self) -> serde_json::Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 
-    pub(super) fn text(&self) -> String {
+    /// The line as text, with the sum if there is one.
+    pub(super) fn text(&self, sum: Option<&JobWhatIf>, price: Option<Price>) -> String {
         let moment = |seconds: f64| Moment((seconds * 1e9) as u64);
         let mut text = format!("{}  ", time_of_day(moment(self.at)));
         // Writing to a String cannot fail.
@@ -62,41 +64,9 @@ impl Line {
                     })
             }
         };
-        if self.total.estimates > 0 {
-            let _ = writeln!(text, "          {} since {}", lost(&self.total), clock(moment(self.since)));
+        if let Some(sum) = sum.and_then(|sum| what_if::sum(sum, price)) {
+            let _ = writeln!(text, "          lost {sum}");
         }
         text
     }
-}
-
-/// `lost 0.118 of 0.456 GPU-hours (0.30 EUR) in 1,005 steps: ranks 0.110 (rank 5 0.110), communication 0.002;`
-fn lost(total: &Total) -> String {
-    let hours = |lost: &Lost| format!("{:.3}", lost.gpu_hours);
-    let mut text = "lost ".to_owned();
-    if let Some(all) = total.lost.get(&Cause::All) {
-        let money = all.money.map_or_else(String::new, |money| format!(" ({money})"));
-        let _ = write!(text, "{} of {:.3} GPU-hours{money}", hours(all), total.gpu_hours);
-    }
-    let _ = write!(text, " in {} steps", count(total.steps));
-    let causes = total.lost.iter().filter(|(cause, _)| **cause != Cause::All);
-    let mut between = ": ";
-    for (cause, of) in causes {
-        let who: Vec<_> = match cause {
-            Cause::Ranks => {
-                let all = total.ranks.iter().take(NAMED);
-                all.map(|of| format!("rank {} {}", of.rank, hours(&of.lost))).collect()
-            }
-            Cause::Host => {
-                let all = total.hosts.iter().take(NAMED);
-                all.map(|of| format!("{} {}", of.host, hours(&of.lost))).collect()
-            }
-            _ => Vec::new(),
-        };
-        let _ = write!(text, "{between}{} {}", cause.word(), hours(of));
-        if !who.is_empty() {
-            let _ = write!(text, " ({})", who.join(", "));
-        }
-        between = ", ";
-    }
-    text
 }

@@ -52,6 +52,19 @@ fn steps_between_two_estimates_lose_the_mean_of_both() {
 }
 
 #[test]
+fn the_frame_has_the_sum_and_the_result_of_the_last_capture() {
+    let mut account = Account::default();
+    let estimate = Estimate { sentences: vec!["Slow.".to_owned()], ..estimate(11, 15, 36.0) };
+    account.add(estimate.clone());
+    let of = |last| account.frame("j".into(), Moment(1), Moment(2), last);
+    let (good, bad) = (of(Ok(&estimate)), of(Err(&"hangs".to_owned())));
+    let lost = account.total(None).lost[&Cause::Ranks].gpu_hours;
+    assert_eq!((good.estimates, good.steps, &good.lost[1]), (1, 5, &(Cause::Ranks, lost)));
+    assert_eq!((&good.ranks[..], &good.sentences[..]), (&[(Rank(1), lost)][..], &["Slow.".to_owned()][..]));
+    assert_eq!((bad.sentences.len(), bad.why.as_str(), bad.steps), (0, "hangs", 5));
+}
+
+#[test]
 fn restarted_jobs_and_failed_captures_add_no_unseen_steps() {
     let mut account = Account::default();
     account.add(estimate(1001, 1005, 36.0));
