@@ -1,6 +1,8 @@
 //! A capture names functions that differ from those of the other ranks: a slow Python function on one rank
 //! and slow copies on another. Real processes run under the real hook on the simulated GPU.
 
+use std::{fs, path::Path};
+
 use serde_json::{Value, json};
 use xpu_tests::{
     host::Host,
@@ -23,6 +25,8 @@ comm = communicator()
 while True: train_step()
 ";
 
+const CAPTURE: &str = "--no-watch --kernels --python=200 --steps 8 --wait 60";
+
 #[test]
 fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
     let host = Host::new();
@@ -40,10 +44,7 @@ fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
         captures += 1;
         assert!(captures <= 2, "neither of two captures named both ranks");
         let file = host.place.path(&format!("c-{captures}.bin"));
-        let line = format!(
-            "capture --no-watch --job train --kernels --python=200 --steps 8 --wait 60 -o {}",
-            file.display()
-        );
+        let line = format!("capture --job train {CAPTURE} -o {}", file.display());
         let done = host.ask(&line);
         assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.collector_log());
         let report = run(host.xpu_top("report --json").arg(&file));
@@ -64,6 +65,23 @@ fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
     // ms on the other ranks.
     assert!((20.0..120.0).contains(&cost(&python)), "{python:#}");
     assert!((18.0..27.0).contains(&cost(&copies)), "{copies:#}");
+
+    // The collector makes the functions, and sends only these.
+    let brief = until("functions of a capture to name both ranks", || {
+        captures += 1;
+        assert!(captures <= 4, "neither of two captures named both ranks");
+        let file = host.place.path(&format!("c-{captures}.bin"));
+        let done = host.ask(&format!("capture --job train {CAPTURE} --functions-only -o {}", file.display()));
+        assert_eq!((done.status.code(), done.stderr.contains("without all")), (Some(0), false), "{done:?}");
+        let text = run(host.xpu_top("report").arg(&file)).stdout;
+        let names_both =
+            text.contains("rank 1: collate_fn (") && text.contains("rank 2: DeviceToDevice takes ");
+        names_both.then_some((file, text))
+    });
+    assert!(brief.1.starts_with("train: the functions of 3 ranks, without single operations"), "{}", brief.1);
+    assert!(brief.1.contains("functions by share of the critical path"), "{}", brief.1);
+    let size = |file: &Path| fs::metadata(file).expect("a file").len();
+    assert!(size(&brief.0) < size(&file), "{} of {} bytes", size(&brief.0), size(&file));
 
     let text = run(host.xpu_top("report").arg(&file)).stdout;
     assert!(text.contains("rank 1: collate_fn ("), "{text}");

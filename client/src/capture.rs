@@ -275,6 +275,9 @@ impl<'a> Taking<'a> {
             && !self.tally.is_any_late()
         {
             let unanswered = self.tally.unanswered();
+            if self.plan.functions_only {
+                self.live.functions_only(self.tally.job().clone(), self.tally.order().number);
+            }
             if let Some(order) = self.sample_order() {
                 self.live.sample(self.tally.job().clone(), unanswered.clone(), order);
             }

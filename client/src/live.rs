@@ -47,6 +47,7 @@ pub enum Order {
     Records { job: JobName, ranks: Vec<Rank> },
     Ras { job: JobName, rank: Rank },
     WhatIf(JobWhatIf),
+    FunctionsOnly { job: JobName, number: u64 },
     Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: Option<CaptureWindow> },
     EndCapture { job: JobName, number: u64 },
     Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
@@ -94,6 +95,12 @@ impl Live {
         window: Option<CaptureWindow>,
     ) {
         let _ = self.orders.send(Order::Capture { job, ranks, order, window });
+    }
+
+    /// Asks every host of the job to send what ranks spend their steps on, in place of their operations. To be
+    /// followed by the order of the capture. An older collector sends the operations.
+    pub fn functions_only(&self, job: JobName, number: u64) {
+        let _ = self.orders.send(Order::FunctionsOnly { job, number });
     }
 
     /// Sends a request for these ranks' Kineto to every host of the job, or to one. Answers arrive as frames.

@@ -128,6 +128,7 @@ fn take(
             },
             activity: false,
             functions: true,
+            functions_only: false,
             python: None,
             wait: match what {
                 Wanted::Steps(_) => WAIT,

@@ -70,6 +70,7 @@ pub async fn take(
         before: 0,
         activity: false,
         functions: false,
+        functions_only: false,
         python: None,
         // One more step passes before the first step begins.
         wait: WAIT + 2 * step * (steps + 1),

@@ -23,6 +23,7 @@ mod envelope;
 mod environment;
 mod exits;
 mod follow;
+mod functions;
 mod hangs;
 mod history;
 mod http;

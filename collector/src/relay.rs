@@ -266,6 +266,7 @@ fn job_of(request: &Request) -> Option<&JobName> {
         | Request::Sample { job, .. }
         | Request::Ras { job, .. }
         | Request::Kineto { job, .. }
+        | Request::FunctionsOnly { job, .. }
         | Request::WhatIf(JobWhatIf { job, .. }) => Some(job),
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     cpu::Cpus,
     device::Devices,
     exits::Exits,
+    functions::Functions,
     history::Past,
     input_errors::InputErrors,
     kineto::Kineto,
@@ -59,6 +60,7 @@ pub struct Collector {
     samplers: Samplers,
     exits: Exits,
     captures: Captures,
+    functions: Functions,
     devices: Devices,
     cpu: Cpus,
     loads: Loads,
@@ -99,6 +101,7 @@ impl Collector {
             config,
             started: now,
             captures: Captures::default(),
+            functions: Functions::default(),
             ras: Ras::default(),
             counting: Counting::default(),
             subscriptions: Subscriptions::default(),
@@ -127,6 +130,7 @@ impl Collector {
             self.take_requests(now)?;
             self.send_stacks(now);
             self.send_samples(now);
+            self.send_functions(now);
             self.send_ras(now);
             let answers = self.kineto.turn(&self.roster, now);
             self.send_all(answers, now);

@@ -59,6 +59,10 @@ pub struct CaptureArgs {
     /// Leave out Python functions
     #[arg(long)]
     pub light: bool,
+    /// Write only the share of each step that each function takes, with its rate, in place of single operations: some
+    /// kilobytes per rank, made on its host. `report` compares the ranks
+    #[arg(long, conflicts_with = "kineto")]
+    pub functions_only: bool,
     /// Also sample Python's stacks, this often per second, 1000 at most [default: 500; with --native 100]
     #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = sample_rate)]
     pub python: Option<u32>,

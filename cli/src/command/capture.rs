@@ -128,6 +128,7 @@ async fn take(
         before: args.before.unwrap_or(before),
         activity: args.kernels,
         functions: !args.light,
+        functions_only: args.functions_only,
         python: args.python.map(|rate| sampling(rate, args.native)),
         wait,
         watch: !args.no_watch,

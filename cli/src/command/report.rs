@@ -30,5 +30,6 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     } else if args.html.is_none() {
         print(&render::text(&report, args.top))?;
     }
-    Ok(ExitCode::from(if report.ranks.is_empty() { Code::NoData as u8 } else { 0 }))
+    let is_empty = report.ranks.is_empty() && report.behaviour.workers.is_empty();
+    Ok(ExitCode::from(if is_empty { Code::NoData as u8 } else { 0 }))
 }

@@ -16,6 +16,8 @@ pub struct Plan {
     pub activity: bool,
     /// Whether to record Python's functions.
     pub functions: bool,
+    /// Whether collectors send what ranks spend their steps on, in place of the operations.
+    pub functions_only: bool,
     /// Python's stacks, sampled.
     pub python: Option<Sampling>,
     /// Time limit of the whole capture.

@@ -40,14 +40,21 @@ impl Samples {
     }
 
     pub(super) fn take(&mut self, frame: &Frame) {
-        let Body::PythonSamples(part) = &frame.body else { return };
-        if part.number != self.number {
-            return;
-        }
-        let of = self.ranks.entry(part.rank).or_default();
-        of.parts += 1;
-        if let Some(account) = &part.account {
-            (of.expected, of.account) = (Some(part.part + 1), Some(account.clone()));
+        match &frame.body {
+            Body::PythonSamples(part) if part.number == self.number => {
+                let of = self.ranks.entry(part.rank).or_default();
+                of.parts += 1;
+                if let Some(account) = &part.account {
+                    (of.expected, of.account) = (Some(part.part + 1), Some(account.clone()));
+                }
+            }
+            // Its collector has the samples.
+            Body::Functions(sent) if sent.number == self.number => {
+                let why = (sent.samples == 0).then(|| "none was read in its steps".to_owned());
+                let account = Some(SampleAccount { why, ..SampleAccount::default() });
+                self.ranks.insert(sent.rank, Of { parts: 1, expected: Some(1), account });
+            }
+            _ => {}
         }
     }
 

@@ -12,8 +12,8 @@ use xpu_model::{
 };
 use xpu_wire::{
     frame::{
-        Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, CaptureWindow, Frame,
-        Life, MissingRank,
+        Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CaptureWindow, Frame, Life,
+        MissingRank,
     },
     id::{HostName, JobName, Rank, Step},
     unit::{Moment, Nanoseconds},
@@ -127,6 +127,7 @@ impl Tally {
         match &frame.body {
             Body::CaptureAnswer(answer) => answer.number == self.order.number,
             Body::CapturePart(part) => part.number == self.order.number,
+            Body::Functions(of) => of.number == self.order.number,
             _ => true,
         }
     }
@@ -160,17 +161,22 @@ impl Tally {
                     }
                 }
             }
-            Body::CapturePart(part) if part.number == self.order.number => self.take_part(part),
+            Body::CapturePart(part) if part.number == self.order.number => {
+                self.take_part(part.rank, [part.part, part.parts], part.account.as_ref());
+            }
+            Body::Functions(of) if of.number == self.order.number => {
+                self.take_part(of.rank, [0, 1], Some(&of.account));
+            }
             _ => {}
         }
     }
 
-    fn take_part(&mut self, part: &CapturePart) {
-        let Some(state) = self.ranks.get_mut(&part.rank) else { return };
+    fn take_part(&mut self, rank: Rank, [part, parts]: [u32; 2], account: Option<&CaptureAccount>) {
+        let Some(state) = self.ranks.get_mut(&rank) else { return };
         state.agreed = true;
-        state.expected = Some(part.parts);
-        let is_new = part.part < part.parts && state.parts.insert(part.part);
-        if let Some(account) = part.account.as_ref().filter(|_| is_new) {
+        state.expected = Some(parts);
+        let is_new = part < parts && state.parts.insert(part);
+        if let Some(account) = account.filter(|_| is_new) {
             state.account = Some(account.clone());
         }
     }

@@ -14,6 +14,7 @@ const PLAN: Plan = Plan {
     before: 0,
     activity: false,
     functions: false,
+    functions_only: false,
     python: None,
     wait: Duration::from_secs(20),
     watch: false,

@@ -140,6 +140,9 @@ impl Follower {
                     Order::Ras { job, rank } => {
                         self.ask(&job, true, || Request::Ras { job: job.clone(), rank });
                     }
+                    Order::FunctionsOnly { job, number } => {
+                        self.ask(&job, true, || Request::FunctionsOnly { job: job.clone(), number });
+                    }
                     Order::WhatIf(of) => self.ask(&of.job, true, || Request::WhatIf(of.clone())),
                     Order::GpuStacks { job, ranks } => {
                         self.ask(&job, true, || Request::GpuStacks {

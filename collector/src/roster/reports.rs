@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use xpu_wire::{
     frame::{
         Body, DeviceReading, GpuLoad, GpuProcess, HostCpu, HostDigest, HostNeighbours, HostWork, JobSnapshot,
-        JobWhatIf, NcclReport, RankDetail, RankExit, RankNccl, RankNeighbours, RankSnapshot,
+        JobWhatIf, NcclReport, RankDetail, RankDigest, RankExit, RankNccl, RankNeighbours, RankSnapshot,
     },
     id::{DeviceUuid, JobName, Pid, Rank},
     process,
@@ -110,6 +110,11 @@ impl Roster {
         let waits = waits.into_iter().map(|(job, ranks)| Body::Cpu(HostCpu { job: job.clone(), ranks }));
         let works = works.into_iter().map(|(job, ranks)| Body::Work(HostWork { job: job.clone(), ranks }));
         waits.chain(works).collect()
+    }
+
+    /// The last digest of a rank.
+    pub(crate) fn digest_of(&self, job: &JobName, rank: Rank) -> Option<RankDigest> {
+        Some(self.places.get(&Place { job: job.clone(), rank })?.said())
     }
 
     /// One digest for each job with news.

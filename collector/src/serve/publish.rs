@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use xpu_wire::{
     codec,
-    frame::{Body, Event, Frame, topic},
+    frame::{Body, Event, Frame, PythonSamples, topic},
     unit::Moment,
 };
 use zmq::{DONTWAIT, SNDMORE};
@@ -49,11 +49,25 @@ impl Collector {
 
     /// Sends sampled stacks to their requesters.
     pub(super) fn send_samples(&mut self, now: Moment) {
-        let parts = self.samplers.turn(Instant::now());
-        self.send_all(
-            parts.into_iter().map(|(viewer, part)| (viewer, Body::PythonSamples(part))).collect(),
-            now,
-        );
+        for (viewer, part) in self.samplers.turn(Instant::now()) {
+            self.send_sample(&viewer, part, now);
+        }
+    }
+
+    /// Sends sampled stacks, unless only functions were requested.
+    pub(super) fn send_sample(&mut self, viewer: &Address, part: PythonSamples, now: Moment) {
+        if let Some(part) = self.functions.take_samples(part) {
+            self.send(viewer, Body::PythonSamples(part), now);
+        }
+    }
+
+    /// Sends the functions of ranks to the requesters of their captures.
+    pub(super) fn send_functions(&mut self, now: Moment) {
+        for of in self.functions.made() {
+            if let Some(viewer) = self.captures.viewer(of.number).cloned() {
+                self.send(&viewer, Body::Functions(of), now);
+            }
+        }
     }
 
     /// Sends the answers of RAS, once they are known.

@@ -94,6 +94,10 @@ impl Collector {
                 self.capture(&job, &ranks, order.number, command, viewer, now)
             }
             Request::Sample { job, ranks, order } => self.sample(&job, &ranks, order, viewer, received),
+            Request::FunctionsOnly { job: _, number } => {
+                self.functions.want(number);
+                None
+            }
             Request::EndCapture { job, number } => {
                 self.samplers.end_all(number);
                 for identity in self.roster.identities(&job) {
@@ -188,9 +192,10 @@ impl Collector {
     ) -> Option<Body> {
         let window = order.window.map(|window| CaptureWindow { at: received.here(window.at), ..window });
         let order = SampleOrder { window, ..order };
+        self.functions.sampled(order.capture.number);
         for (target, ledger) in self.roster.sampled(job, ranks, received.at) {
             if let Some(refused) = self.samplers.begin(target, ledger, &order, viewer, Instant::now()) {
-                self.send_all(vec![(viewer.clone(), Body::PythonSamples(refused))], received.at);
+                self.send_sample(viewer, refused, received.at);
             }
         }
         None

@@ -2,7 +2,7 @@
 
 use xpu_wire::{
     codec,
-    frame::{Body, CaptureOutcome, Command, Frame, topic},
+    frame::{Body, CaptureOutcome, CapturePart, Command, Frame, topic},
     unit::Moment,
 };
 
@@ -62,6 +62,16 @@ impl Collector {
             self.samplers.end(job, rank, number);
         }
         let Some(viewer) = self.captures.viewer(number).filter(|_| is_its_own).cloned() else { return };
+        let body = match body {
+            Body::CapturePart(part) => {
+                let digest = |part: &CapturePart| self.roster.digest_of(&part.job, part.rank);
+                match self.functions.take(part, digest) {
+                    None => return,
+                    Some(part) => Body::CapturePart(part),
+                }
+            }
+            body => body,
+        };
         self.send(&viewer, body, now);
     }
 

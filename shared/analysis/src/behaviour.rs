@@ -8,6 +8,7 @@ mod abnormal;
 mod critical_path;
 mod distance;
 mod function;
+mod local;
 mod profile;
 mod role;
 mod sentence;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 
 pub use abnormal::{Abnormal, Why, abnormal};
 pub use function::{Class, Function, Unit};
+pub use local::{brief, functions};
 use profile::Profile;
 pub(crate) use sentence::amount;
 use serde::Serialize;
@@ -100,7 +102,12 @@ pub struct FunctionRow<'a> {
 
 impl Behaviour {
     pub fn of(capture: &Capture) -> Self {
-        let (functions, profiles) = profile::of(capture);
+        let own = capture.ranks.keys().filter_map(|&rank| functions(capture, rank));
+        let mut all: Vec<_> = own.chain(capture.functions.values().cloned()).collect();
+        all.sort_by_key(|of| of.rank);
+        all.dedup_by_key(|of| of.rank);
+        let per = capture.per();
+        let (functions, profiles) = profile::of(&all, per);
         let roles = role::of(&profiles, &functions);
         let kept = kept(&profiles, functions.len());
         let mut number = vec![None; functions.len()];
@@ -110,7 +117,6 @@ impl Behaviour {
         let workers: Vec<_> =
             profiles.iter().zip(roles).map(|(profile, role)| worker(profile, role, &number)).collect();
         let functions: Vec<_> = kept.iter().map(|&old| functions[old].finish()).collect();
-        let per = capture.per();
         Self { abnormal: abnormal(&functions, &workers, per), per, functions, workers }
     }
 

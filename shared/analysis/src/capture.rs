@@ -26,7 +26,7 @@ use xpu_wire::{
     collective::Operation,
     frame::{
         Body, CaptureAccount, CapturePart, CaptureSheet, CaptureWindow, CapturedLabel, CapturedOperation,
-        CapturedSpan, CommunicatorState, Frame, RankDigest, RankSnapshot, StepMark,
+        CapturedSpan, CommunicatorState, Frame, RankDigest, RankFunctions, RankSnapshot, StepMark,
     },
     id::{CommunicatorId, HostName, JobName, Pid, Rank, Sequence, Step},
     unit::Moment,
@@ -56,6 +56,8 @@ pub struct Capture {
     /// The period that it covers instead of steps. Each rank then has one interval, the first.
     pub window: Option<CaptureWindow>,
     pub ranks: BTreeMap<Rank, RankCapture>,
+    /// What ranks spent their steps on, if their collectors sent only that.
+    pub functions: BTreeMap<Rank, RankFunctions>,
     /// Python's stacks of the ranks on which they were sampled.
     pub sampled: BTreeMap<Rank, Sampled>,
     /// The collectors' reports about the job during the capture.
@@ -186,6 +188,7 @@ impl Capture {
             // The last sheet counts: earlier ones belong to abandoned attempts.
             if self.number != Some(sheet.order.number) {
                 self.ranks.clear();
+                self.functions.clear();
                 self.sampled.clear();
                 // The sheet at the end has the recorded period, which may be shorter.
                 self.window = window;
@@ -198,6 +201,9 @@ impl Capture {
                 let rank = self.ranks.entry(part.rank).or_default();
                 rank.host.clone_from(&frame.host);
                 rank.take(part);
+            }
+            Body::Functions(of) if *self.number.get_or_insert(of.number) == of.number => {
+                self.functions.insert(of.rank, of.clone());
             }
             Body::PythonSamples(part) if *self.number.get_or_insert(part.number) == part.number => {
                 self.sampled.entry(part.rank).or_default().take(part);
@@ -246,7 +252,7 @@ impl Capture {
 
     /// Whether it contains no data of a capture.
     pub fn is_empty(&self) -> bool {
-        self.sheet.is_none() && self.ranks.is_empty()
+        self.sheet.is_none() && self.ranks.is_empty() && self.functions.is_empty()
     }
 
     pub fn operations(&self) -> impl Iterator<Item = (Rank, &Single)> {

@@ -14,6 +14,7 @@ mod digest;
 #[doc(hidden)]
 pub mod example;
 mod exit;
+mod functions;
 mod history;
 mod kineto;
 mod load;
@@ -46,6 +47,10 @@ pub use digest::{
 pub use exit::{
     ApiError, EndCause, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RefusedMemory,
     StopRequest, TERM, kernel_block, kernel_extent, kernel_size, signal_name,
+};
+pub use functions::{
+    CollectiveTime, FunctionClass, FunctionCollectives, FunctionKey, FunctionTime, FunctionUnit,
+    RankFunctions,
 };
 pub use history::{History, Packed};
 pub use kineto::{
@@ -152,6 +157,9 @@ pub enum Body {
     KinetoPart(KinetoPart),
     /// Collector to viewer, in answer to [`Request::Sample`]: sampled Python stacks of a rank.
     PythonSamples(PythonSamples),
+    /// Collector to viewer, after [`Request::FunctionsOnly`]: what a rank spent its steps on, in place of its
+    /// operations.
+    Functions(RankFunctions),
     /// In a file only: the request of a capture.
     CaptureSheet(CaptureSheet),
     /// In a file only: the request of a capture of a period instead of steps.
@@ -188,6 +196,7 @@ impl Body {
             Self::Record(_) => 40,
             Self::PythonSamples(_) => 41,
             Self::Ras(_) => 42,
+            Self::Functions(_) => 43,
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
@@ -262,6 +271,9 @@ pub enum Request {
     ThinnedHistory { length: Nanoseconds, digests: u32 },
     /// Publish what stragglers have cost the job, and keep it for later viewers. Only the host of rank 0 does.
     WhatIf(JobWhatIf),
+    /// Of the capture with this number, send [`RankFunctions`] in place of the operations. Sent before the
+    /// order.
+    FunctionsOnly { job: JobName, number: u64 },
 }
 
 /// Something that happened once.

@@ -124,6 +124,8 @@ fn of_hosts() -> Vec<Frame> {
         frame(Body::Request(Request::Ras { job: "j".into(), rank: Rank(1) })),
         frame(Body::Ras(example::ras(&[(0, 1042), (1, 1041)]))),
         frame(Body::Request(Request::WhatIf(example::what_if()))),
+        frame(Body::Request(Request::FunctionsOnly { job: "j".into(), number: 7 })),
+        frame(Body::Functions(example::capture::functions(1))),
         frame(Body::WhatIf(JobWhatIf {
             hosts: vec![("node-3".into(), 0.5)],
             why: "the job hangs".to_owned(),
@@ -283,7 +285,7 @@ fn the_example_frames_for_other_languages_have_this_format_and_every_kind() {
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 31, "of every kind there is one");
+    assert_eq!(kinds.len(), 32, "of every kind there is one");
 }
 
 #[test]

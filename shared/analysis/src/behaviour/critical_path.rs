@@ -44,6 +44,21 @@ pub(super) struct Time {
     pub critical: f64,
     /// Time of all its intervals, including time shared with others.
     pub total: f64,
+    /// Begin and end of its time on the path.
+    pub path: Option<(u64, u64)>,
+}
+
+impl Time {
+    pub(super) fn add(&mut self, other: Self) {
+        self.critical += other.critical;
+        self.total += other.total;
+        other.path.into_iter().for_each(|(begun, ended)| self.extend(begun, ended));
+    }
+
+    fn extend(&mut self, begun: u64, ended: u64) {
+        let (first, last) = self.path.unwrap_or((begun, ended));
+        self.path = Some((first.min(begun), last.max(ended)));
+    }
 }
 
 /// The time of each function between two times. Functions of one layer that run at the same time share the
@@ -71,7 +86,9 @@ pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize,
                 let sharers = if layer == Layer::Traced as usize { 1 } else { SHARERS };
                 let each = (at - since) as f64 / active[layer].len().min(sharers) as f64;
                 for &one in active[layer].iter().rev().take(sharers) {
-                    spent.entry(intervals[one].function).or_default().critical += each;
+                    let its = spent.entry(intervals[one].function).or_default();
+                    its.critical += each;
+                    its.extend(since, at);
                 }
             }
             since = at;

@@ -1,22 +1,19 @@
-//! The time that one worker spent in each function on the critical path, and the function's rate.
+//! The time that each worker spent in each function on the critical path, and the function's rate, once the
+//! times of all ranks are known: they show which part of each collective was a wait.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use xpu_wire::{
-    frame::{CapturedLabel, CapturedSpan, StackFrame, Tracing},
+    frame::{CollectiveTime, FunctionCollectives, FunctionTime, RankFunctions, Tracing},
     id::{CommunicatorId, Rank, Sequence},
-    unit::Moment,
+    sampling::Rate,
 };
 
 use super::{
-    critical_path::{Interval, Layer, walk},
-    function::{Key, Known, Names, Unit},
-    work::Work,
+    function::{Known, Numbered, Unit},
+    local::rate,
 };
-use crate::capture::{Capture, Per, RankCapture, Sampled, Seen, Single, Spans, Stack, union};
+use crate::capture::Per;
 
 /// All executions of one function on one worker.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,14 +31,16 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    fn add(&mut self, took: Option<u64>, amount: f64) {
-        self.executions += 1;
-        if let Some(took) = took.filter(|&took| took > 0) {
-            let took = took as f64;
-            self.rated_ns += took;
-            self.amount += amount;
-            self.squares += amount * amount / took;
-            self.rated += 1;
+    fn of(time: &FunctionTime) -> Self {
+        Self {
+            critical_ns: time.critical,
+            total_ns: time.total,
+            executions: time.executions,
+            unit: time.key.unit(),
+            rated_ns: time.rated_for,
+            amount: time.amount,
+            squares: time.squares,
+            rated: time.rated,
         }
     }
 
@@ -95,165 +94,118 @@ impl Profile {
     }
 }
 
-/// The time of each collective without waits.
-type Transfers = HashMap<(CommunicatorId, Sequence), u64>;
-
-/// The functions of a capture, and the time that each rank with fully recorded steps spent in them.
-pub(super) fn of(capture: &Capture) -> (Vec<Known>, Vec<Profile>) {
-    let steps: Vec<_> = capture.whole_steps().collect();
-    let matched = capture.matched(&steps);
-    let transfers: Transfers = matched
-        .all
-        .iter()
-        .filter_map(|one| Some(((one.communicator, one.sequence), one.transfer()?)))
-        .collect();
-    let mut names = Names::default();
-    let profiles = capture
-        .ranks
-        .iter()
-        .filter_map(|(&rank, of)| profile(capture, rank, of, &transfers, &mut names))
-        .collect();
-    (names.known, profiles)
+/// The time of each collective without waits: the shortest of its ranks, because the last one waits for no
+/// other.
+#[derive(Default)]
+struct Transfers {
+    /// With the number of ranks that were in it.
+    shortest: HashMap<(CommunicatorId, Sequence), (u64, usize)>,
+    /// Of a period, collectives at its ends lack ranks, and it is not known which rank was the last.
+    complete: Option<HashMap<CommunicatorId, usize>>,
+    /// The rate at which every rank has a communicator's collectives.
+    rates: HashMap<CommunicatorId, Rate>,
 }
 
-fn profile(
-    capture: &Capture,
-    rank: Rank,
-    of: &RankCapture,
-    transfers: &Transfers,
-    names: &mut Names,
-) -> Option<Profile> {
-    let steps: Vec<_> = of.whole_steps(rank).collect();
-    let (first, last) = (steps.first()?, steps.last()?);
-    let windows = union(steps.iter().map(|step| step.on_gpu));
-    let whole_ns = windows.length().0;
+impl Transfers {
+    fn of(all: &[RankFunctions], per: Per) -> Self {
+        let mut new = Self::default();
+        for group in all.iter().flat_map(|of| &of.collectives) {
+            let rate = new.rates.entry(group.communicator).or_insert(group.rate);
+            *rate = group.rate.max(*rate);
+            for one in &group.each {
+                let known = new.shortest.entry((group.communicator, one.sequence)).or_insert((u64::MAX, 0));
+                *known = (known.0.min(one.took.0), known.1 + 1);
+            }
+        }
+        new.complete = (per == Per::Second).then(|| {
+            let mut most: HashMap<CommunicatorId, usize> = HashMap::new();
+            for (&(communicator, _), &(_, ranks)) in &new.shortest {
+                let most = most.entry(communicator).or_default();
+                *most = ranks.max(*most);
+            }
+            most
+        });
+        new
+    }
+
+    fn transfer(&self, communicator: CommunicatorId, sequence: Sequence) -> Option<u64> {
+        let &(shortest, ranks) = self.shortest.get(&(communicator, sequence))?;
+        let is_complete = self.complete.as_ref().is_none_or(|most| most.get(&communicator) == Some(&ranks));
+        is_complete.then_some(shortest)
+    }
+}
+
+/// The functions of all ranks, and the time that each rank spent in them.
+pub(super) fn of(all: &[RankFunctions], per: Per) -> (Vec<Known>, Vec<Profile>) {
+    let transfers = Transfers::of(all, per);
+    let mut numbered = Numbered::default();
+    let recorded = all.iter().filter(|of| of.steps > 0);
+    let profiles = recorded.map(|of| profile(of, &transfers, per, &mut numbered)).collect();
+    (numbered.known, profiles)
+}
+
+fn profile(of: &RankFunctions, transfers: &Transfers, per: Per, numbered: &mut Numbered) -> Profile {
+    let numbers: Vec<_> = of.functions.iter().map(|time| numbered.number(time)).collect();
+    let mut times = of.functions.clone();
+    for group in &of.collectives {
+        split(group, transfers, &mut times);
+    }
     let mut functions: BTreeMap<usize, Spent> = BTreeMap::new();
-    let mut intervals = Vec::new();
-    // The labels of a part are shared by its operations.
-    let mut labels: HashMap<*const CapturedLabel, Option<Work>> = HashMap::new();
-    for single in &of.operations {
-        let work = *labels
-            .entry(Arc::as_ptr(&single.label))
-            .or_insert_with(|| Work::of(single, of.seen(), &capture.communicators, names));
-        let Some(work) = work else { continue };
-        let extent = extent(single);
-        let transfer =
-            single.collective_id().and_then(|of| transfers.get(&(of.communicator, of.sequence)).copied());
-        if let Some((from, to)) = extent {
-            let begins = match (work.waits, transfer) {
-                (Some(_), Some(transfer)) => from.max(Moment(to.0.saturating_sub(transfer))),
-                (Some(_), None) => to,
-                (None, _) => from,
-            };
-            let at = |from: Moment, to: Moment, function| Interval {
-                from: from.0,
-                to: to.0,
-                function,
-                layer: work.layer,
-            };
-            intervals.extend(work.waits.map(|function| at(from, begins, function)));
-            intervals.push(at(begins, to, work.function));
-        }
-        let is_in_steps = (first.from..last.to).contains(&single.at);
-        if is_in_steps && (extent.is_some() || work.layer == Layer::Compute) {
-            let spent = functions.entry(work.function).or_default();
-            spent.unit = names.known[work.function].unit();
-            let took = if work.waits.is_some() { transfer } else { single.took_on_gpu() };
-            spent.add(took, amount(single));
+    for (number, time) in numbers.into_iter().zip(&times) {
+        if time.executions > 0 || time.total > 0.0 {
+            functions.insert(number, Spent::of(time));
         }
     }
-    let samples = capture
-        .sampled
-        .get(&rank)
-        .map_or(0, |sampled| sample(sampled, &windows, &mut intervals, names, &mut functions));
-    intervals.sort_by_key(|one| one.from);
-    for (from, to) in windows.iter() {
-        for (function, time) in walk(&intervals, from.0, to.0) {
-            let spent = functions.entry(function).or_default();
-            spent.critical_ns += time.critical;
-            spent.total_ns += time.total;
-        }
-    }
-    let path_ns = match capture.per() {
-        Per::Step => whole_ns / steps.len() as u64,
+    let whole_ns = of.whole.0;
+    let path_ns = match per {
+        Per::Step => whole_ns / u64::from(of.steps).max(1),
         Per::Second => 1_000_000_000,
     };
     let recorded = Recorded {
-        kernels: of.seen() == Seen::Kernels,
-        samples: samples > 0,
+        kernels: matches!(of.account.activity, Tracing::Recorded { records, .. } if records > 0),
+        samples: of.samples > 0,
         functions: matches!(of.account.functions, Tracing::Recorded { .. }),
     };
-    Some(Profile { rank, whole_ns, path_ns, steps: steps.len(), recorded, samples, functions })
-}
-
-/// A reading counts for the time up to the middle between it and each neighbour, but for at most this many
-/// periods on each side: if a neighbour is farther away, readings are missing.
-const REACH: u64 = 2;
-
-/// Adds the readings of the main thread, and returns how many are in the steps.
-fn sample(
-    sampled: &Sampled,
-    windows: &Spans,
-    intervals: &mut Vec<Interval>,
-    names: &mut Names,
-    functions: &mut BTreeMap<usize, Spent>,
-) -> u64 {
-    let Some(reach) = sampled.period().map(|period| period * REACH) else { return 0 };
-    let mut count = 0;
-    for (from, to) in windows.iter() {
-        let all: Vec<_> = sampled.between(from, to).filter(|(_, stack)| stack.thread.main).collect();
-        count += all.len() as u64;
-        for (number, (at, stack)) in all.iter().enumerate() {
-            let Some((key, lines)) = python(stack) else { continue };
-            let function = names.number(key);
-            *names.known[function].lines.entry(lines).or_default() += 1;
-            functions.entry(function).or_default().executions += 1;
-            let (before, after) = (number.checked_sub(1).map(|before| all[before].0), all.get(number + 1));
-            let begin = before.map_or(from.0, |before| at.0.midpoint(before.0));
-            let end = after.map_or(to.0, |(after, _)| at.0.midpoint(after.0));
-            intervals.push(Interval {
-                from: begin.max(at.0.saturating_sub(reach)),
-                to: end.min(at.0.saturating_add(reach)),
-                function,
-                layer: Layer::Sampled,
-            });
-        }
-    }
-    count
-}
-
-/// The innermost Python function, and its caller; for a function of a library, the program's function that
-/// called it.
-fn python(stack: &Stack) -> Option<(Key, (u32, u32))> {
-    let mut frames = stack.frames.iter().rev().filter(|frame| frame.is_python());
-    let innermost = frames.next()?;
-    let caller = if is_library(innermost) { frames.find(|frame| !is_library(frame)) } else { frames.next() };
-    let name = |frame: &StackFrame| [frame.function.clone(), frame.file.clone()];
-    let lines = (innermost.line, caller.map_or(0, |caller| caller.line));
-    Some((Key::Sampled(name(innermost), caller.map(|caller| name(caller))), lines))
-}
-
-fn is_library(frame: &StackFrame) -> bool {
-    ["/site-packages/", "/dist-packages/", "/lib/python3", "<frozen "]
-        .iter()
-        .any(|part| frame.file.contains(part))
-}
-
-fn extent(single: &Single) -> Option<(Moment, Moment)> {
-    match single.span {
-        CapturedSpan::Host { took } => Some((single.at, Moment(single.at.0.saturating_add(took.0)))),
-        _ => single.on_gpu(),
+    Profile {
+        rank: of.rank,
+        whole_ns,
+        path_ns,
+        steps: of.steps as usize,
+        recorded,
+        samples: of.samples,
+        functions,
     }
 }
 
-/// The amount of work of an operation, in the unit of its function.
-fn amount(single: &Single) -> f64 {
-    match &*single.label {
-        CapturedLabel::Gemm(shape) => shape.flops(),
-        CapturedLabel::Copy { bytes, .. } | CapturedLabel::Set { bytes } => *bytes as f64,
-        CapturedLabel::Collective { bus_bytes, .. } | CapturedLabel::Group { bus_bytes, .. } => {
-            *bus_bytes as f64
-        }
-        _ => 1.0,
+/// Divides the time of collectives into transfers and waits.
+fn split(group: &FunctionCollectives, transfers: &Transfers, times: &mut [FunctionTime]) {
+    let coarsest = transfers.rates.get(&group.communicator).copied().unwrap_or_default();
+    let kept = || group.each.iter().filter(|one| coarsest.times(one.sequence.0));
+    let transfer = |one: &CollectiveTime| transfers.transfer(group.communicator, one.sequence);
+    let sum = |part: fn(&CollectiveTime) -> f64| kept().map(part).sum::<f64>();
+    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+    let moved = kept().map(|one| transfer(one).map_or(0.0, |transfer| of_transfer(one, transfer))).sum();
+    let critical = group.critical * share(moved, sum(|one| one.critical.0 as f64));
+    let moved = kept().map(|one| transfer(one).unwrap_or(0).min(one.took.0) as f64).sum();
+    let total = group.total * share(moved, sum(|one| one.took.0 as f64));
+    if let Some(its) = times.get_mut(group.function as usize) {
+        its.critical += critical;
+        its.total += total;
+        kept().for_each(|one| rate(its, transfer(one), one.bus_bytes as f64));
     }
+    if let Some(waits) = times.get_mut(group.waits as usize) {
+        waits.critical += group.critical - critical;
+        waits.total += group.total - total;
+    }
+}
+
+/// The time on the critical path of the transfer, which is at the end of a collective. If the path left it
+/// in between, its time there is spread evenly.
+fn of_transfer(of: &CollectiveTime, transfer: u64) -> f64 {
+    let (begun, ended) = (of.begun_before.0, of.ended_before.0);
+    let length = begun.saturating_sub(ended);
+    if length == 0 {
+        return 0.0;
+    }
+    of.critical.0 as f64 * transfer.saturating_sub(ended).min(length) as f64 / length as f64
 }

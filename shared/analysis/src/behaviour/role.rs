@@ -26,7 +26,7 @@ pub(super) fn of(profiles: &[Profile], functions: &[Known]) -> Vec<usize> {
     let mut durations: HashMap<usize, Vec<f64>> = HashMap::new();
     for profile in profiles {
         for (&function, spent) in &profile.functions {
-            if functions[function].class() == Class::Compute {
+            if functions[function].key.class() == Class::Compute {
                 durations.entry(function).or_default().extend(spent.mean_ns());
             }
         }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use xpu_wire::{frame::CapturedLabel, id::CommunicatorId};
+use xpu_wire::{
+    frame::{CapturedLabel, FunctionKey},
+    id::CommunicatorId,
+};
 
 use super::{
     critical_path::Layer,
-    function::{Class, Key, Names, Unit, cut},
+    function::{Class, Names, Unit, cut},
 };
 use crate::capture::{
     CapturedCommunicator, HostKind, Seen, Single, Work as GpuWork, copied, gemm_shape, host_function, kernel,
@@ -30,7 +33,7 @@ impl Work {
         names: &mut Names,
     ) -> Option<Self> {
         let mut named = |class, name: &str, unit, layer| {
-            let function = names.number(Key::Named(class, cut(name), unit));
+            let function = names.number(FunctionKey::Named { class, name: cut(name), unit });
             Some(Self { function, waits: None, layer })
         };
         match &*single.label {
@@ -41,8 +44,9 @@ impl Work {
                     name => format!(" ({name})"),
                 });
                 let name = format!("{operation}{}", whose.unwrap_or_default());
-                let function = Key::Named(Class::Communication, cut(&name), Some(Unit::GbytesPerS));
-                let waits = Key::Waits(cut(&format!("wait in {name}")));
+                let (class, unit) = (Class::Communication, Some(Unit::GbytesPerS));
+                let function = FunctionKey::Named { class, name: cut(&name), unit };
+                let waits = FunctionKey::Waits(cut(&format!("wait in {name}")));
                 let [function, waits] = [function, waits].map(|key| names.number(key));
                 Some(Self { function, waits: Some(waits), layer: Layer::Operation })
             }
@@ -52,7 +56,8 @@ impl Work {
             label => match single.work(seen) {
                 Some(GpuWork::Communication) => {
                     let CapturedLabel::Activity(name) = label else { return None };
-                    let function = names.number(Key::Waits(cut(&kernel::short(&kernel::demangled(name)))));
+                    let function =
+                        names.number(FunctionKey::Waits(cut(&kernel::short(&kernel::demangled(name)))));
                     Some(Self { function, waits: None, layer: Layer::Communication })
                 }
                 Some(_) => {

@@ -184,7 +184,8 @@ impl Report {
             .map(|missing| Missing { rank: missing.rank, why: missing.why.clone() })
             .collect();
         if let Some(sheet) = sheet.filter(|sheet| !sheet.closed) {
-            let absent = sheet.ranks.iter().filter(|rank| !capture.ranks.contains_key(rank));
+            let came = |rank| capture.ranks.contains_key(rank) || capture.functions.contains_key(rank);
+            let absent = sheet.ranks.iter().filter(|&rank| !came(rank));
             let why = "the file ends before its part: its writer was ended";
             missing.extend(absent.map(|&rank| Missing { rank, why: why.to_owned() }));
         }

@@ -27,6 +27,14 @@ pub fn text(report: &Report, top: usize) -> String {
 
 /// The report's source, its reliability, and missing data.
 pub fn preface(report: &Report) -> Vec<String> {
+    let workers = report.behaviour.workers.len();
+    if report.ranks.is_empty() && workers > 0 {
+        let ranks = counted(workers, "rank", "ranks");
+        let mut lines = vec![format!("{}: the functions of {ranks}, without single operations", report.job)];
+        lines.extend(gaps_of_file(report));
+        lines.extend(report.behaviour.sentences());
+        return lines;
+    }
     let steps: Vec<_> = report.steps.iter().map(|step| step.0).collect();
     let mut lines = vec![format!(
         "{}: {}, {}, {} operations, {} dropped, {} without GPU times",
@@ -58,11 +66,7 @@ pub fn preface(report: &Report) -> Vec<String> {
     lines.extend(report.pace.and_then(|pace| pace.sentence()));
     lines.extend(unreached(report));
     lines.extend(beyond(report));
-    if !report.closed {
-        lines.push("the file was not closed: its writer was killed, and the end is missing".to_owned());
-    }
-    let missing = report.missing.iter().map(|missing| (missing.rank, format!("missing: {}", missing.why)));
-    lines.extend(by_ranks(missing));
+    lines.extend(gaps_of_file(report));
     let cut = report.ranks.iter().filter(|rank| rank.parts_missing > 0);
     lines.extend(by_ranks(cut.map(|rank| (rank.rank, format!("{} parts are missing", rank.parts_missing)))));
     lines.extend(by_ranks(said(report, "kernels from CUPTI", |rank| &rank.activity)));
@@ -85,6 +89,14 @@ pub fn preface(report: &Report) -> Vec<String> {
     }
     lines.extend(report.behaviour.sentences());
     lines
+}
+
+/// The data that the file lacks.
+fn gaps_of_file(report: &Report) -> Vec<String> {
+    let missing = report.missing.iter().map(|missing| (missing.rank, format!("missing: {}", missing.why)));
+    let cut = (!report.closed)
+        .then(|| "the file was not closed: its writer was killed, and the end is missing".to_owned());
+    cut.into_iter().chain(by_ranks(missing)).collect()
 }
 
 /// The kinds of GPU gaps over all ranks, and the rank whose host kept its GPU waiting longest.

@@ -138,7 +138,8 @@ impl Jobs {
             | Body::Refusal(_)
             | Body::Kineto(_)
             | Body::KinetoPart(_)
-            | Body::PythonSamples(_) => {}
+            | Body::PythonSamples(_)
+            | Body::Functions(_) => {}
         }
     }
 

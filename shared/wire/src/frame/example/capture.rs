@@ -6,12 +6,14 @@ use crate::{
     datatype::DataType,
     frame::{
         CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
-        CapturedOperation, CapturedSpan, Direction, FunctionKind, PythonSample, PythonSamples, SampleAccount,
-        SampledStack, SampledThread, StackFrame, StepMark, StepSource, Tracing,
+        CapturedOperation, CapturedSpan, CollectiveTime, Direction, FunctionClass, FunctionCollectives,
+        FunctionKey, FunctionKind, FunctionTime, FunctionUnit, PythonSample, PythonSamples, RankFunctions,
+        SampleAccount, SampledStack, SampledThread, StackFrame, StepMark, StepSource, Tracing,
     },
     gemm::{ComputeType, GemmShape, Routine},
     id::{CommunicatorId, Rank, Sequence, Step},
     plan::{Algorithm, Plan, Protocol},
+    sampling::Rate,
     unit::{Moment, Nanoseconds},
 };
 
@@ -194,5 +196,54 @@ pub fn samples(rank: u32) -> PythonSamples {
         ],
         stacks: vec![stack(0, &[0, 1]), stack(0, &[0, 1, 2]), stack(1, &[3])],
         samples,
+    }
+}
+
+/// The functions of the steps of [`part`].
+pub fn functions(rank: u32) -> RankFunctions {
+    let part = part(rank, 0);
+    let time = |key, critical: u64| FunctionTime {
+        key,
+        critical: (critical * MS) as f64,
+        total: (critical * MS) as f64,
+        executions: 2,
+        rated: 2,
+        rated_for: (20 * MS) as f64,
+        amount: 256.0,
+        squares: 0.5,
+    };
+    let named = |class, name: &str, unit| FunctionKey::Named { class, name: name.to_owned(), unit };
+    let frame = StackFrame { function: "train".to_owned(), file: "/job/train.py".to_owned(), line: 12 };
+    let collective = CollectiveTime {
+        sequence: Sequence(10),
+        took: Nanoseconds(10 * MS),
+        critical: Nanoseconds(5 * MS),
+        begun_before: Nanoseconds(5 * MS),
+        ended_before: Nanoseconds(0),
+        bus_bytes: 1000,
+    };
+    RankFunctions {
+        number: part.number,
+        job: part.job,
+        rank: part.rank,
+        account: part.account.unwrap_or_default(),
+        whole: Nanoseconds(40 * MS),
+        steps: 2,
+        samples: 40,
+        functions: vec![
+            time(named(FunctionClass::Compute, "gemm", Some(FunctionUnit::Tflops)), 20),
+            time(named(FunctionClass::Communication, "AllReduce", Some(FunctionUnit::GbytesPerS)), 0),
+            time(FunctionKey::Waits("wait in AllReduce".to_owned()), 0),
+            time(FunctionKey::Sampled { function: frame.clone(), caller: Some(frame) }, 1),
+        ],
+        collectives: vec![FunctionCollectives {
+            function: 1,
+            waits: 2,
+            communicator: CommunicatorId(0xabcd << 32),
+            critical: (5 * MS) as f64,
+            total: (10 * MS) as f64,
+            rate: Rate::EVERY,
+            each: vec![collective],
+        }],
     }
 }
