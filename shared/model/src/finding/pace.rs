@@ -291,8 +291,7 @@ struct Change {
 
 fn change(view: &RankView, measure: Measure) -> Option<Change> {
     let of: fn(&PaceSample) -> f32 = match measure {
-        // The median of two steps is their mean, not the shorter one.
-        Measure::Median => |sample| if sample.steps == 2.0 { sample.span / 2.0 } else { sample.pace },
+        Measure::Median => |sample| sample.pace,
         Measure::Mean => |sample| sample.span / sample.steps,
     };
     let samples: Vec<PaceSample> = view.pace_samples().copied().collect();
@@ -333,7 +332,7 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
             before: usual,
             // With means, a few long steps affect every second or third digest.
             after: if measure == Measure::Mean { mean_step(&after_it).max(usual) } else { now },
-            // Whether a digest has many launches or many steps to their end is chance, so none is left out.
+            // All digests count, because the launches of a step and its end may be in different ones.
             work: work(before).zip(work(after)).map(|(usual, now)| now / usual - 1.0),
             rate: ratio(rate),
             since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),

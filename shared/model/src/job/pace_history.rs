@@ -21,7 +21,7 @@ const COARSE_KEPT: usize = 240;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaceSample {
     /// Step time in seconds: the median by the GPU's clock; by the host's clock the mean, because the median
-    /// may be that of a burst of launches.
+    /// may be that of a burst of launches. The median of two steps is their mean.
     pub pace: f32,
     /// Number of steps, and the seconds from the end of the step before them to the end of the last one.
     pub steps: f32,
@@ -96,8 +96,9 @@ impl PaceHistory {
         let time = to.timed_for.0.saturating_sub(from.timed_for.0) as f64;
         let sample = PaceSample {
             pace: match self.timed_by {
-                TimedBy::Gpu => median.seconds() as f32,
-                TimedBy::Host => (span / steps as f64) as f32,
+                // Of two steps, the histogram's median is the shorter one.
+                TimedBy::Gpu if steps != 2 => median.seconds() as f32,
+                _ => (span / steps as f64) as f32,
             },
             steps: steps as f32,
             span: span as f32,

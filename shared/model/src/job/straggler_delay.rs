@@ -255,21 +255,31 @@ impl Window {
     }
 
     /// The shares of the time that were lost in the last `period`, and in the `before` preceding it. `None` if
-    /// the digests of that time are no longer known one by one.
+    /// that is before the first digest.
     pub(super) fn around(&self, period: Duration, before: Duration) -> Option<(f64, f64)> {
         let lost: Vec<_> = self.digests.iter().map(|tally| self.lost(tally)).collect();
-        let parts = self.parts(&lost);
+        let mut parts = self.parts(&lost);
         let now = parts.first()?.end;
-        let (change, start) = (now - period.as_secs_f64(), now - (period + before).as_secs_f64());
+        // Earlier digests are known in segments only.
+        let mut end = parts.last()?.begin;
+        for (began, lost) in self.former.newest_first() {
+            let begin = -self.from.since(began).as_secs_f64();
+            if begin < end {
+                parts.push(Part { begin, end, lost });
+                end = begin;
+            }
+        }
         let share = |from: f64, to: f64| {
-            let within = parts.iter().filter(|part| part.begin >= from && part.begin < to);
+            let within = parts.iter().map(|part| (part, part.end.min(to) - part.begin.max(from)));
+            let within = within.filter(|(_, seconds)| *seconds > 0.0);
             // Collectives that overlap wait for the same rank several times.
-            let sums = within.map(|part| (part.lost.min(part.seconds()), part.seconds()));
+            let lost = |part: &Part| (part.lost / part.seconds()).min(1.0);
+            let sums = within.map(|(part, seconds)| (lost(part) * seconds, seconds));
             let (lost, passed) = sums.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
             (passed > 0.0).then(|| lost / passed)
         };
-        let is_known = parts.last().is_some_and(|oldest| oldest.begin <= start);
-        share(change, now).zip(share(start, change)).filter(|_| is_known)
+        let (change, start) = (now - period.as_secs_f64(), now - (period + before).as_secs_f64());
+        share(change, now).zip(share(start, change)).filter(|_| end <= start)
     }
 
     /// The time from which this share was lost, and the first digest since then. Most digests and segments

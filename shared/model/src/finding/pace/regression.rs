@@ -84,7 +84,8 @@ pub(super) fn regression(job: &Job, asked: &[(Rank, &RankView)], growth: &Growth
             (None, false) => Class::Step,
         },
         ranks: ranks.unwrap_or_default(),
-        confidence: Confidence::Likely,
+        // Longer sequences, whose FLOPs are unknown, may be the reason.
+        confidence: if work.is_some() { Confidence::Likely } else { Confidence::Guess },
         since_s,
         evidence: Evidence::Regression(Regression {
             before_ms: before * 1e3,

@@ -8,7 +8,7 @@ use xpu_wire::{
 };
 
 use crate::{
-    finding::{Class, Finding, Kind, examine},
+    finding::{Class, Confidence, Finding, Kind, examine},
     job::Jobs,
 };
 
@@ -49,7 +49,7 @@ fn doubled(flops: [f64; 2]) -> Vec<Finding> {
 fn steps_without_gemms_that_become_longer_are_a_regression() {
     let found = doubled([0.0, 0.0]);
     let [one] = &found[..] else { panic!("{found:#?}") };
-    assert_eq!((one.kind, one.class), (Kind::Regression, Class::Step));
+    assert_eq!((one.kind, one.class, one.confidence), (Kind::Regression, Class::Step, Confidence::Guess));
     let sentence = one.evidence.to_string();
     assert!(sentence.ends_with("with unknown FLOPs; the TFLOPS of GEMMs are unknown"), "{sentence}");
 }

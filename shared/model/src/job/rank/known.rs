@@ -95,7 +95,7 @@ impl RankView {
     }
 
     /// The shares of the time for which the others waited for it alone: in the last `period`, and in the
-    /// `before` preceding it. `None` if that is no longer known.
+    /// `before` preceding it. `None` if that is before the first digest.
     pub fn delay_around(&self, period: Duration, before: Duration) -> Option<(f64, f64)> {
         self.arrival_skew.delay_around(period, before)
     }

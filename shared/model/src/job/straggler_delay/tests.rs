@@ -159,6 +159,26 @@ fn the_begin_of_a_delay_is_known_for_minutes() {
     }
 }
 
+/// A rank that costs a tenth of the time, and all of the time in the job's first seconds.
+#[test]
+fn the_losses_around_a_change_are_known_for_long() {
+    let mut window = Window::default();
+    for second in 0..900 {
+        window.begin(Moment((100 + second) * SECOND), None);
+        for number in (0..100).map(|n| second * 100 + n) {
+            let is_late = second < 8 || second >= 120 && number % 10 == 0;
+            window.take(entry(number, Rate::EVERY, if is_late { 10_000_000 } else { 0 }, 0));
+        }
+        let age = (second + 1).saturating_sub(120);
+        if [12, 60, 200, 500, 780].contains(&age) {
+            let (period, before) = (Duration::from_secs(age), Duration::from_secs(10));
+            let (now, before) = window.around(period, before).unwrap();
+            assert!((now - 0.1).abs() < 0.01 && before < 0.05, "after {age} s: {now}, {before}");
+        }
+    }
+    assert_eq!(window.around(Duration::from_secs(880), Duration::from_secs(60)), None);
+}
+
 /// A collective in each step of six seconds.
 #[test]
 fn a_window_of_long_steps_covers_as_many() {
