@@ -50,6 +50,9 @@ impl Physical {
     /// Adds a chunk; `false` if it is not tracked.
     pub(crate) fn created(&self, handle: u64, allocation: Allocation) -> bool {
         let Some(mut known) = self.0.lock().filter(|known| known.chunks.len() < CHUNKS) else { return false };
+        if !known.has_room() {
+            return false;
+        }
         known.last += 1;
         let chunk = known.last;
         known.chunks.insert(chunk, Chunk { allocation, handles: 1, mappings: 0 });
@@ -62,8 +65,10 @@ impl Physical {
         let Some(mut known) = self.0.lock() else { return };
         let below = known.mapped.range(..=address).next_back();
         let Some((_, &(_, chunk))) = below.filter(|&(&at, &(bytes, _))| address - at < bytes) else { return };
-        known.handles.insert(handle, chunk);
-        known.chunks.entry(chunk).and_modify(|known| known.handles += 1);
+        if known.has_room() {
+            known.handles.insert(handle, chunk);
+            known.chunks.entry(chunk).and_modify(|known| known.handles += 1);
+        }
     }
 
     pub(crate) fn mapped(&self, address: u64, bytes: u64, handle: u64) {
@@ -94,16 +99,22 @@ impl Physical {
         if is_done {
             return known.end(chunk);
         }
-        known.handles.insert(handle, chunk);
-        known.chunks.entry(chunk).and_modify(|known| known.handles += 1);
+        if known.has_room() {
+            known.handles.insert(handle, chunk);
+            known.chunks.entry(chunk).and_modify(|known| known.handles += 1);
+        }
         None
     }
 
     /// Removes mappings before they are unmapped, because afterwards another thread may map there.
     pub(crate) fn unmapping(&self, address: u64, bytes: u64) -> Unmapping {
         let Some(mut known) = self.0.lock() else { return Unmapping::default() };
-        let within = known.mapped.range(address..address.saturating_add(bytes));
-        let within: Vec<_> = within.map(|(&at, &(bytes, chunk))| (at, bytes, chunk)).collect();
+        let range = address..address.saturating_add(bytes);
+        let mut within = Vec::new();
+        if within.try_reserve_exact(known.mapped.range(range.clone()).count()).is_err() {
+            return Unmapping(within);
+        }
+        within.extend(known.mapped.range(range).map(|(&at, &(bytes, chunk))| (at, bytes, chunk)));
         for (at, _, chunk) in &within {
             known.mapped.remove(at);
             known.chunks.entry(*chunk).and_modify(|known| known.mappings = known.mappings.saturating_sub(1));
@@ -126,6 +137,12 @@ impl Physical {
 }
 
 impl Known {
+    /// Whether the tables have room for one more entry, which may fail: growing a table without this aborts the
+    /// process. The nodes of `mapped` are small, so they come from the reserve then.
+    fn has_room(&mut self) -> bool {
+        self.chunks.try_reserve(1).is_ok() && self.handles.try_reserve(1).is_ok()
+    }
+
     /// Forgets a chunk without handles and mappings, and returns its memory.
     fn end(&mut self, chunk: ChunkId) -> Option<Allocation> {
         let is_over = self.chunks.get(&chunk).is_some_and(|chunk| chunk.handles + chunk.mappings == 0);
