@@ -10,20 +10,25 @@ use std::{
 /// The two signals that glibc sends to threads: to cancel them, and to change the user of all threads.
 const OF_GLIBC: u64 = 1 << (32 - 1) | 1 << (33 - 1);
 
-/// The handler of a sandbox answers a system call of the thread. If its signal is blocked, the kernel ends the
-/// process.
-const OF_SANDBOXES: u64 = 1 << (libc::SIGSYS - 1);
+/// Signals of what the thread itself does: a fault, and a system call that the handler of a sandbox answers. If
+/// one is blocked, the kernel ends the process instead of calling its handler.
+const OF_THE_THREAD: u64 = 1 << (libc::SIGSYS - 1)
+    | 1 << (libc::SIGSEGV - 1)
+    | 1 << (libc::SIGBUS - 1)
+    | 1 << (libc::SIGFPE - 1)
+    | 1 << (libc::SIGILL - 1)
+    | 1 << (libc::SIGTRAP - 1);
 
 /// Blocks all signals. Returns the previously blocked ones.
 pub(crate) fn block_all() -> u64 {
-    change(Some(u64::MAX))
+    change(libc::SIG_SETMASK, Some(u64::MAX))
 }
 
 /// Blocks the signals that a thread of the hook never gets: all except glibc's own, and SIGSYS if the program
 /// has a handler for it. Returns the previously blocked ones.
 pub(crate) fn block_for_thread() -> u64 {
-    let taken = if is_sandboxed() { OF_GLIBC | OF_SANDBOXES } else { OF_GLIBC };
-    change(Some(!taken))
+    let taken = if is_sandboxed() { OF_GLIBC | 1 << (libc::SIGSYS - 1) } else { OF_GLIBC };
+    change(libc::SIG_SETMASK, Some(!taken))
 }
 
 fn is_sandboxed() -> bool {
@@ -47,14 +52,14 @@ pub(crate) fn is_handled_by(handler: libc::sighandler_t) {
     }
 }
 
-/// While this exists, no handler of the program runs on this thread, so none can leave the hook by a jump.
-/// Makes no system call if there are no handlers, because a sandbox may forbid it.
+/// While this exists, no handler of the program runs on this thread, except for a fault, so none can leave the
+/// hook by a jump. Makes no system call if there are no handlers, because a sandbox may forbid it.
 #[derive(Debug)]
 pub(crate) struct Uninterrupted(Option<u64>);
 
 impl Uninterrupted {
     pub(crate) fn begin() -> Self {
-        Self(HAS_HANDLERS.load(Relaxed).then(block_all))
+        Self(HAS_HANDLERS.load(Relaxed).then(|| change(libc::SIG_BLOCK, Some(!OF_THE_THREAD))))
     }
 }
 
@@ -67,22 +72,21 @@ impl Drop for Uninterrupted {
 }
 
 pub(crate) fn set(mask: u64) {
-    change(Some(mask));
+    change(libc::SIG_SETMASK, Some(mask));
 }
 
 /// The blocked signals.
 pub(crate) fn now() -> u64 {
-    change(None)
+    change(libc::SIG_SETMASK, None)
 }
 
-fn change(to: Option<u64>) -> u64 {
+fn change(how: c_int, to: Option<u64>) -> u64 {
     let mut before = 0_u64;
     // SAFETY: the kernel's set has eight bytes; the kernel reads the new set, if there is one, and writes the
     // old one. errno is this thread's own.
     unsafe {
         let errno = *libc::__errno_location();
         let (to, before) = (to.as_ref().map_or(ptr::null(), ptr::from_ref), &raw mut before);
-        let how: c_int = libc::SIG_SETMASK;
         libc::syscall(libc::SYS_rt_sigprocmask, how, to, before, size_of::<u64>());
         *libc::__errno_location() = errno;
     }
@@ -99,12 +103,14 @@ mod tests {
         let before = block_for_thread();
         let of_the_thread = !(OF_GLIBC | of_the_kernel);
         assert_eq!(now(), of_the_thread);
-        for (handler, blocked) in [(libc::SIG_IGN, of_the_thread), (libc::SIG_ERR, !of_the_kernel)] {
+        set(1 << (libc::SIGTRAP - 1));
+        let interrupted = !(OF_THE_THREAD | of_the_kernel) | now();
+        for (handler, blocked) in [(libc::SIG_IGN, now()), (libc::SIG_ERR, interrupted)] {
             is_handled_by(handler);
-            let inner = Uninterrupted::begin();
+            let (outer, inner) = (now(), Uninterrupted::begin());
             assert_eq!(now(), blocked);
             drop(inner);
-            assert_eq!(now(), of_the_thread);
+            assert_eq!(now(), outer);
         }
         set(before);
         assert_eq!(now(), before);
