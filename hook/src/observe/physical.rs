@@ -47,35 +47,37 @@ pub(crate) struct Releasing {
 pub(crate) struct Unmapping(Vec<(u64, u64, ChunkId)>);
 
 impl Physical {
-    /// Adds a chunk; `false` if it is not tracked.
-    pub(crate) fn created(&self, handle: u64, allocation: Allocation) -> bool {
+    /// Adds a chunk; `false` if it is not tracked. Calls `freed` with the memory of a chunk that had the handle.
+    pub(crate) fn created(
+        &self,
+        handle: u64,
+        allocation: Allocation,
+        freed: impl FnOnce(Allocation),
+    ) -> bool {
         let Some(mut known) = self.0.lock().filter(|known| known.chunks.len() < CHUNKS) else { return false };
         if !known.has_room() {
             return false;
         }
         known.last += 1;
         let chunk = known.last;
-        known.chunks.insert(chunk, Chunk { allocation, handles: 1, mappings: 0 });
-        known.handles.insert(handle, chunk);
+        known.chunks.insert(chunk, Chunk { allocation, handles: 0, mappings: 0 });
+        known.add_handle(handle, chunk).map(freed);
         true
     }
 
-    /// Another reference to the handle of the memory that is mapped there.
-    pub(crate) fn retained(&self, handle: u64, address: u64) {
-        let Some(mut known) = self.0.lock() else { return };
+    /// Another reference to the handle of the memory that is mapped there. Returns memory as [`Known::add_handle`].
+    pub(crate) fn retained(&self, handle: u64, address: u64) -> Option<Allocation> {
+        let mut known = self.0.lock()?;
         let below = known.mapped.range(..=address).next_back();
-        let Some((_, &(_, chunk))) = below.filter(|&(&at, &(bytes, _))| address - at < bytes) else { return };
-        if known.has_room() {
-            known.handles.insert(handle, chunk);
-            known.chunks.entry(chunk).and_modify(|known| known.handles += 1);
-        }
+        let (_, &(_, chunk)) = below.filter(|&(&at, &(bytes, _))| address - at < bytes)?;
+        if known.has_room() { known.add_handle(handle, chunk) } else { None }
     }
 
-    pub(crate) fn mapped(&self, address: u64, bytes: u64, handle: u64) {
-        let Some(mut known) = self.0.lock() else { return };
-        let Some(&chunk) = known.handles.get(&handle) else { return };
-        known.mapped.insert(address, (bytes, chunk));
-        known.chunks.entry(chunk).and_modify(|known| known.mappings += 1);
+    /// Returns memory as [`Known::add_mapping`].
+    pub(crate) fn mapped(&self, address: u64, bytes: u64, handle: u64) -> Option<Allocation> {
+        let mut known = self.0.lock()?;
+        let chunk = *known.handles.get(&handle)?;
+        known.add_mapping(address, bytes, chunk)
     }
 
     /// Removes a reference before it is released, because afterwards another chunk may get the handle.
@@ -99,11 +101,7 @@ impl Physical {
         if is_done {
             return known.end(chunk);
         }
-        if known.has_room() {
-            known.handles.insert(handle, chunk);
-            known.chunks.entry(chunk).and_modify(|known| known.handles += 1);
-        }
-        None
+        if known.has_room() { known.add_handle(handle, chunk) } else { None }
     }
 
     /// Removes mappings before they are unmapped, because afterwards another thread may map there.
@@ -126,12 +124,8 @@ impl Physical {
     pub(crate) fn unmapped(&self, unmapping: Unmapping, is_done: bool, mut freed: impl FnMut(Allocation)) {
         let Some(mut known) = self.0.lock() else { return };
         for (at, bytes, chunk) in unmapping.0 {
-            if is_done {
-                known.end(chunk).into_iter().for_each(&mut freed);
-            } else {
-                known.mapped.insert(at, (bytes, chunk));
-                known.chunks.entry(chunk).and_modify(|known| known.mappings += 1);
-            }
+            let memory = if is_done { known.end(chunk) } else { known.add_mapping(at, bytes, chunk) };
+            memory.into_iter().for_each(&mut freed);
         }
     }
 }
@@ -141,6 +135,22 @@ impl Known {
     /// process. The nodes of `mapped` are small, so they come from the reserve then.
     fn has_room(&mut self) -> bool {
         self.chunks.try_reserve(1).is_ok() && self.handles.try_reserve(1).is_ok()
+    }
+
+    /// Another chunk that had the handle was released by a call that was not seen. Returns its memory if it is freed.
+    fn add_handle(&mut self, handle: u64, chunk: ChunkId) -> Option<Allocation> {
+        self.chunks.entry(chunk).and_modify(|known| known.handles += 1);
+        let before = self.handles.insert(handle, chunk).filter(|&before| before != chunk)?;
+        self.chunks.entry(before).and_modify(|known| known.handles = known.handles.saturating_sub(1));
+        self.end(before)
+    }
+
+    /// What was mapped there was unmapped by a call that was not seen. Returns its memory if it is freed.
+    fn add_mapping(&mut self, address: u64, bytes: u64, chunk: ChunkId) -> Option<Allocation> {
+        self.chunks.entry(chunk).and_modify(|known| known.mappings += 1);
+        let (_, before) = self.mapped.insert(address, (bytes, chunk))?;
+        self.chunks.entry(before).and_modify(|known| known.mappings = known.mappings.saturating_sub(1));
+        self.end(before)
     }
 
     /// Forgets a chunk without handles and mappings, and returns its memory.
@@ -158,6 +168,12 @@ mod tests {
         Allocation::new(MemoryOwner::Device, bytes, Some(0), 0)
     }
 
+    fn create(known: &Physical, handle: u64, bytes: u64) -> Option<Allocation> {
+        let mut freed = None;
+        assert!(known.created(handle, memory(bytes), |memory| freed = Some(memory)));
+        freed
+    }
+
     fn release(known: &Physical, handle: u64, is_done: bool) -> Option<Allocation> {
         known.released(known.releasing(handle)?, is_done)
     }
@@ -171,7 +187,9 @@ mod tests {
     #[test]
     fn memory_ends_with_its_last_handle_and_its_last_mapping() {
         let known = Physical::default();
-        assert!(known.created(7, memory(10)) && known.created(8, memory(20)) && known.created(9, memory(30)));
+        for (handle, bytes) in [(7, 10), (8, 20), (9, 30)] {
+            assert_eq!(create(&known, handle, bytes), None);
+        }
         known.mapped(0x1000, 0x100, 7);
         known.mapped(0x1100, 0x100, 8);
         known.mapped(0x5000, 0x100, 8);
@@ -188,7 +206,7 @@ mod tests {
     #[test]
     fn a_retained_handle_keeps_the_memory() {
         let known = Physical::default();
-        known.created(7, memory(10));
+        create(&known, 7, 10);
         known.mapped(0x1000, 0x100, 7);
         known.retained(7, 0x10ff);
         known.retained(7, 0x1100);
@@ -199,7 +217,7 @@ mod tests {
     #[test]
     fn refused_calls_change_nothing() {
         let known = Physical::default();
-        known.created(7, memory(10));
+        create(&known, 7, 10);
         known.mapped(0x1000, 0x100, 7);
         assert_eq!((release(&known, 7, false), unmap(&known, 0x1000, 0x100, false)), (None, vec![]));
         assert_eq!(unmap(&known, 0x1000, 0x100, true), []);
@@ -210,19 +228,32 @@ mod tests {
     #[test]
     fn a_reused_handle_is_another_chunk() {
         let known = Physical::default();
-        known.created(7, memory(10));
+        create(&known, 7, 10);
         known.mapped(0x1000, 0x100, 7);
         let first = known.releasing(7).unwrap();
-        known.created(7, memory(20));
+        create(&known, 7, 20);
         assert_eq!(known.released(first, true), None);
         assert_eq!(release(&known, 7, true), Some(memory(20)));
         assert_eq!(unmap(&known, 0x1000, 0x100, true), [memory(10)]);
     }
 
     #[test]
+    fn a_release_that_was_not_seen_ends_with_the_next_use_of_the_handle_or_address() {
+        let known = Physical::default();
+        create(&known, 7, 10);
+        assert_eq!(create(&known, 7, 20), Some(memory(10)));
+        known.mapped(0x1000, 0x100, 7);
+        create(&known, 8, 30);
+        assert_eq!((release(&known, 7, true), release(&known, 8, false)), (None, None));
+        assert_eq!(known.mapped(0x1000, 0x100, 8), Some(memory(20)));
+        create(&known, 9, 40);
+        assert_eq!(known.retained(9, 0x1000), Some(memory(40)));
+    }
+
+    #[test]
     fn chunks_beyond_the_limit_are_not_tracked() {
         let known = Physical::default();
-        let tracked = (1..=CHUNKS as u64 + 3).filter(|&handle| known.created(handle, memory(1)));
+        let tracked = (1..=CHUNKS as u64 + 3).filter(|&handle| known.created(handle, memory(1), drop));
         assert_eq!(tracked.count(), CHUNKS);
     }
 }

@@ -46,7 +46,7 @@ fn created(
     let observer = lane.observer();
     let site = call_site::of_memory(lane, bytes, returns_to);
     let memory = Allocation::new(MemoryOwner::Device, bytes, Some(properties.number), site);
-    let is_tracked = observer.physical.created(handle, memory);
+    let is_tracked = observer.physical.created(handle, memory, |freed| destroyed(lane, freed));
     observer.allocations.created(memory, is_tracked, &observer.ledger().memory);
 }
 
@@ -105,7 +105,8 @@ interpose! {
     before |_lane| ();
     after |lane, (), result| if result == 0 && !handle.is_null() {
         // SAFETY: CUDA wrote the handle, as it documents.
-        lane.observer().physical.retained(unsafe { *handle }, address.addr() as u64);
+        let freed = lane.observer().physical.retained(unsafe { *handle }, address.addr() as u64);
+        freed.into_iter().for_each(|memory| destroyed(lane, memory));
     };
 
     fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> c_int in CUDA, or NOT_INITIALIZED, even off;
@@ -124,7 +125,10 @@ interpose! {
         address: CUdeviceptr, bytes: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: c_ulonglong,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
     before |_lane| ();
-    after |lane, (), result| if result == 0 { lane.observer().physical.mapped(address, bytes as u64, handle) };
+    after |lane, (), result| if result == 0 {
+        let freed = lane.observer().physical.mapped(address, bytes as u64, handle);
+        freed.into_iter().for_each(|memory| destroyed(lane, memory));
+    };
 
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize) -> c_int in CUDA, or NOT_INITIALIZED, even off;
     before |lane| {
