@@ -23,6 +23,11 @@ class Handlers:
         raise TimeoutError
 
 
+class Raises(Handlers):
+    def __getattr__(self, name):
+        raise LookupError(name)
+
+
 def raised_by(function):
     try:
         function()
@@ -44,3 +49,11 @@ def test_what_a_handler_raises_belongs_to_the_program(handler):
 
 def test_what_a_replaced_function_raises_does_not():
     assert not guard["is_of_a_handler"](raised_by(raises))
+
+
+def test_a_handler_whose_attributes_raise_raises_nothing_here():
+    before = signal.signal(signal.SIGUSR1, Raises())
+    try:
+        assert not guard["is_of_a_handler"](raised_by(raises))
+    finally:
+        signal.signal(signal.SIGUSR1, before)

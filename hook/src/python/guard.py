@@ -9,12 +9,16 @@ import _signal
 
 def is_of_a_handler(error):
     """Whether a signal handler raised it."""
-    codes = [code_of(_signal.getsignal(number)) for number in range(1, _signal.NSIG)]
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code in codes:
-            return True
-        trace = trace.tb_next
+    try:
+        codes = [code_of(_signal.getsignal(number)) for number in range(1, _signal.NSIG)]
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code in codes:
+                return True
+            trace = trace.tb_next
+    except Exception:
+        # A handler may be an object whose attributes raise.
+        pass
     return False
 
 
