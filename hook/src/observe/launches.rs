@@ -37,8 +37,9 @@ pub(crate) struct Launch {
     /// A hash of the launch, without its sizes.
     pub(crate) form: u32,
     pub(crate) kind: Kind,
-    /// Threads of a kernel, bytes of a collective or a copy.
-    pub(crate) weight: f32,
+    /// Threads of a kernel, bytes of a collective or a copy. A whole number, because inexact conversions in the
+    /// program's thread may trap there.
+    pub(crate) weight: u64,
     /// For a GEMM without a batch: m, n and k. Other products do not show which side has the tokens.
     pub(crate) extents: [u32; 3],
     /// Monotonic nanoseconds.
@@ -49,7 +50,7 @@ impl Launch {
     /// Extents of a launch that is not a GEMM.
     pub(crate) const UNKNOWN: [u32; 3] = [0; 3];
 
-    fn new(kind: Kind, form: u64, sizes: u64, weight: f32) -> Self {
+    fn new(kind: Kind, form: u64, sizes: u64, weight: u64) -> Self {
         let form = priority(form ^ ((kind as u64 + 1) << 56));
         let name = priority(form ^ sizes.wrapping_mul(GOLDEN_RATIO)) as u32;
         Self { name, form: form as u32, kind, weight, extents: Self::UNKNOWN, at: 0 }
@@ -63,28 +64,29 @@ impl Launch {
             }
             _ => Self::UNKNOWN,
         };
-        Self { extents, ..Self::new(Kind::Gemm, form, shapes::hash(shape), 0.0) }
+        Self { extents, ..Self::new(Kind::Gemm, form, shapes::hash(shape), 0) }
     }
 
     /// The launch of a collective on a communicator of `size` ranks.
     pub(crate) fn collective(operation: Operation, bytes: u64, size: u32) -> Self {
         let form = u64::from(operation as u8) << 32 | u64::from(size);
-        Self::new(Kind::Collective, form, bytes, bytes as f32)
+        Self::new(Kind::Collective, form, bytes, bytes)
     }
 
     /// The launch of the function at this address, with the blocks of the grid and the threads of a block.
     pub(crate) fn kernel(function: usize, grid: [u32; 3], block: [u32; 3]) -> Self {
         let sizes = grid.into_iter().chain(block).fold(0_u64, |sizes, one| priority(sizes ^ u64::from(one)));
-        let threads = grid.into_iter().chain(block).fold(1.0_f32, |threads, one| threads * one as f32);
+        let threads =
+            grid.into_iter().chain(block).fold(1, |threads: u64, one| threads.saturating_mul(one.into()));
         Self::new(Kind::Kernel, function as u64, sizes, threads)
     }
 
     pub(crate) fn graph(number: u32, signature: u32) -> Self {
-        Self::new(Kind::Graph, u64::from(number) << 32 | u64::from(signature), 0, 0.0)
+        Self::new(Kind::Graph, u64::from(number) << 32 | u64::from(signature), 0, 0)
     }
 
     pub(crate) fn copy(bytes: u64) -> Self {
-        Self::new(Kind::Copy, 0, bytes, bytes as f32)
+        Self::new(Kind::Copy, 0, bytes, bytes)
     }
 }
 
@@ -269,7 +271,7 @@ mod tests {
         let sum = |bytes, size| Launch::collective(Operation::AllReduce, bytes, size);
         assert_eq!(sum(4, 8).form, sum(8, 8).form);
         assert_ne!(sum(4, 8).form, sum(4, 16).form);
-        assert!((of(4).weight - 512.0).abs() < 0.1);
+        assert_eq!(of(4).weight, 512);
     }
 
     #[test]

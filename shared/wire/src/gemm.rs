@@ -94,15 +94,20 @@ impl GemmShape {
     /// The usual counts, without additions to a C from before. A complex multiply-add counts as four, even if it
     /// is computed with three.
     pub fn flops(&self) -> f64 {
-        let [m, n, k, batch] = [self.m, self.n, self.k, self.batch].map(|size| size as f64);
-        let complex = if self.datatype.is_complex() { 4.0 } else { 1.0 };
-        let real = match self.routine {
-            Routine::Gemm | Routine::Gemv | Routine::Symm | Routine::Hemm => 2.0 * m * n * k,
-            Routine::Syrk | Routine::Herk | Routine::Syrkx | Routine::Herkx => n * (n + 1.0) * k,
-            Routine::Syr2k | Routine::Her2k => 2.0 * n * n * k,
-            Routine::Trmm | Routine::Trsm => m * n * k,
+        self.whole_flops() as f64
+    }
+
+    /// As [`Self::flops`], without floating point.
+    pub fn whole_flops(&self) -> u128 {
+        let [m, n, k] = [self.m, self.n, self.k].map(u128::from);
+        let factors = match self.routine {
+            Routine::Gemm | Routine::Gemv | Routine::Symm | Routine::Hemm => [2, m, n, k],
+            Routine::Syrk | Routine::Herk | Routine::Syrkx | Routine::Herkx => [1, n, n + 1, k],
+            Routine::Syr2k | Routine::Her2k => [2, n, n, k],
+            Routine::Trmm | Routine::Trsm => [1, m, n, k],
         };
-        complex * batch * real
+        let complex = if self.datatype.is_complex() { 4 } else { 1 };
+        factors.into_iter().fold(complex * u128::from(self.batch), u128::saturating_mul)
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) struct Contents {
     pub(crate) gemms: u64,
     /// Those of `gemms` that are not in the rate of GEMMs ([`xpu_wire::gemm::Routine::is_rated`]).
     unrated: u64,
-    pub(crate) flops: f64,
+    /// A whole number, because inexact sums in the program's thread may trap there.
+    pub(crate) flops: u128,
     pub(crate) collectives: u64,
     pub(crate) point_to_point: u64,
     pub(crate) bus_bytes: u64,
@@ -93,7 +94,7 @@ impl Contents {
     pub(crate) fn add_gemm(&mut self, shape: GemmShape, count: u64) {
         self.gemms += count;
         self.unrated += if shape.routine.is_rated() { 0 } else { count };
-        self.flops += shape.flops() * count as f64;
+        self.flops = self.flops.saturating_add(shape.whole_flops().saturating_mul(count.into()));
         add_to(&mut self.shapes, shape, count);
     }
 
@@ -157,7 +158,7 @@ impl Contents {
         other.shares.iter().for_each(|&share| self.add_share(share));
         self.gemms += other.gemms;
         self.unrated += other.unrated;
-        self.flops += other.flops;
+        self.flops = self.flops.saturating_add(other.flops);
         self.collectives += other.collectives;
         self.point_to_point += other.point_to_point;
         self.bus_bytes += other.bus_bytes;
@@ -299,7 +300,7 @@ mod tests {
         second.kernels = 3;
         first.merge(&second);
         assert_eq!(first.shapes(), [(shape(0), 3), (shape(1), 7)]);
-        assert_eq!((first.gemms, first.kernels, first.flops), (10, 3, 14.0));
+        assert_eq!((first.gemms, first.kernels, first.flops), (10, 3, 14));
     }
 
     #[test]

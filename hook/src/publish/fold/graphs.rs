@@ -35,7 +35,7 @@ impl Held {
         let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
             gemms: short(contents.gemms),
-            flops: contents.flops,
+            flops: contents.flops as f64,
             collectives: short(contents.collectives + contents.point_to_point),
             bus_bytes: contents.bus_bytes,
             only_gemms: contents.has_only_gemms(),

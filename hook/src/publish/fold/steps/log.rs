@@ -123,7 +123,7 @@ impl Log {
         self.sums.names = self.sums.names.wrapping_add(priority(launch.name.into()));
         match launch.kind {
             Kind::Gemm => self.sums.gemms = self.sums.gemms.wrapping_add(1),
-            Kind::Kernel => self.threads += f64::from(launch.weight),
+            Kind::Kernel => self.threads += launch.weight as f64,
             Kind::Collective | Kind::Graph | Kind::Copy => {}
         }
         true

@@ -41,7 +41,7 @@ const BATCHES: usize = 4;
 /// Largest relative difference of a mean from the exact number.
 const SAME_NUMBER: f64 = 0.005;
 /// A collective of fewer bytes carries a figure, not gradients.
-pub(super) const FIGURE: f32 = 4096.0;
+pub(super) const FIGURE: u64 = 4096;
 
 /// A log entry that reads whole tensors may have at most this many kernels; an update has one for each
 /// parameter, unless it is fused.

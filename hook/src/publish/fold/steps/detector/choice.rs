@@ -63,7 +63,7 @@ impl Detector {
             (size(a).cmp(&size(b)))
                 .then(reduces(a).cmp(&reduces(b)))
                 .then(b.count.cmp(&a.count))
-                .then(weight(a).total_cmp(&weight(b)))
+                .then(weight(a).cmp(&weight(b)))
                 .then(a.launch.name.cmp(&b.launch.name))
         })?;
         Some(Marker {

@@ -62,7 +62,7 @@ fn read(name: &str, unit: u64) -> Program {
     let launch = |which: usize| {
         let [name, form, kind, weight, m, n, k, thread] = columns.each_ref().map(|column| column[which]);
         let kinds = [Kind::Gemm, Kind::Collective, Kind::Kernel, Kind::Graph, Kind::Copy];
-        let (kind, weight) = (kinds[kind as usize], f32::from_bits(weight));
+        let (kind, weight) = (kinds[kind as usize], f32::from_bits(weight) as u64);
         (thread as usize, Launch { name, form, kind, weight, extents: [m, n, k], at: 0 })
     };
     let count = words(take(4))[0] as usize;

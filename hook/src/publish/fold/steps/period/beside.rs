@@ -87,7 +87,7 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
                         found.without.insert(occasion);
                     }
                 }
-                Kind::Kernel if evaluates => heavy += usize::from(f64::from(launch.weight) >= LIGHT),
+                Kind::Kernel if evaluates => heavy += usize::from(launch.weight as f64 >= LIGHT),
                 Kind::Kernel if surplus >= (LIGHT_SHARE * threads).max(LIGHT) => {
                     found.without.insert(occasion);
                     kernels += 1;

@@ -9,51 +9,51 @@ const OTHER_SIZES: u32 = 10_000;
 
 /// A launch without its time.
 #[derive(Clone, Copy)]
-struct Op(u32, Kind, f32);
+struct Op(u32, Kind, u64);
 
 fn gemm(name: u32) -> Op {
-    Op(1000 + name, Kind::Gemm, 0.0)
+    Op(1000 + name, Kind::Gemm, 0)
 }
 
-fn kernel(name: u32, threads: f32) -> Op {
+fn kernel(name: u32, threads: u64) -> Op {
     Op(2000 + name, Kind::Kernel, threads)
 }
 
 fn reduce(name: u32) -> Op {
-    Op(3000 + name, Kind::Collective, 1e8)
+    Op(3000 + name, Kind::Collective, 100_000_000)
 }
 
 /// The sum of one figure over all ranks.
 fn figure() -> Op {
-    Op(3999, Kind::Collective, 4.0)
+    Op(3999, Kind::Collective, 4)
 }
 
 fn batch() -> Op {
-    Op(4000, Kind::Copy, 1e6)
+    Op(4000, Kind::Copy, 1_000_000)
 }
 
 fn graph(name: u32) -> Op {
-    Op(5000 + name, Kind::Graph, 0.0)
+    Op(5000 + name, Kind::Graph, 0)
 }
 
 /// The forward pass of blocks with the same two GEMMs; the backward pass has twice as many.
 fn forward(blocks: u32) -> Vec<Op> {
-    (0..blocks).flat_map(|_| [gemm(1), kernel(1, 1e6), gemm(2), kernel(2, 1e6)]).collect()
+    (0..blocks).flat_map(|_| [gemm(1), kernel(1, 1_000_000), gemm(2), kernel(2, 1_000_000)]).collect()
 }
 
 fn backward(blocks: u32, bucket: Option<u32>) -> Vec<Op> {
-    let block = [gemm(3), gemm(4), kernel(3, 1e6), gemm(5), gemm(6)];
+    let block = [gemm(3), gemm(4), kernel(3, 1_000_000), gemm(5), gemm(6)];
     (0..blocks).flat_map(|_| block.into_iter().chain(bucket.map(reduce))).collect()
 }
 
 /// The loss and its gradient.
 fn loss() -> Vec<Op> {
-    vec![kernel(10, 1e5), kernel(11, 1e5)]
+    vec![kernel(10, 100_000), kernel(11, 100_000)]
 }
 
 /// One kernel for each parameter; all kernels are equal.
 fn optimizer(parameters: u32) -> Vec<Op> {
-    (0..parameters).map(|_| kernel(20, 1e5)).collect()
+    (0..parameters).map(|_| kernel(20, 100_000)).collect()
 }
 
 /// The extents of a GEMM of two layers: forward, and backward for activations and weights. Other sizes have
@@ -128,8 +128,8 @@ fn equal_blocks_and_equal_buckets_are_no_steps() {
 /// Gradient descent without layers. Every twentieth step reads the largest value of the fit.
 #[test]
 fn an_occasional_statistic_of_a_tensor_makes_no_longer_step() {
-    let step = [gemm(1), kernel(1, 5e5), gemm(2), kernel(2, 2.6e5), kernel(3, 2.6e5)];
-    let figure = [kernel(4, 2.6e5), kernel(5, 5e2)];
+    let step = [gemm(1), kernel(1, 500_000), gemm(2), kernel(2, 260_000), kernel(3, 260_000)];
+    let figure = [kernel(4, 260_000), kernel(5, 500)];
     for every in [8, 10, 20, 50] {
         let all = play_at(MS / 2, 30_000, |number| {
             let mut ops = step.to_vec();
@@ -147,7 +147,7 @@ fn an_occasional_statistic_of_a_tensor_makes_no_longer_step() {
 fn an_alternation_is_not_taken_for_a_step() {
     assert_eq!(every_step(400, &[gemm(1), reduce(1)]), None);
     assert_eq!(every_step(400, &[gemm(1)]), None);
-    assert_eq!(every_step(400, &[kernel(1, 1e6), kernel(2, 1e6)]), None);
+    assert_eq!(every_step(400, &[kernel(1, 1_000_000), kernel(2, 1_000_000)]), None);
 }
 
 #[test]
@@ -172,13 +172,13 @@ fn evaluations_log_entries_and_the_start_are_no_steps() {
     let log = play(400, |number| {
         let mut ops = step.clone();
         if number == 0 {
-            ops.splice(0..0, (0..500).map(|n| kernel(100 + n, 1e6)));
+            ops.splice(0..0, (0..500).map(|n| kernel(100 + n, 1_000_000)));
         }
         if number % 50 == 49 {
             ops.extend((0..7).flat_map(|_| forward(6)));
         }
         if number % 10 == 9 {
-            ops.extend([kernel(50, 256.0), figure()]);
+            ops.extend([kernel(50, 256), figure()]);
         }
         ops
     });
@@ -224,10 +224,11 @@ fn a_prompt_as_long_as_a_layer_is_wide_does_not_train() {
 /// Evaluations with other kernels, and batches like those of training.
 #[test]
 fn evaluations_with_kernels_of_their_own_are_no_micro_batches() {
-    let own: Vec<Op> = (60..66).map(|name| kernel(name, 1e6)).collect();
+    let own: Vec<Op> = (60..66).map(|name| kernel(name, 1_000_000)).collect();
     for (reduces, parameters) in [(None, 12), (Some(1), 12), (None, 1)] {
         let step: Vec<Op> =
-            [vec![kernel(40, 1e6)], forward(6), loss(), backward(6, reduces), optimizer(parameters)].concat();
+            [vec![kernel(40, 1_000_000)], forward(6), loss(), backward(6, reduces), optimizer(parameters)]
+                .concat();
         for (every, batches) in [(4, 1), (4, 2), (8, 1), (8, 4), (10, 2), (10, 4), (16, 2), (24, 1), (24, 4)]
         {
             let log = play(600, |number| {
@@ -244,7 +245,7 @@ fn evaluations_with_kernels_of_their_own_are_no_micro_batches() {
 #[test]
 fn a_second_backward_pass_now_and_then_makes_no_longer_step() {
     let step: Vec<Op> = [forward(6), loss(), backward(6, None), optimizer(12)].concat();
-    let own: Vec<Op> = (60..66).map(|name| kernel(name, 1e6)).collect();
+    let own: Vec<Op> = (60..66).map(|name| kernel(name, 1_000_000)).collect();
     for every in [4, 8, 16] {
         let log = play(600, |number| {
             let again = [backward(6, None), own.clone()].concat();
@@ -257,11 +258,11 @@ fn a_second_backward_pass_now_and_then_makes_no_longer_step() {
 
 #[test]
 fn the_first_micro_batch_may_add_no_gradients() {
-    let adds = |first: bool| if first { vec![] } else { vec![kernel(30, 1e6); 6] };
+    let adds = |first: bool| if first { vec![] } else { vec![kernel(30, 1_000_000); 6] };
     for micro_batches in [3, 4, 8, 16] {
         let step: Vec<Op> = (0..micro_batches)
             .flat_map(|number| [forward(6), loss(), backward(6, Some(1)), adds(number == 0)].concat())
-            .chain((60..68).map(|name| kernel(name, 1e6)))
+            .chain((60..68).map(|name| kernel(name, 1_000_000)))
             .collect();
         assert_eq!(every_step(300, &step), Some(hard(&step)), "{micro_batches}");
     }
@@ -269,8 +270,9 @@ fn the_first_micro_batch_may_add_no_gradients() {
 
 #[test]
 fn both_halves_of_an_adversarial_step_are_one() {
-    let judge: Vec<Op> = [forward(4), loss(), backward(4, None), vec![kernel(20, 1e5)]].concat();
-    let artist: Vec<Op> = [forward(4), forward(3), loss(), backward(4, None), vec![kernel(21, 1e5)]].concat();
+    let judge: Vec<Op> = [forward(4), loss(), backward(4, None), vec![kernel(20, 100_000)]].concat();
+    let artist: Vec<Op> =
+        [forward(4), forward(3), loss(), backward(4, None), vec![kernel(21, 100_000)]].concat();
     let step = [judge, artist].concat();
     assert_eq!(every_step(200, &step), Some(hard(&step)));
 }
@@ -310,7 +312,7 @@ fn the_stages_of_a_pipeline_have_the_same_number_of_steps() {
 #[test]
 fn graph_launches_are_launches() {
     assert_eq!(every_step(200, &[graph(1)]), Some(1));
-    let step = [batch(), kernel(1, 1e5), graph(1), graph(1), graph(2)];
+    let step = [batch(), kernel(1, 100_000), graph(1), graph(1), graph(2)];
     assert_eq!(every_step(200, &step), Some(hard(&step)));
 }
 
@@ -361,10 +363,10 @@ fn for_any_program_the_answer_is_right_or_absent() {
         let log = play(500, |number| {
             let mut ops = step.clone();
             if number == 0 {
-                ops.splice(0..0, (0..300).map(|n| kernel(100 + n % 40, 1e6)));
+                ops.splice(0..0, (0..300).map(|n| kernel(100 + n % 40, 1_000_000)));
             }
             if log_every > 0 && number % log_every == log_every - 1 {
-                ops.extend([kernel(50, 256.0), figure()]);
+                ops.extend([kernel(50, 256), figure()]);
             }
             if test_every > 0 && number % test_every == test_every - 1 {
                 let mut pass = forward(test_blocks);
