@@ -96,8 +96,9 @@ def first_parameter(optimizer):
                 return id(parameters)
             if parameters:
                 return id(parameters[0])
-    except Exception:
-        pass
+    except Exception as error:
+        if is_of_a_handler(error):
+            raise
     return 0
 
 
@@ -117,6 +118,7 @@ def rank_and_size():
         group = distributed["group"].WORLD
         if group is not None and group is not job[0]():
             job = (weakref.ref(group), distributed["get_rank"](), distributed["get_world_size"]())
-    except Exception:
-        pass
+    except Exception as error:
+        if is_of_a_handler(error):
+            raise
     return job[1:]
