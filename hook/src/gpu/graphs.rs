@@ -147,7 +147,7 @@ impl Graphs {
 
     /// Adds the contents of `child`, which was made part of `graph`.
     pub(crate) fn nested(&self, graph: cudaGraph_t, child: cudaGraph_t) {
-        let nodes = Nodes::with_work(child);
+        let nodes = self.nodes(child);
         self.with(|known| {
             let mut contents = Contents::default();
             if let Some(before) = known.graphs.get(&graph.addr()) {
@@ -187,8 +187,19 @@ impl Graphs {
         self.executables.end(executable.addr());
     }
 
+    /// The nodes of a graph, and what they do. The latter is not used of a graph with captured nodes, and takes a call
+    /// of the driver for each node.
+    fn nodes(&self, graph: cudaGraph_t) -> Option<(Nodes, Option<nodes::Work>)> {
+        let captured = self.known.lock().map(|known| known.captured(graph)).unwrap_or_default();
+        if captured != Nodes::default() {
+            return Some((Nodes::of(graph)?, None));
+        }
+        let (nodes, work) = Nodes::with_work(graph)?;
+        Some((nodes, Some(work)))
+    }
+
     fn make(&self, executable: cudaGraphExec_t, graph: cudaGraph_t, number: u32) -> bool {
-        let nodes = Nodes::with_work(graph);
+        let nodes = self.nodes(graph);
         let contents = self.known.lock().and_then(|known| known.whole(graph, nodes.as_ref()));
         if contents.is_none() {
             self.unseen.fetch_add(1, Relaxed);
@@ -227,14 +238,22 @@ impl Known {
         self.graph_captures.last_mut()
     }
 
+    fn captured(&self, graph: cudaGraph_t) -> Nodes {
+        self.graphs.get(&graph.addr()).map(|known| known.captured).unwrap_or_default()
+    }
+
     /// The contents of a graph with these nodes: of its captures, and the nodes that were added one by one. `None` if
     /// neither is known.
-    fn whole(&self, graph: cudaGraph_t, nodes: Option<&(Nodes, nodes::Work)>) -> Option<Arc<Contents>> {
+    fn whole(
+        &self,
+        graph: cudaGraph_t,
+        nodes: Option<&(Nodes, Option<nodes::Work>)>,
+    ) -> Option<Arc<Contents>> {
         let known = self.graphs.get(&graph.addr());
-        let captured = known.map(|known| known.captured).unwrap_or_default();
+        let captured = self.captured(graph);
         let added = nodes.map(|(nodes, _)| nodes.without(captured));
         // Of captured nodes and others in one graph, it is unknown which is which.
-        let work = nodes.map(|(_, work)| work).filter(|_| captured == Nodes::default());
+        let work = nodes.and_then(|(_, work)| work.as_ref()).filter(|_| captured == Nodes::default());
         match (known, added) {
             (None, None) => None,
             (Some(known), Some(added)) if added == Nodes::default() => Some(Arc::clone(known)),
