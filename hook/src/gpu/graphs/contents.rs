@@ -197,10 +197,10 @@ impl Contents {
     }
 
     fn add_work(&mut self, named: &[u64; PATTERNS], copies: &[(u64, u64); COPIES], sets: (u64, u64)) {
-        self.named.iter_mut().zip(named).for_each(|(mine, more)| *mine += more);
+        self.named.iter_mut().zip(named).for_each(|(mine, more)| *mine = mine.saturating_add(*more));
         let mine = self.copies.iter_mut().chain([&mut self.sets]);
         for (mine, more) in mine.zip(copies.iter().chain([&sets])) {
-            *mine = (mine.0 + more.0, mine.1 + more.1);
+            *mine = (mine.0.saturating_add(more.0), mine.1.saturating_add(more.1));
         }
     }
 
