@@ -262,15 +262,14 @@ impl Python {
         // SAFETY: the caller's promise; every object is checked before it is used.
         unsafe {
             let code = (self.Py_CompileString)(source.as_ptr(), c"<xpu-top>".as_ptr(), FILE_INPUT);
-            let names = (self.PyDict_New)();
+            let names = if code.is_null() { code } else { (self.PyDict_New)() };
             let set = |names, &(name, value): &(&CStr, Object)| {
                 !value.is_null() && (self.PyDict_SetItemString)(names, name.as_ptr(), value) == 0
             };
-            let builtins = (c"__builtins__", self.builtins());
-            let is_ready = !code.is_null()
-                && !names.is_null()
-                && set(names, &builtins)
-                && given.iter().all(|one| set(names, one));
+            let builtins = if names.is_null() { names } else { self.builtins() };
+            let is_ready =
+                set(names, &(c"__builtins__", builtins)) && given.iter().all(|one| set(names, one));
+            (self.Py_DecRef)(builtins);
             if !is_ready {
                 let had_no_room = self.had_no_room();
                 (self.PyErr_Clear)();
@@ -299,14 +298,15 @@ impl Python {
             let module = (self.PyImport_AddModule)(c"builtins".as_ptr());
             let all = if module.is_null() { module } else { (self.PyModule_GetDict)(module) };
             let own = if all.is_null() { all } else { (self.PyDict_Copy)(all) };
-            let import = self.function(&IMPORT);
-            if own.is_null()
-                || import.is_null()
-                || (self.PyDict_SetItemString)(own, c"__import__".as_ptr(), import) != 0
-            {
-                return ptr::null_mut();
+            let import = if own.is_null() { own } else { self.function(&IMPORT) };
+            let is_set =
+                !import.is_null() && (self.PyDict_SetItemString)(own, c"__import__".as_ptr(), import) == 0;
+            (self.Py_DecRef)(import);
+            if is_set {
+                return own;
             }
-            own
+            (self.Py_DecRef)(own);
+            ptr::null_mut()
         }
     }
 
