@@ -112,8 +112,9 @@ fn median(figures: &[Value], of: impl Fn(&Value) -> f64) -> f64 {
 }
 
 /// By how much a predicted step may differ from a measured one. On an idle machine, the predictions of a
-/// pipeline are off by up to 2.3 %, and the steps of healthy captures differ by 4 % (docs/measurements-log.md);
-/// tests run beside others. Without its repair, each fault makes a step at least 20 % longer.
+/// pipeline are off by up to 2.3 %, and the steps of healthy captures differ by 4 %
+/// (docs/measurements-log.md); tests run beside others. Without its repair, each fault makes a step at least
+/// 20 % longer.
 const PREDICTED: f64 = 0.1;
 
 /// A fault of a pipeline.
@@ -158,8 +159,8 @@ fn a_pipeline_without_its_fault_is_as_fast_as_predicted() {
     }
 }
 
-/// Four ranks as in hybrid sharding: each shares its parameters with its neighbour, and averages gradients with
-/// the rank two further. No collective is of all ranks.
+/// Four ranks as in hybrid sharding: each shares its parameters with its neighbour, and averages gradients
+/// with the rank two further. No collective is of all ranks.
 const SHARDED: &str = "
 world = communicator()
 def split(color):

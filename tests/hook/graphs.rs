@@ -207,7 +207,8 @@ fn graphs_are_followed_through_clones_children_and_updates() {
     assert_eq!(all, BTreeMap::from(expected));
     let with_more: Vec<_> =
         graphs(&said).into_iter().filter(|(_, graph)| !graph.only_gemms).map(|(number, _)| number).collect();
-    // Of a graph that is launched into a capture, the stand-in adds the nodes, where CUDA adds one for the graph.
+    // Of a graph that is launched into a capture, the stand-in adds the nodes, where CUDA adds one for the
+    // graph.
     assert_eq!(with_more, [4, 7, 9]);
     assert_eq!(said.launches().kernels, 6 * 4 + 3 * 5);
     let gemms = 3 * 2 + 5 * 2 + 5 + 7 + 4 * 10 + 9 + 5 + 4 + 3 * 5;

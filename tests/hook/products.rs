@@ -48,8 +48,8 @@ fn of(name: &str) -> (Routine, DataType, ComputeType) {
     (routine, datatype, compute)
 }
 
-/// Parses the output of `products.c`. Each line has an entry, its first size, its side and its operation. Returns
-/// the expected shape of each.
+/// Parses the output of `products.c`. Each line has an entry, its first size, its side and its operation.
+/// Returns the expected shape of each.
 fn called(output: &str) -> BTreeMap<String, GemmShape> {
     let mut called = BTreeMap::new();
     for line in output.lines().filter(|line| line.starts_with("cublas")) {

@@ -187,8 +187,8 @@ impl Graphs {
         self.executables.end(executable.addr());
     }
 
-    /// The nodes of a graph, and what they do. The latter is not used of a graph with captured nodes, and takes a call
-    /// of the driver for each node.
+    /// The nodes of a graph, and what they do. The latter is not used of a graph with captured nodes, and
+    /// takes a call of the driver for each node.
     fn nodes(&self, graph: cudaGraph_t) -> Option<(Nodes, Option<nodes::Work>)> {
         let captured = self.known.lock().map(|known| known.captured(graph)).unwrap_or_default();
         if captured != Nodes::default() {
@@ -242,8 +242,8 @@ impl Known {
         self.graphs.get(&graph.addr()).map(|known| known.captured).unwrap_or_default()
     }
 
-    /// The contents of a graph with these nodes: of its captures, and the nodes that were added one by one. `None` if
-    /// neither is known.
+    /// The contents of a graph with these nodes: of its captures, and the nodes that were added one by one.
+    /// `None` if neither is known.
     fn whole(
         &self,
         graph: cudaGraph_t,

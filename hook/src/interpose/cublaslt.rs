@@ -50,7 +50,8 @@ foreign! {
 fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_int> {
     let (mut value, mut written): (c_int, usize) = (0, 0);
     let place = (&raw mut value).cast();
-    // SAFETY: the description is the one the program calls with; place, size and written describe live locals.
+    // SAFETY: the description is the one the program calls with; place, size and written describe live
+    // locals.
     let rc = unsafe {
         cublasLtMatmulDescGetAttribute(description, attribute, place, size_of::<c_int>(), &raw mut written)
     };

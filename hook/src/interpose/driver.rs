@@ -69,8 +69,8 @@ foreign! {
 foreign! { fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, copy: *mut GraphCopy) -> c_int in CUDA }
 foreign! { fn cuGraphMemsetNodeGetParams(node: CUgraphNode, fill: *mut CUDA_MEMSET_NODE_PARAMS) -> c_int in CUDA }
 
-/// Free memory of the thread's current GPU; `None` without a current context. Unlike the runtime's function it
-/// creates no context, and leaves no error for the program to read.
+/// Free memory of the thread's current GPU; `None` without a current context. Unlike the runtime's function
+/// it creates no context, and leaves no error for the program to read.
 #[cold]
 pub(crate) fn free_memory() -> Option<u64> {
     let (mut free, mut total) = (0, 0);
@@ -106,8 +106,8 @@ pub(crate) fn device_uuid(ordinal: c_int) -> Option<DeviceUuid> {
     (rc == Some(SUCCESS)).then_some(DeviceUuid(uuid))
 }
 
-/// Writes the nodes of a graph into `nodes`, as many as fit, and their number into `count`: with an empty `nodes`, the
-/// number of all of them.
+/// Writes the nodes of a graph into `nodes`, as many as fit, and their number into `count`: with an empty
+/// `nodes`, the number of all of them.
 pub(crate) fn graph_nodes(graph: CUgraph, nodes: &mut [CUgraphNode], count: &mut usize) -> Option<()> {
     *count = nodes.len();
     let place = if nodes.is_empty() { std::ptr::null_mut() } else { nodes.as_mut_ptr() };

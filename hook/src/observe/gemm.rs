@@ -1,4 +1,5 @@
-//! A GEMM, or another product of cuBLAS, in progress: counted, and timed if its number or its shape selects it.
+//! A GEMM, or another product of cuBLAS, in progress: counted, and timed if its number or its shape selects
+//! it.
 
 use std::ffi::c_int;
 

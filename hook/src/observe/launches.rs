@@ -37,8 +37,8 @@ pub(crate) struct Launch {
     /// A hash of the launch, without its sizes.
     pub(crate) form: u32,
     pub(crate) kind: Kind,
-    /// Threads of a kernel, bytes of a collective or a copy. A whole number, because inexact conversions in the
-    /// program's thread may trap there.
+    /// Threads of a kernel, bytes of a collective or a copy. A whole number, because inexact conversions in
+    /// the program's thread may trap there.
     pub(crate) weight: u64,
     /// For a GEMM without a batch: m, n and k. Other products do not show which side has the tokens.
     pub(crate) extents: [u32; 3],

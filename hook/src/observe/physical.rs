@@ -1,8 +1,8 @@
-//! Memory that a program creates without an address and maps where it wants (`cuMemCreate`, `cuMemMap`): PyTorch's
-//! expandable segments, and the allocators of JAX and vLLM.
+//! Memory that a program creates without an address and maps where it wants (`cuMemCreate`, `cuMemMap`):
+//! PyTorch's expandable segments, and the allocators of JAX and vLLM.
 //!
-//! It is held until its last handle is released and its last mapping is removed, in either order. Programs make
-//! few of these calls, and each takes microseconds, so a lock protects what is known.
+//! It is held until its last handle is released and its last mapping is removed, in either order. Programs
+//! make few of these calls, and each takes microseconds, so a lock protects what is known.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,7 +47,8 @@ pub(crate) struct Releasing {
 pub(crate) struct Unmapping(Vec<(u64, u64, ChunkId)>);
 
 impl Physical {
-    /// Adds a chunk; `false` if it is not tracked. Calls `freed` with the memory of a chunk that had the handle.
+    /// Adds a chunk; `false` if it is not tracked. Calls `freed` with the memory of a chunk that had the
+    /// handle.
     pub(crate) fn created(
         &self,
         handle: u64,
@@ -65,7 +66,8 @@ impl Physical {
         true
     }
 
-    /// Another reference to the handle of the memory that is mapped there. Returns memory as [`Known::add_handle`].
+    /// Another reference to the handle of the memory that is mapped there. Returns memory as
+    /// [`Known::add_handle`].
     pub(crate) fn retained(&self, handle: u64, address: u64) -> Option<Allocation> {
         let mut known = self.0.lock()?;
         let below = known.mapped.range(..=address).next_back();
@@ -131,13 +133,14 @@ impl Physical {
 }
 
 impl Known {
-    /// Whether the tables have room for one more entry, which may fail: growing a table without this aborts the
-    /// process. The nodes of `mapped` are small, so they come from the reserve then.
+    /// Whether the tables have room for one more entry, which may fail: growing a table without this aborts
+    /// the process. The nodes of `mapped` are small, so they come from the reserve then.
     fn has_room(&mut self) -> bool {
         self.chunks.try_reserve(1).is_ok() && self.handles.try_reserve(1).is_ok()
     }
 
-    /// Another chunk that had the handle was released by a call that was not seen. Returns its memory if it is freed.
+    /// Another chunk that had the handle was released by a call that was not seen. Returns its memory if it
+    /// is freed.
     fn add_handle(&mut self, handle: u64, chunk: ChunkId) -> Option<Allocation> {
         self.chunks.entry(chunk).and_modify(|known| known.handles += 1);
         let before = self.handles.insert(handle, chunk).filter(|&before| before != chunk)?;

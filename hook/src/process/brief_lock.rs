@@ -1,5 +1,5 @@
-//! A lock that other threads hold only briefly. A signal handler may run in the thread that holds it, or leave that
-//! thread's call by a jump: so nobody waits for it for long. (A forked child has other locks.)
+//! A lock that other threads hold only briefly. A signal handler may run in the thread that holds it, or
+//! leave that thread's call by a jump: so nobody waits for it for long. (A forked child has other locks.)
 
 use std::{
     sync::{

@@ -13,8 +13,8 @@ const OF_GLIBC: u64 = 1 << (32 - 1) | 1 << (33 - 1);
 /// The signal for a system call that a sandbox traps.
 const OF_SANDBOXES: u64 = 1 << (libc::SIGSYS - 1);
 
-/// Signals of what the thread itself does: a fault, and a system call that the handler of a sandbox answers. If
-/// one is blocked, the kernel ends the process instead of calling its handler.
+/// Signals of what the thread itself does: a fault, and a system call that the handler of a sandbox answers.
+/// If one is blocked, the kernel ends the process instead of calling its handler.
 const OF_THE_THREAD: u64 = OF_SANDBOXES
     | 1 << (libc::SIGSEGV - 1)
     | 1 << (libc::SIGBUS - 1)
@@ -27,9 +27,9 @@ pub(crate) fn block_all() -> u64 {
     change(libc::SIG_SETMASK, Some(u64::MAX))
 }
 
-/// Blocks the signals that a thread of the hook never gets: all except glibc's own, and SIGSYS, because a sandbox
-/// with a handler for it may begin later and include this thread. SIGSYS stays blocked if it is: then the program
-/// reads it from a descriptor. Returns the previously blocked ones.
+/// Blocks the signals that a thread of the hook never gets: all except glibc's own, and SIGSYS, because a
+/// sandbox with a handler for it may begin later and include this thread. SIGSYS stays blocked if it is: then
+/// the program reads it from a descriptor. Returns the previously blocked ones.
 pub(crate) fn block_for_thread() -> u64 {
     let read = now() & OF_SANDBOXES;
     change(libc::SIG_SETMASK, Some(!(OF_GLIBC | OF_SANDBOXES) | read))
@@ -46,8 +46,8 @@ pub(crate) fn is_handled_by(handler: libc::sighandler_t) {
     }
 }
 
-/// While this exists, no handler of the program runs on this thread, except for a fault, so none can leave the
-/// hook by a jump. Makes no system call if there are no handlers, because a sandbox may forbid it.
+/// While this exists, no handler of the program runs on this thread, except for a fault, so none can leave
+/// the hook by a jump. Makes no system call if there are no handlers, because a sandbox may forbid it.
 #[derive(Debug)]
 pub(crate) struct Uninterrupted(Option<u64>);
 

@@ -100,8 +100,8 @@ pub(crate) fn id() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// The state of a thread of this process, as the kernel abbreviates it: `R` if it runs or is ready to run. `None`
-/// without `/proc`, or if the thread has ended. Takes little of the stack.
+/// The state of a thread of this process, as the kernel abbreviates it: `R` if it runs or is ready to run.
+/// `None` without `/proc`, or if the thread has ended. Takes little of the stack.
 pub(crate) fn state(thread: u32) -> Option<u8> {
     let (mut path, mut line) = ([0_u8; 48], [0_u8; 64]);
     write!(&mut path[..], "/proc/self/task/{thread}/stat\0").ok()?;

@@ -20,8 +20,8 @@ pub fn is_lasting(function: &str, code: i32) -> bool {
 }
 
 /// Whether the code is no failure: a negative answer to a query (`cudaErrorNotReady`), a call in progress
-/// (`ncclInProgress`), and codes that libraries provoke to choose an algorithm, or to learn whether memory can be
-/// shared over a fabric (not permitted, not supported) and whether it was created by `cuMemCreate`.
+/// (`ncclInProgress`), and codes that libraries provoke to choose an algorithm, or to learn whether memory
+/// can be shared over a fabric (not permitted, not supported) and whether it was created by `cuMemCreate`.
 pub fn is_answer(function: &str, code: i32) -> bool {
     match code {
         600 => !function.starts_with("nccl"),
@@ -101,7 +101,9 @@ mod tests {
     #[test]
     fn a_negative_answer_is_no_error() {
         assert!(is_answer("cudaEventQuery", 600) && is_answer("ncclAllReduce", 7));
-        assert!(is_answer("cuMemCreate", 800) && is_answer("cuMemCreate", 801) && !is_answer("cuMemCreate", 2));
+        assert!(
+            is_answer("cuMemCreate", 800) && is_answer("cuMemCreate", 801) && !is_answer("cuMemCreate", 2)
+        );
         assert!(is_answer("cuMemRetainAllocationHandle", 1) && !is_answer("cudaMemcpyAsync", 1));
         assert!(!is_answer("cublasGemmEx", 7) && !is_answer("cudaMalloc", 2));
         assert!(is_lasting("cudaFree", 700) && !is_lasting("cudaMalloc", 2) && !is_lasting("ncclSend", 700));

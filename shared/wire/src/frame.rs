@@ -140,7 +140,8 @@ pub enum Body {
     /// Collector to viewers, topic `<job>/e`: what hosts, ranks' processes and GPUs move and compute, once a
     /// second.
     Load(HostLoad),
-    /// Collector to viewers, topic `<job>/e`, once a second while there are any: other processes on the GPUs of ranks.
+    /// Collector to viewers, topic `<job>/e`, once a second while there are any: other processes on the GPUs
+    /// of ranks.
     Neighbours(HostNeighbours),
     /// Collector to viewers, topic `<job>/e`, and before a snapshot: what stragglers have cost the job.
     WhatIf(JobWhatIf),
@@ -269,7 +270,8 @@ pub enum Request {
     /// Same as `History`, with at most this many digests per rank. If this is less than 18, those of the last
     /// 18 seconds are sent anyway. Older ones are merged, over times that grow in proportion to their age.
     ThinnedHistory { length: Nanoseconds, digests: u32 },
-    /// Publish what stragglers have cost the job, and keep it for later viewers. Only the host of rank 0 does.
+    /// Publish what stragglers have cost the job, and keep it for later viewers. Only the host of rank 0
+    /// does.
     WhatIf(JobWhatIf),
     /// Of the capture with this number, send [`RankFunctions`] in place of the operations. Sent before the
     /// order.

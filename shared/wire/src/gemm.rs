@@ -1,5 +1,5 @@
-//! GEMMs and the other routines of cuBLAS that multiply matrices: the key under which they are comparable, and
-//! their FLOPs.
+//! GEMMs and the other routines of cuBLAS that multiply matrices: the key under which they are comparable,
+//! and their FLOPs.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::datatype::DataType;
 
-/// D = A·B with A of m×k, B of k×n, `batch` times. The key under which GEMM times are kept. For a solve, A or B
-/// is the triangular matrix, and the other one is D.
+/// D = A·B with A of m×k, B of k×n, `batch` times. The key under which GEMM times are kept. For a solve, the
+/// triangular matrix is A (k = m) or B (k = n), and the unknown is the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GemmShape {
     pub m: u64,
@@ -74,8 +74,8 @@ impl Routine {
     }
 
     /// Whether its FLOPs over its time show how fast the GPU multiplies. The memory limits a product with a
-    /// vector, and the order of its blocks a solve: both are far below the rate of other products on a healthy
-    /// GPU.
+    /// vector, and the order of its blocks a solve: both are far below the rate of other products on a
+    /// healthy GPU.
     pub fn is_rated(self) -> bool {
         !matches!(self, Self::Gemv | Self::Trsm)
     }
@@ -91,8 +91,8 @@ impl Routine {
 }
 
 impl GemmShape {
-    /// The usual counts, without additions to a C from before. A complex multiply-add counts as four, even if it
-    /// is computed with three.
+    /// The usual counts, without additions to a C from before. A complex multiply-add counts as four, even if
+    /// it is computed with three.
     pub fn flops(&self) -> f64 {
         self.whole_flops() as f64
     }
@@ -173,8 +173,8 @@ mod tests {
         assert_eq!(GemmShape { n: 0, ..shape(DataType::Bfloat16) }.flops(), 0.0);
     }
 
-    /// Counted element by element: each element of a result is a sum of products, and the elements of only one
-    /// triangle are computed or used.
+    /// Counted element by element: each element of a result is a sum of products, and the elements of only
+    /// one triangle are computed or used.
     #[test]
     fn other_products_have_the_flops_of_the_elements_that_they_use() {
         let sides = |routine, [m, n, k]: [u64; 3]| GemmShape {

@@ -1,5 +1,5 @@
-//! Products other than GEMMs: those with a vector, and the rest of BLAS 3. A line of the table is an entry and its
-//! twin with 64-bit sizes. Pointers are accepted and not read.
+//! Products other than GEMMs: those with a vector, and the rest of BLAS 3. A line of the table is an entry
+//! and its twin with 64-bit sizes. Pointers are accepted and not read.
 
 use std::ffi::{c_int, c_longlong, c_void};
 
@@ -13,7 +13,8 @@ use crate::multiply::Kind;
 const HALF: Kind = Kind { data_type: 2, ..S };
 const SHORT: Kind = Kind { data_type: 14, ..S };
 
-/// The share of a GEMM's speed: the memory limits a product with a vector, and the order of its blocks a solve.
+/// The share of a GEMM's speed: the memory limits a product with a vector, and the order of its blocks a
+/// solve.
 const OF_VECTOR: f64 = 1.0 / 64.0;
 const OF_SOLVE: f64 = 0.25;
 
@@ -95,7 +96,8 @@ fn one_sided(
     compute(handle, kind, product)
 }
 
-/// One triangle of a product of n rows and columns, whose sums have `k` terms; `terms` is the number of elements.
+/// One triangle of a product of n rows and columns, whose sums have `k` terms; `terms` is the number of
+/// elements.
 fn triangle(
     handle: usize,
     kind: Kind,

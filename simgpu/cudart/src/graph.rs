@@ -1,4 +1,5 @@
-//! Graphs: the work that a capture recorded, and nodes that were added one by one, replayed in that order on one stream.
+//! Graphs: the work that a capture recorded, and nodes that were added one by one, replayed in that order on
+//! one stream.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::{Arc, Mutex};

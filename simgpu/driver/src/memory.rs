@@ -1,5 +1,5 @@
-//! Memory: that of the runtime, and memory that is created without an address and mapped. Nothing is behind the
-//! addresses.
+//! Memory: that of the runtime, and memory that is created without an address and mapped. Nothing is behind
+//! the addresses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_uint, c_ulonglong};

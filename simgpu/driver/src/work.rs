@@ -1,5 +1,5 @@
-//! Streams, copies, waits, events and graph captures: each calls the runtime's function. The runtime's error code is
-//! also the driver's.
+//! Streams, copies, waits, events and graph captures: each calls the runtime's function. The runtime's error
+//! code is also the driver's.
 
 use std::ffi::{CStr, c_int, c_uint};
 

@@ -79,7 +79,8 @@ unsafe fn note(
     context: *mut c_void,
     frame: usize,
 ) {
-    // SAFETY: the caller's promise; the fields of `info` that are read exist for the signal that it describes.
+    // SAFETY: the caller's promise; the fields of `info` that are read exist for the signal that it
+    // describes.
     let (code, address) = unsafe {
         let code = (*info).si_code;
         let sender = || u64::from((*info).si_pid().cast_unsigned());

@@ -55,7 +55,8 @@ pub(crate) struct Contents {
     /// Number and bytes of copies by direction, and of fills.
     pub(crate) copies: [(u64, u64); COPIES],
     pub(crate) sets: (u64, u64),
-    /// Nodes with bodies that run as often as the GPU decides. What is in the bodies is not among the contents.
+    /// Nodes with bodies that run as often as the GPU decides. What is in the bodies is not among the
+    /// contents.
     pub(crate) conditionals: u64,
     /// Further nodes that were not captured, but added one by one: host functions, allocations.
     pub(crate) others: u64,
@@ -204,8 +205,8 @@ impl Contents {
         }
     }
 
-    /// Whether it contains GEMMs and nothing else, so that its time is theirs. A GEMM of several kernels counts as something else, because
-    /// kernels of other libraries are not distinguished from its own.
+    /// Whether it contains GEMMs and nothing else, so that its time is theirs. A GEMM of several kernels
+    /// counts as something else, because kernels of other libraries are not distinguished from its own.
     pub(crate) fn has_only_gemms(&self) -> bool {
         let Self { collectives, point_to_point, kernels, conditionals, others, .. } = *self;
         let copies = self.copies.iter().chain([&self.sets]).map(|&(count, _)| count).sum::<u64>();

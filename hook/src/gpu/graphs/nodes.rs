@@ -10,8 +10,8 @@ use crate::{
     observe::kernels::{self, PATTERNS},
 };
 
-/// Maximum number of nodes that are read of a graph. Reading this many takes about a millisecond, and instantiating
-/// them some hundred times as long.
+/// Maximum number of nodes that are read of a graph. Reading this many takes about a millisecond, and
+/// instantiating them some hundred times as long.
 const MOST: usize = 1 << 16;
 
 /// Values of `CUgraphNodeType`.
@@ -19,8 +19,8 @@ const KERNEL: c_int = 0;
 const COPY: c_int = 1;
 const SET: c_int = 2;
 const CONDITIONAL: c_int = 13;
-/// Nodes without work of their own: child graphs, whose contents are known apart, empty nodes, and waiting for and
-/// recording of events.
+/// Nodes without work of their own: child graphs, whose contents are known apart, empty nodes, and waiting
+/// for and recording of events.
 const IDLE: [c_int; 4] = [4, 5, 6, 7];
 
 /// Values of `CUmemorytype`; with any other, the driver derives the place from the address.

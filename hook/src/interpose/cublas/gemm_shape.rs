@@ -119,8 +119,9 @@ pub(super) fn symmetric<Size: Copy + TryInto<u64>>(
     [n, k]: [Size; 2],
 ) -> GemmShape {
     let is_first = operation != NOT_TRANSPOSED;
-    let shape = gemm_shape(numbers, handle, [n, n, k], n, [NOT_TRANSPOSED; 2]);
-    GemmShape { routine, batch: 1, transposed: (is_first, !is_first), ..shape }
+    let transposed = [is_first, !is_first].map(c_int::from);
+    let shape = gemm_shape(numbers, handle, [n, n, k].map(size), 1, transposed);
+    GemmShape { routine, ..shape }
 }
 
 /// The product of a matrix that is stored as m×n and a vector.

@@ -1,5 +1,5 @@
-//! cuBLAS's argument lists for products other than GEMMs, each with 32-bit and 64-bit sizes. Pointers are passed
-//! on unread.
+//! cuBLAS's argument lists for products other than GEMMs, each with 32-bit and 64-bit sizes. Pointers are
+//! passed on unread.
 
 /// `KIND ROUTINE NAME, NAME_64 (NUMBERS);` for each function, as in [`super::signature::gemms`].
 macro_rules! products {

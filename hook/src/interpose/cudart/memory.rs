@@ -56,7 +56,8 @@ pub(crate) unsafe fn allocated(
     }
 }
 
-/// Notes a request for GPU memory that was not granted, if there was not enough. The driver's code is the same.
+/// Notes a request for GPU memory that was not granted, if there was not enough. The driver's code is the
+/// same.
 pub(crate) fn refused(lane: &Lane, result: c_int, bytes: u64) {
     if result == NO_MEMORY {
         let held = lane.observer().allocations.bytes(MemoryOwner::Device).0;

@@ -58,8 +58,9 @@ static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
 /// How long the first call waits for the hook's thread. That thread needs a millisecond.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long first calls wait, all together, while that thread is ready to run and has no core, or reads from a disk. On
-/// such a machine the program is slow, too, and without its first calls its communicators would be unknown for good.
+/// How long first calls wait, all together, while that thread is ready to run and has no core, or reads from
+/// a disk. On such a machine the program is slow, too, and without its first calls its communicators would be
+/// unknown for good.
 const LONGEST: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -199,8 +200,8 @@ fn wait(mut rings: u32) {
     }
 }
 
-/// Whether the hook's thread waits for a core or for a disk. A thread that sleeps may wait for a lock that the caller
-/// holds.
+/// Whether the hook's thread waits for a core or for a disk. A thread that sleeps may wait for a lock that
+/// the caller holds.
 fn is_held_up() -> bool {
     match THREAD.load(Relaxed) {
         // It has not run yet.

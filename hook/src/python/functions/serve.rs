@@ -315,7 +315,8 @@ unsafe extern "C" fn forget(_: Object, _: *const Object, _: isize) -> Object {
 unsafe extern "C" fn profile(_: Object, arguments: *const Object, count: isize) -> Object {
     let set = || {
         let Some(python) = Python::find() else { return ptr::null_mut() };
-        // SAFETY: as Python calls it, with its lock held: no other thread runs Python meanwhile, and none ends.
+        // SAFETY: as Python calls it, with its lock held: no other thread runs Python meanwhile, and none
+        // ends.
         unsafe {
             let on = taken(arguments, count).is_some_and(|[on]| (python.PyLong_AsLong)(on) != 0);
             let mark = MARK.load(Relaxed);

@@ -15,8 +15,8 @@ const LONGEST_PATH: usize = 512;
 const LONGEST_VERSION: usize = 64;
 
 /// The definition to which all objects that refer to the function are bound. The apparent caller does not
-/// refer to it: it called a function of another object whose last instruction jumps to this one (a tail call),
-/// which leaves the return address of the first call. `None` if the objects are bound to different
+/// refer to it: it called a function of another object whose last instruction jumps to this one (a tail
+/// call), which leaves the return address of the first call. `None` if the objects are bound to different
 /// definitions.
 #[inline(never)]
 pub(super) fn bound(name: &Name<'_>, count: usize) -> Option<usize> {

@@ -74,8 +74,9 @@ pub(super) struct Detector {
     origins: HashMap<u32, usize>,
     phase: Phase,
     tracked: Option<Tracked>,
-    /// The names of the period's GEMMs, each with its count in the period. If the thread of the counted launch
-    /// has GEMMs, only its own: threads are read one after another, so the totals of others may be older.
+    /// The names of the period's GEMMs, each with its count in the period. If the thread of the counted
+    /// launch has GEMMs, only its own: threads are read one after another, so the totals of others may be
+    /// older.
     gemms: Vec<(u32, u32)>,
     /// The same for their forms, which stay the same when sizes change.
     forms: Vec<(u32, u32)>,

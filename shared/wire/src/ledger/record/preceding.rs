@@ -56,7 +56,8 @@ pub struct Preceding {
     pub at: Moment,
 }
 
-/// One slot: ticket plus one, kind with type and routine, two words of the kind, moment, stream, and the name.
+/// One slot: ticket plus one, kind with type and routine, two words of the kind, moment, stream, and the
+/// name.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Line([AtomicU64; WORDS]);
