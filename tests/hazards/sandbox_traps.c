@@ -32,6 +32,7 @@ int main(int argc, char **argv) {
         TRAP(connect),
         TRAP(openat),
         TRAP(memfd_create),
+        TRAP(statx),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     const struct sock_fprog program = {sizeof trapped / sizeof trapped[0], trapped};
