@@ -163,8 +163,7 @@ pub(super) fn rate(spent: &mut FunctionTime, took: Option<u64>, amount: f64) {
     }
 }
 
-/// The collectives by function and communicator, in the order of their numbers. Of very many, those that the
-/// other ranks keep too.
+/// The collectives by function and communicator, in the order of their numbers.
 fn collectives(open: Vec<Open>) -> Vec<FunctionCollectives> {
     let mut groups: BTreeMap<Group, FunctionCollectives> = BTreeMap::new();
     for Open { group, mut of, to, spent } in open {
@@ -187,16 +186,12 @@ fn collectives(open: Vec<Open>) -> Vec<FunctionCollectives> {
         its.each.push(of);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
-    for group in &mut groups {
-        let times = group.each.len().div_ceil(RankFunctions::COLLECTIVES).next_power_of_two();
-        group.rate = Rate(times.ilog2() as u8).min(Rate::COARSEST);
-        group.each.retain(|one| group.rate.times(one.sequence.0));
-        group.each.sort_by_key(|one| one.sequence);
-    }
+    groups.iter_mut().for_each(|group| group.each.sort_by_key(|one| one.sequence));
     groups
 }
 
-/// What is sent: without functions of which no worker's comparison could depend.
+/// What is sent: without functions of which no worker's comparison could depend. Of very many collectives,
+/// those that the other ranks keep too.
 #[must_use]
 pub fn brief(mut of: RankFunctions) -> RankFunctions {
     let least = SENT * of.whole.0 as f64;
@@ -219,6 +214,9 @@ pub fn brief(mut of: RankFunctions) -> RankFunctions {
     of.functions.retain(|_| kept.next() == Some(&true));
     for group in &mut of.collectives {
         (group.function, group.waits) = (numbers[group.function as usize], numbers[group.waits as usize]);
+        let times = group.each.len().div_ceil(RankFunctions::COLLECTIVES).next_power_of_two();
+        group.rate = Rate(times.ilog2() as u8).min(Rate::COARSEST);
+        group.each.retain(|one| group.rate.times(one.sequence.0));
     }
     of
 }

@@ -1,14 +1,15 @@
 //! Captures assembled from frames, and invented workers.
 
+mod sent;
+
 use xpu_wire::{
-    codec,
     frame::{
-        Body, CapturePart, CapturedOperation, CapturedSpan, Frame, PythonSamples, RankFunctions,
+        Body, CapturePart, CapturedSpan, Frame, PythonSamples,
         example::capture::{BEGIN, MS, part, samples, sheet, with_activity},
     },
     gemm::GemmShape,
-    id::{Rank, Sequence},
-    unit::{Moment, Nanoseconds},
+    id::Rank,
+    unit::Moment,
 };
 
 use super::{function::Class, *};
@@ -97,105 +98,6 @@ fn a_gpu_that_takes_longer_for_the_same_is_named_with_its_rate() {
     assert_eq!((row.class, row.why, &row.ranks[..]), (Class::Compute, Why::UnlikePeers, &[Rank(2)][..]));
     assert!(row.sentence.starts_with("rank 2: 8x4x2 TN bf16 takes "), "{}", row.sentence);
     assert!(row.sentence.contains(" TFLOPS instead of ") && row.sentence.contains(" ms a step"), "{row:?}");
-}
-
-/// Each rank's functions, made from its own operations, as they travel.
-fn sent(capture: &Capture) -> Vec<RankFunctions> {
-    let made = capture.ranks.keys().filter_map(|&rank| functions(capture, rank)).map(brief);
-    let coded = made.map(|of| {
-        let frame = Frame { host: "a".into(), number: 0, now: Moment(0), lost: 0, body: Body::Functions(of) };
-        match codec::decode(&codec::encode(&frame)) {
-            Ok(Frame { body: Body::Functions(of), .. }) => of,
-            other => panic!("{other:?}"),
-        }
-    });
-    coded.collect()
-}
-
-#[test]
-fn ranks_are_compared_as_well_by_what_their_collectors_send() {
-    // The ranks begin their collectives at different times, so all but the last one wait.
-    let late = |rank: u32| {
-        let mut part = with_activity(rank);
-        for operation in part.operations.iter_mut().filter(|operation| operation.label == 1) {
-            if let CapturedSpan::Gpu { late, took, .. } = &mut operation.span {
-                *late += i64::from(rank * 2) * MS as i64;
-                took.0 -= u64::from(rank * 2) * MS;
-            }
-        }
-        part
-    };
-    let mut parts: Vec<_> = (0..4).map(late).collect();
-    takes_longer(&mut parts[2], 1.3);
-    let whole = capture(parts, (0..4).map(samples).collect());
-    let sent = sent(&whole);
-    let mut brief = capture(Vec::new(), Vec::new());
-    for of in &sent {
-        let frame =
-            Frame { host: "a".into(), number: 0, now: Moment(0), lost: 0, body: Body::Functions(of.clone()) };
-        assert!(codec::encode(&frame).len() < 2_000, "{of:?}");
-        brief.take(&frame);
-    }
-    let said = |capture: &Capture| serde_json::to_value(Behaviour::of(capture)).expect("a document");
-    assert_eq!(said(&brief), said(&whole));
-    // The last rank needs 4 ms, of which nothing computes in its last 5.
-    let behaviour = Behaviour::of(&brief);
-    let share = |rank, name| vector(&behaviour, rank, name).share;
-    assert!((share(0, "AllReduce") - share(3, "AllReduce")).abs() < 1e-9, "{behaviour:#?}");
-    // The other ranks begin earlier, and compute beside some of their wait.
-    assert!((share(0, "wait in AllReduce") - 0.05).abs() < 1e-9, "{behaviour:#?}");
-}
-
-/// Of thousands of collectives only some are sent, and every rank sends the same ones.
-#[test]
-fn of_many_collectives_all_ranks_send_the_same_ones() {
-    let many = |rank: u32| {
-        let mut part = part(rank, 0);
-        let one = part.operations[1];
-        let label = part.labels[1].clone();
-        let count = 3_000 + u64::from(rank);
-        part.labels.push(label);
-        part.operations.truncate(1);
-        part.operations.extend((0..count).map(|number| CapturedOperation {
-            label: 1,
-            after: Nanoseconds(10_000),
-            sequence: Some(Sequence(100 + number)),
-            span: CapturedSpan::Gpu {
-                stream: 1,
-                late: 0,
-                took: Nanoseconds(4_000 + 2_000 * u64::from(rank)),
-            },
-            ..one
-        }));
-        part
-    };
-    let whole = capture((0..2).map(many).collect(), Vec::new());
-    let sent = sent(&whole);
-    let numbers = |of: &RankFunctions| {
-        let [group] = &of.collectives[..] else { panic!("{of:?}") };
-        group.each.iter().map(|one| one.sequence.0).collect::<Vec<_>>()
-    };
-    let [one, other] = [numbers(&sent[0]), numbers(&sent[1])];
-    assert!((90..400).contains(&one.len()), "{}", one.len());
-    assert_eq!(one, other.into_iter().filter(|number| one.contains(number)).collect::<Vec<_>>());
-    let mut brief = capture(Vec::new(), Vec::new());
-    for of in sent {
-        brief.take(&Frame {
-            host: "a".into(),
-            number: 0,
-            now: Moment(0),
-            lost: 0,
-            body: Body::Functions(of),
-        });
-    }
-    let (brief, whole) = (Behaviour::of(&brief), Behaviour::of(&whole));
-    for (rank, name) in [(0, "AllReduce"), (1, "AllReduce"), (1, "wait in AllReduce")] {
-        let [sent, all] = [&brief, &whole].map(|of| vector(of, rank, name).share);
-        assert!((sent - all).abs() < 1e-6, "{name} on rank {rank}: {sent}, {all}");
-    }
-    // Each collective takes rank 1 half as long again: a third of its time is a wait.
-    let share = |name| vector(&brief, 1, name).share;
-    assert!((share("wait in AllReduce") / share("AllReduce") - 0.5).abs() < 0.01, "{brief:#?}");
 }
 
 #[test]
