@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use xpu_wire::{
-    frame::{CollectiveTime, FunctionCollectives, FunctionTime, RankFunctions, Tracing},
+    frame::{CollectiveTime, FunctionCollectives, FunctionKey, FunctionTime, RankFunctions, Tracing},
     id::{CommunicatorId, Rank, Sequence},
     sampling::Rate,
 };
 
 use super::{
     function::{Known, Numbered, Unit},
-    local::rate,
+    local,
 };
 use crate::capture::Per;
 
@@ -97,20 +97,21 @@ impl Profile {
 /// The time of each collective without waits: the shortest of its ranks, because the last one waits for no
 /// other.
 #[derive(Default)]
-struct Transfers {
+struct Transfers<'a> {
     /// With the number of ranks that were in it.
     shortest: HashMap<(CommunicatorId, Sequence), (u64, usize)>,
     /// Of a period, collectives at its ends lack ranks, and it is not known which rank was the last.
     complete: Option<HashMap<CommunicatorId, usize>>,
-    /// The rate at which every rank has a communicator's collectives.
-    rates: HashMap<CommunicatorId, Rate>,
+    /// The rate at which every rank has a communicator's collectives of one function.
+    rates: HashMap<(CommunicatorId, Option<&'a FunctionKey>), Rate>,
 }
 
-impl Transfers {
-    fn of(all: &[RankFunctions], per: Per) -> Self {
+impl<'a> Transfers<'a> {
+    fn of(all: &'a [RankFunctions], per: Per) -> Self {
         let mut new = Self::default();
-        for group in all.iter().flat_map(|of| &of.collectives) {
-            let rate = new.rates.entry(group.communicator).or_insert(group.rate);
+        let groups = all.iter().flat_map(|of| of.collectives.iter().map(move |group| (of, group)));
+        for (of, group) in groups {
+            let rate = new.rates.entry((group.communicator, key(of, group))).or_insert(group.rate);
             *rate = group.rate.max(*rate);
             for one in &group.each {
                 let known = new.shortest.entry((group.communicator, one.sequence)).or_insert((u64::MAX, 0));
@@ -135,6 +136,11 @@ impl Transfers {
     }
 }
 
+/// The function of a group. Its number differs between ranks.
+fn key<'a>(of: &'a RankFunctions, group: &FunctionCollectives) -> Option<&'a FunctionKey> {
+    of.functions.get(group.function as usize).map(|time| &time.key)
+}
+
 /// The functions of all ranks, and the time that each rank spent in them.
 pub(super) fn of(all: &[RankFunctions], per: Per) -> (Vec<Known>, Vec<Profile>) {
     let transfers = Transfers::of(all, per);
@@ -144,11 +150,12 @@ pub(super) fn of(all: &[RankFunctions], per: Per) -> (Vec<Known>, Vec<Profile>) 
     (numbered.known, profiles)
 }
 
-fn profile(of: &RankFunctions, transfers: &Transfers, per: Per, numbered: &mut Numbered) -> Profile {
+fn profile(of: &RankFunctions, transfers: &Transfers<'_>, per: Per, numbered: &mut Numbered) -> Profile {
     let numbers: Vec<_> = of.functions.iter().map(|time| numbered.number(time)).collect();
     let mut times = of.functions.clone();
     for group in &of.collectives {
-        split(group, transfers, &mut times);
+        let rate = transfers.rates.get(&(group.communicator, key(of, group))).copied().unwrap_or_default();
+        split(group, rate, transfers, &mut times);
     }
     let mut functions: BTreeMap<usize, Spent> = BTreeMap::new();
     for (number, time) in numbers.into_iter().zip(&times) {
@@ -177,10 +184,9 @@ fn profile(of: &RankFunctions, transfers: &Transfers, per: Per, numbered: &mut N
     }
 }
 
-/// Divides the time of collectives into transfers and waits.
-fn split(group: &FunctionCollectives, transfers: &Transfers, times: &mut [FunctionTime]) {
-    let coarsest = transfers.rates.get(&group.communicator).copied().unwrap_or_default();
-    let kept = || group.each.iter().filter(|one| coarsest.times(one.sequence.0));
+/// Divides the time of collectives into transfers and waits, by those that every rank has at this rate.
+fn split(group: &FunctionCollectives, rate: Rate, transfers: &Transfers<'_>, times: &mut [FunctionTime]) {
+    let kept = || group.each.iter().filter(|one| rate.times(one.sequence.0));
     let transfer = |one: &CollectiveTime| transfers.transfer(group.communicator, one.sequence);
     let sum = |part: fn(&CollectiveTime) -> f64| kept().map(part).sum::<f64>();
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
@@ -191,7 +197,7 @@ fn split(group: &FunctionCollectives, transfers: &Transfers, times: &mut [Functi
     if let Some(its) = times.get_mut(group.function as usize) {
         its.critical += critical;
         its.total += total;
-        kept().for_each(|one| rate(its, transfer(one), one.bus_bytes as f64));
+        kept().for_each(|one| local::rate(its, transfer(one), one.bus_bytes as f64));
     }
     if let Some(waits) = times.get_mut(group.waits as usize) {
         waits.critical += group.critical - critical;

@@ -126,3 +126,19 @@ fn of_many_collectives_all_ranks_send_the_same_ones() {
         }
     }
 }
+
+/// The rate of a communicator's thousands of AllGathers does not concern its few AllReduces.
+#[test]
+fn a_rare_collective_of_a_busy_communicator_is_not_all_wait() {
+    let few = |number| match number % 150 {
+        7 => (Operation::AllReduce, 10),
+        _ => (Operation::AllGather, 1),
+    };
+    let parts = (0..2).map(|rank| with_collectives(rank, (0..3_000).map(few)));
+    let whole = capture(parts.collect(), Vec::new());
+    let (brief, whole) = (Behaviour::of(&briefly(&sent(&whole))), Behaviour::of(&whole));
+    for rank in [0, 1] {
+        let [sent, all] = [&brief, &whole].map(|of| vector(of, rank, "AllReduce").share);
+        assert!(all > 0.01 && (sent / all - 1.0).abs() < 1e-6, "rank {rank}: {sent}, {all}");
+    }
+}
