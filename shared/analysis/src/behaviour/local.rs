@@ -9,8 +9,8 @@ use std::{
 
 use xpu_wire::{
     frame::{
-        CapturedLabel, CapturedSpan, CollectiveTime, FunctionCollectives, FunctionKey, FunctionTime,
-        RankFunctions, StackFrame,
+        CapturedLabel, CapturedSpan, CollectiveTime, FunctionClass, FunctionCollectives, FunctionKey,
+        FunctionTime, RankFunctions, StackFrame,
     },
     id::{CommunicatorId, JobName, Rank},
     sampling::Rate,
@@ -25,9 +25,12 @@ use super::{
 };
 use crate::capture::{Capture, Sampled, Single, Spans, Stack, union};
 
-/// Functions that run for at least this share of the time are sent, also beside the critical path: a tenth of
+/// Functions other than compute that run for at least this share of the time are sent, also beside the critical path: a tenth of
 /// the share from which a function is compared, because a worker may have much less of it than its peers.
 const SENT: f64 = LEAST / 10.0;
+
+/// Number of compute functions that are sent, the longest first.
+const MOST_COMPUTE: usize = 512;
 
 /// A collective of the rank, and its time on the critical path so far.
 struct Open {
@@ -197,11 +200,16 @@ pub fn brief(mut of: RankFunctions) -> RankFunctions {
     let least = SENT * of.whole.0 as f64;
     let mut by_time: Vec<_> = (0..of.functions.len()).collect();
     by_time.sort_by(|&a, &b| of.functions[b].total.total_cmp(&of.functions[a].total));
-    by_time.retain(|&number| of.functions[number].total >= least);
-    by_time.truncate(MOST_FUNCTIONS);
+    // Roles are found by all compute that was launched.
+    let (mut compute, mut others): (Vec<_>, Vec<_>) =
+        by_time.into_iter().partition(|&number| of.functions[number].key.class() == FunctionClass::Compute);
+    compute.retain(|&number| of.functions[number].executions > 0);
+    compute.truncate(MOST_COMPUTE);
+    others.retain(|&number| of.functions[number].total >= least);
+    others.truncate(MOST_FUNCTIONS);
     let mut is_kept = vec![false; of.functions.len()];
     let waits = of.collectives.iter().flat_map(|group| [group.function as usize, group.waits as usize]);
-    by_time.into_iter().chain(waits).for_each(|number| is_kept[number] = true);
+    compute.into_iter().chain(others).chain(waits).for_each(|number| is_kept[number] = true);
     let mut new = 0;
     let numbers: Vec<u32> = is_kept
         .iter()

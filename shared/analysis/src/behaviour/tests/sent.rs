@@ -3,7 +3,7 @@
 use xpu_wire::{
     codec,
     collective::Operation,
-    frame::{CapturedLabel, CapturedOperation, RankFunctions},
+    frame::{CapturedLabel, CapturedOperation, FunctionKey, FunctionTime, RankFunctions},
     id::Sequence,
     unit::Nanoseconds,
 };
@@ -141,4 +141,18 @@ fn a_rare_collective_of_a_busy_communicator_is_not_all_wait() {
         let [sent, all] = [&brief, &whole].map(|of| vector(of, rank, "AllReduce").share);
         assert!(all > 0.01 && (sent / all - 1.0).abs() < 1e-6, "rank {rank}: {sent}, {all}");
     }
+}
+
+/// Roles are found by compute, also if it is brief.
+#[test]
+fn many_sampled_functions_displace_no_compute() {
+    let whole = capture(vec![part(0, 0)], Vec::new());
+    let mut of = functions(&whole, Rank(0)).expect("the rank");
+    let gemm = of.functions.iter().find(|time| time.key.class() == Class::Compute).expect("a GEMM").clone();
+    let named = |class, number: usize| FunctionKey::Named { class, name: format!("f{number}"), unit: None };
+    let kernel = FunctionTime { key: named(Class::Compute, 0), total: 1.0, ..gemm.clone() };
+    let python = |number| FunctionTime { key: named(Class::Python, number), total: 1e9, ..gemm.clone() };
+    of.functions.extend((0..1_000).map(python).chain([kernel.clone()]));
+    let sent = brief(of).functions;
+    assert!(sent.contains(&gemm) && sent.contains(&kernel) && sent.len() < 110, "{}", sent.len());
 }
