@@ -40,9 +40,19 @@ impl JobWhatIf {
     /// Longest text, in characters.
     const LONGEST: usize = 500;
 
-    /// Without what exceeds the limits: every viewer gets it every few seconds.
+    /// Longest name of a host, in bytes.
+    const LONGEST_HOST: usize = 255;
+
+    /// Without what exceeds the limits: every viewer gets it every few seconds. Sums that are no numbers are
+    /// left out.
     #[must_use]
     pub fn bounded(mut self) -> Self {
+        if !self.gpu_hours.is_finite() {
+            self.gpu_hours = 0.0;
+        }
+        self.lost.retain(|(_, hours)| hours.is_finite());
+        self.ranks.retain(|(_, hours)| hours.is_finite());
+        self.hosts.retain(|(host, hours)| host.0.len() <= Self::LONGEST_HOST && hours.is_finite());
         self.lost.truncate(Self::MOST);
         self.ranks.truncate(Self::MOST);
         self.hosts.truncate(Self::MOST);
@@ -82,5 +92,34 @@ impl StragglerCause {
             Self::Stage => "stage",
             Self::Communication => "communication",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::example::what_if;
+
+    #[test]
+    fn only_short_texts_and_finite_sums_are_published() {
+        let (long, longest) = ("h".repeat(256), "ö".repeat(127));
+        let hours = |host: &str, hours| (host.into(), hours);
+        let of = JobWhatIf {
+            gpu_hours: f64::INFINITY,
+            lost: vec![(StragglerCause::All, f64::NAN), (StragglerCause::Ranks, 1.5)],
+            ranks: vec![(Rank(1), f64::NEG_INFINITY), (Rank(2), 1.5)],
+            hosts: vec![hours(&long, 1.0), hours(&longest, 1.0), hours("a", f64::NAN)],
+            why: "é".repeat(501),
+            sentences: vec!["\u{1f40d}".repeat(500); 17],
+            ..what_if()
+        };
+        let bounded = of.bounded();
+        assert_eq!(bounded.gpu_hours.to_bits(), 0.0_f64.to_bits());
+        assert_eq!(bounded.lost, [(StragglerCause::Ranks, 1.5)]);
+        assert_eq!(bounded.ranks, [(Rank(2), 1.5)]);
+        assert_eq!(bounded.hosts, [hours(&longest, 1.0)]);
+        assert_eq!((bounded.why.chars().count(), bounded.sentences.len()), (500, 16));
+        assert_eq!(bounded.sentences[0].chars().count(), 500);
+        assert_eq!(what_if().bounded(), what_if());
     }
 }
