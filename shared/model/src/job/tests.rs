@@ -188,6 +188,9 @@ fn what_stragglers_cost_belongs_to_one_run_of_the_job() {
     // The host repeats it.
     jobs.fold(&Frame { body: Body::WhatIf(of.clone()), ..first.clone() });
     assert_eq!(jobs.foremost().unwrap().revision(), revision);
+    // The host of an earlier run repeats an older sum.
+    let older = JobWhatIf { at: Moment(of.at.0 - 1), ..of.clone() };
+    jobs.fold(&Frame { host: "former".into(), body: Body::WhatIf(older), ..first.clone() });
     assert_eq!(jobs.foremost().unwrap().what_if(), Some(&of));
     let again = RankInfo { pid: xpu_wire::id::Pid(1), started: Moment(of.at.0 + 1), ..info };
     jobs.fold(&Frame { body: Body::Event(Event::Joined(again)), ..first });

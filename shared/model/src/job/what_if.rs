@@ -5,9 +5,10 @@ use xpu_wire::{frame::JobWhatIf, id::Rank};
 use super::Job;
 
 impl Job {
-    /// Keeps the newest sum. The host repeats it before each snapshot.
+    /// Keeps the newest sum. Its host repeats it before each snapshot, and the host of a former run may have
+    /// an older one.
     pub(super) fn keep_what_if(&mut self, of: &JobWhatIf) {
-        if self.what_if.as_deref() != Some(of) {
+        if self.what_if.as_deref().is_none_or(|known| known.at < of.at) {
             self.what_if = Some(Box::new(of.clone()));
             self.revision += 1;
         }
