@@ -48,18 +48,21 @@ impl Collector {
                 for exit in self.roster.exits() {
                     self.send(viewer, Body::Exit(exit), now);
                 }
-                for of in self.roster.what_ifs() {
-                    self.send(viewer, Body::WhatIf(of), now);
-                }
                 for load in self.loads.latest().to_vec() {
                     self.send(viewer, Body::Load(load), now);
                 }
-                Some(Body::Snapshot(HostSnapshot {
+                let snapshot = HostSnapshot {
                     version: VERSION.to_owned(),
                     started: self.started,
                     base: self.config.base,
                     jobs: self.roster.snapshot(),
-                }))
+                };
+                self.send(viewer, Body::Snapshot(snapshot), now);
+                // A viewer keeps the sum of a job that it knows.
+                for of in self.roster.what_ifs() {
+                    self.send(viewer, Body::WhatIf(of), now);
+                }
+                None
             }
             Request::History { length } => {
                 let jobs = self.roster.jobs();

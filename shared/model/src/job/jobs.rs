@@ -122,7 +122,7 @@ impl Jobs {
             Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
             Body::Record(record) => self.known.get_mut(&record.job).map_or((), |job| job.keep_record(record)),
             Body::Ras(report) => self.known.get_mut(&report.job).map_or((), |job| job.keep_ras(report)),
-            Body::WhatIf(of) => self.job_mut(&of.job).keep_what_if(of),
+            Body::WhatIf(of) => self.known.get_mut(&of.job).map_or((), |job| job.keep_what_if(of)),
             Body::Hello(_)
             | Body::Summary(_)
             | Body::Nccl(_)

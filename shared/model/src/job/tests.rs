@@ -181,6 +181,9 @@ fn what_stragglers_cost_belongs_to_one_run_of_the_job() {
     let first = simulation.snapshots(12).remove(0);
     let Body::Snapshot(snapshot) = &first.body else { unreachable!() };
     let info = snapshot.jobs[0].ranks[0].info.clone();
+    let unknown = JobWhatIf { job: "unknown".into(), ..example::what_if() };
+    jobs.fold(&Frame { body: Body::WhatIf(unknown), ..first.clone() });
+    assert_eq!(jobs.iter().count(), 1, "a sum makes no job");
     let of = JobWhatIf { job: simulation.job.clone(), at: Moment(info.started.0 + 9), ..example::what_if() };
     assert_eq!(jobs.foremost().unwrap().what_if(), None);
     jobs.fold(&Frame { body: Body::WhatIf(of.clone()), ..first.clone() });

@@ -5,7 +5,7 @@ use xpu_wire::{frame::JobWhatIf, id::Rank};
 use super::Job;
 
 impl Job {
-    /// Keeps the newest sum. Its host repeats it before each snapshot, and the host of a former run may have
+    /// Keeps the newest sum. Its host repeats it after each snapshot, and the host of a former run may have
     /// an older one.
     pub(super) fn keep_what_if(&mut self, of: &JobWhatIf) {
         if self.what_if.as_deref().is_none_or(|known| known.at < of.at) {
