@@ -1,30 +1,23 @@
 //! Makes the functions of ranks from their captured operations, in a thread of its own: the poll loop waits
 //! neither for the analysis of a rank nor keeps its operations.
 
+mod arriving;
+
 use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::mpsc::{self, Receiver, SendError, Sender},
+    collections::VecDeque,
+    sync::mpsc::{self, Receiver, RecvTimeoutError, SendError, Sender},
     thread,
+    time::{Duration, Instant},
 };
 
-use xpu_analysis::{
-    behaviour,
-    capture::{Capture, RankCapture, Sampled},
-};
-use xpu_wire::{
-    frame::{
-        Body, CaptureOrder, CapturePart, CaptureSheet, Frame, HostDigest, PythonSamples, RankDigest,
-        RankFunctions,
-    },
-    id::{HostName, JobName, Rank, Step},
-    unit::{Moment, Nanoseconds},
-};
+use arriving::Arriving;
+use xpu_wire::frame::{CapturePart, PythonSamples, RankDigest, RankFunctions};
 
 /// Captures of which functions are made. A viewer makes one or two at a time.
 const WANTED: usize = 64;
 
-/// Ranks whose data arrives at the same time. A host has tens.
-const RANKS: usize = 256;
+/// Interval in which the thread looks for data that is too old.
+const LOOK: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
@@ -32,6 +25,8 @@ pub(crate) struct Functions {
     wanted: VecDeque<Wanted>,
     /// The thread, once it was needed.
     thread: Option<Thread>,
+    /// Whether the log has that it ended early.
+    is_end_logged: bool,
 }
 
 /// A capture, and whether Python's stacks are sampled meanwhile.
@@ -54,6 +49,8 @@ enum Data {
     /// A part, the rank's last digest, which names its communicators, and whether samples come too.
     Operations(CapturePart, Option<Box<RankDigest>>, bool),
     Samples(PythonSamples),
+    /// The number of a capture that its viewer has ended.
+    End(u64),
 }
 
 impl Functions {
@@ -87,18 +84,38 @@ impl Functions {
     ) -> Option<CapturePart> {
         let Some((wanted, thread)) = self.of(part.number).zip(self.thread()) else { return Some(part) };
         let digest = digest(&part).map(Box::new);
-        match thread.data.send(Data::Operations(part, digest, wanted.samples)) {
-            Err(SendError(Data::Operations(part, ..))) => Some(part),
+        let sent = thread.data.send(Data::Operations(part, digest, wanted.samples));
+        match self.sent(sent)? {
+            Data::Operations(part, ..) => Some(part),
             _ => None,
         }
     }
 
     pub(crate) fn take_samples(&mut self, part: PythonSamples) -> Option<PythonSamples> {
         let Some((_, thread)) = self.of(part.number).zip(self.thread()) else { return Some(part) };
-        match thread.data.send(Data::Samples(part)) {
-            Err(SendError(Data::Samples(part))) => Some(part),
+        let sent = thread.data.send(Data::Samples(part));
+        match self.sent(sent)? {
+            Data::Samples(part) => Some(part),
             _ => None,
         }
+    }
+
+    /// Ends a capture: data that is not whole soon is dropped. Its viewer names the ranks that it lacks.
+    pub(crate) fn end(&mut self, number: u64) {
+        if let Some(thread) = self.of(number).and(self.thread.as_ref()) {
+            let sent = thread.data.send(Data::End(number));
+            self.sent(sent);
+        }
+    }
+
+    /// Returns data that was not taken: the thread has ended early. The next data starts another one.
+    fn sent(&mut self, sent: Result<(), SendError<Data>>) -> Option<Data> {
+        let SendError(data) = sent.err()?;
+        self.thread = None;
+        if !std::mem::replace(&mut self.is_end_logged, true) {
+            tracing::warn!("the thread that makes functions has ended early, and is started again");
+        }
+        Some(data)
     }
 
     fn thread(&mut self) -> Option<&Thread> {
@@ -126,86 +143,33 @@ impl Thread {
     }
 }
 
-/// The data of a rank that has arrived so far.
-struct Coming {
-    /// The number of the capture. A rank has one at a time, so a new one replaces one that did not end.
-    number: u64,
-    capture: Capture,
-    awaits_samples: bool,
-}
-
-impl Coming {
-    fn is_whole(&self, rank: Rank) -> bool {
-        let has_ended = |sampled: &Sampled| sampled.account.is_some();
-        self.capture.ranks.get(&rank).is_some_and(RankCapture::is_whole)
-            && (!self.awaits_samples || self.capture.sampled.get(&rank).is_some_and(has_ended))
-    }
-}
-
 /// Runs until the poll loop ends.
 fn make(data: &Receiver<Data>, made: &Sender<RankFunctions>) {
-    let mut coming: BTreeMap<(JobName, Rank), Coming> = BTreeMap::new();
-    for data in data {
-        let (number, job, rank) = match &data {
-            Data::Operations(part, ..) => (part.number, part.job.clone(), part.rank),
-            Data::Samples(part) => (part.number, part.job.clone(), part.rank),
+    let mut arriving = Arriving::default();
+    loop {
+        let received = if arriving.is_empty() {
+            data.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            data.recv_timeout(LOOK)
         };
-        let place = (job, rank);
-        coming.retain(|known, its| *known != place || its.number == number);
-        if coming.len() >= RANKS && !coming.contains_key(&place) {
-            coming.pop_first();
+        let functions = match received {
+            Ok(data) => arriving.take(data, Instant::now()),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if functions.is_some_and(|functions| made.send(functions).is_err()) {
+            return;
         }
-        let its = coming.entry(place.clone()).or_insert_with(|| begin(number, &place.0, rank));
-        match data {
-            Data::Operations(part, digest, samples) => {
-                its.awaits_samples = samples;
-                let ranks = digest.into_iter().map(|digest| *digest).collect();
-                take(
-                    &mut its.capture,
-                    Body::Digest(HostDigest { job: place.0.clone(), ranks, turned_away: 0 }),
-                );
-                take(&mut its.capture, Body::CapturePart(part));
-            }
-            Data::Samples(part) => take(&mut its.capture, Body::PythonSamples(part)),
-        }
-        if its.is_whole(rank)
-            && let Some(Coming { capture, .. }) = coming.remove(&place)
-        {
-            let functions = behaviour::functions(&capture, rank).map(behaviour::brief);
-            if functions.is_some_and(|functions| made.send(functions).is_err()) {
-                return;
-            }
-        }
+        arriving.expire(Instant::now());
     }
-}
-
-/// A capture of one rank, before its data.
-fn begin(number: u64, job: &JobName, rank: Rank) -> Coming {
-    let order = CaptureOrder {
-        number,
-        first: Step(0),
-        steps: 0,
-        limit: Nanoseconds(0),
-        before: 0,
-        activity: false,
-        functions: false,
-    };
-    let (job, ranks) = (job.clone(), vec![rank]);
-    let mut capture = Capture::default();
-    let sheet = CaptureSheet { order, job, ranks, closed: false, missing: Vec::new(), stall: None };
-    take(&mut capture, Body::CaptureSheet(sheet));
-    Coming { number, capture, awaits_samples: false }
-}
-
-fn take(capture: &mut Capture, body: Body) {
-    capture.take(&Frame { host: HostName::default(), number: 0, now: Moment(0), lost: 0, body });
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
-    use xpu_wire::frame::example::capture::{ORDER, part, samples};
+    use xpu_wire::{
+        frame::example::capture::{ORDER, part, samples},
+        id::Rank,
+    };
 
     use super::*;
 
@@ -252,5 +216,16 @@ mod tests {
         assert_eq!(functions.take_samples(samples(3)), None);
         let of = made(&functions);
         assert!(of.samples > 0, "{of:?}");
+    }
+
+    #[test]
+    fn a_thread_that_ended_early_is_started_again() {
+        let mut functions = Functions::default();
+        functions.want(ORDER.number);
+        functions.thread = Some(Thread { data: mpsc::channel().0, made: mpsc::channel().1 });
+        assert!(functions.take(half(0), |_| None).is_some(), "it travels");
+        assert_eq!(functions.take(half(0), |_| None), None);
+        assert_eq!(functions.take(half(1), |_| None), None);
+        assert_eq!(made(&functions).rank, Rank(3));
     }
 }

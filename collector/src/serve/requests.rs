@@ -103,6 +103,7 @@ impl Collector {
             }
             Request::EndCapture { job, number } => {
                 self.samplers.end_all(number);
+                self.functions.end(number);
                 for identity in self.roster.identities(&job) {
                     self.command(&identity, Command::EndCapture(number), now);
                 }
