@@ -270,14 +270,15 @@ impl<'a> Taking<'a> {
     /// Waits until every rank has answered whether it records those steps.
     async fn agree(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let deadline = self.deadline.min(Instant::now() + ANSWER);
+        // Once: an older collector refuses it each time.
+        if self.plan.functions_only {
+            self.live.functions_only(self.tally.job().clone(), self.tally.order().number);
+        }
         while Instant::now() < deadline.min(self.deadline)
             && !self.tally.is_answered()
             && !self.tally.is_any_late()
         {
             let unanswered = self.tally.unanswered();
-            if self.plan.functions_only {
-                self.live.functions_only(self.tally.job().clone(), self.tally.order().number);
-            }
             if let Some(order) = self.sample_order() {
                 self.live.sample(self.tally.job().clone(), unanswered.clone(), order);
             }

@@ -46,7 +46,7 @@ pub enum Order {
     GpuStacks { job: JobName, ranks: Vec<Rank> },
     Records { job: JobName, ranks: Vec<Rank> },
     Ras { job: JobName, rank: Rank },
-    WhatIf(JobWhatIf),
+    WhatIf { of: JobWhatIf, host: Option<HostName> },
     FunctionsOnly { job: JobName, number: u64 },
     Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: Option<CaptureWindow> },
     EndCapture { job: JobName, number: u64 },
@@ -119,9 +119,10 @@ impl Live {
         let _ = self.orders.send(Order::Ras { job, rank });
     }
 
-    /// Asks the host of the job's rank 0 to publish what stragglers have cost the job.
-    pub fn publish_what_if(&self, of: JobWhatIf) {
-        let _ = self.orders.send(Order::WhatIf(of));
+    /// Asks the host of the job's rank 0 to publish what stragglers have cost the job; every host of the job,
+    /// if it is not known which one that is.
+    pub fn publish_what_if(&self, of: JobWhatIf, host: Option<HostName>) {
+        let _ = self.orders.send(Order::WhatIf { of, host });
     }
 
     /// Asks every host of the job to sample the Python stacks of these ranks during a capture. The samples

@@ -4,7 +4,11 @@ use std::{path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use tokio::time::Instant;
 use xpu_model::{figure::counted, finding, job::Job, status::RankState};
-use xpu_wire::{frame::JobWhatIf, id::JobName, unit::Moment};
+use xpu_wire::{
+    frame::JobWhatIf,
+    id::{JobName, Rank},
+    unit::Moment,
+};
 
 use crate::{
     capture::{Begin, Plan, Request, Stop, Taking, Wanted},
@@ -101,7 +105,9 @@ pub async fn publish(targets: &Targets, of: JobWhatIf) {
     let job = of.job.clone();
     let known = |following: &Following| following.jobs().get(&job)?.what_if().cloned();
     let before = known(&following);
-    live.publish_what_if(of);
+    let first = following.jobs().get(&job).and_then(|job| job.rank(job.of_process(Rank(0))?));
+    let host = first.map(|rank| rank.host().clone());
+    live.publish_what_if(of, host);
     // The connection stays open until the collector has published it.
     let is_published = |following: &Following| known(following) != before;
     take_until(&mut following, &mut arrivals, Instant::now() + PUBLISHED, is_published).await;

@@ -111,16 +111,11 @@ impl Follower {
                         self.ask(&job, true, || Request::EndCapture { job: job.clone(), number });
                     }
                     Order::Kineto { job, ranks, host, wish } => {
-                        let leads = |connection: &&Connection| {
-                            host.as_ref().is_none_or(|host| connection.leads_to(host))
-                        };
-                        for connection in self.connections.iter().filter(leads) {
-                            connection.ask(&job, true, || Request::Kineto {
-                                job: job.clone(),
-                                ranks: ranks.clone(),
-                                wish: wish.clone(),
-                            });
-                        }
+                        self.ask_one(host.as_ref(), &job, || Request::Kineto {
+                            job: job.clone(),
+                            ranks: ranks.clone(),
+                            wish: wish.clone(),
+                        });
                     }
                     Order::Sample { job, ranks, order } => {
                         self.ask(&job, true, || Request::Sample {
@@ -143,7 +138,9 @@ impl Follower {
                     Order::FunctionsOnly { job, number } => {
                         self.ask(&job, true, || Request::FunctionsOnly { job: job.clone(), number });
                     }
-                    Order::WhatIf(of) => self.ask(&of.job, true, || Request::WhatIf(of.clone())),
+                    Order::WhatIf { of, host } => {
+                        self.ask_one(host.as_ref(), &of.job, || Request::WhatIf(of.clone()));
+                    }
                     Order::GpuStacks { job, ranks } => {
                         self.ask(&job, true, || Request::GpuStacks {
                             job: job.clone(),
@@ -172,6 +169,12 @@ impl Follower {
 
     fn ask(&mut self, job: &JobName, alive: bool, request: impl Fn() -> Request) {
         self.connections.iter().for_each(|connection| connection.ask(job, alive, &request));
+    }
+
+    /// Asks one host, or all.
+    fn ask_one(&mut self, host: Option<&HostName>, job: &JobName, request: impl Fn() -> Request) {
+        let leads = |connection: &&Connection| host.is_none_or(|host| connection.leads_to(host));
+        self.connections.iter().filter(leads).for_each(|connection| connection.ask(job, true, &request));
     }
 
     /// Takes the replies of one connection, and sends its next requests when they are due.
