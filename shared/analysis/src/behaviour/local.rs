@@ -189,7 +189,9 @@ fn collectives(open: Vec<Open>) -> Vec<FunctionCollectives> {
         its.each.push(of);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
-    groups.iter_mut().for_each(|group| group.each.sort_by_key(|one| one.sequence));
+    for group in &mut groups {
+        group.each.sort_by_key(|one| one.sequence);
+    }
     groups
 }
 

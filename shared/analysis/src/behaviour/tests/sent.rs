@@ -127,7 +127,7 @@ fn of_many_collectives_all_ranks_send_the_same_ones() {
     }
 }
 
-/// The rate of a communicator's thousands of AllGathers does not concern its few AllReduces.
+/// A communicator's few reductions do not depend on the rate of its thousands of gathers.
 #[test]
 fn a_rare_collective_of_a_busy_communicator_is_not_all_wait() {
     let few = |number| match number % 150 {
