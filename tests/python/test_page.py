@@ -274,8 +274,11 @@ def test_many_ranks_are_drawn(browser, hosts, ranks, slow, scheme):
         time_ms = visit.gives("performance.getEntriesByName('first-picture')[0].startTime")
         print(f"{ranks} ranks: first picture after {time_ms:.0f} ms")
         assert time_ms < 5_000
-        colours = visit.colours(0)
-        assert colours[USUAL] > 10_000 and colours[WORST] > 20, colours
+        # On a loaded machine, ranks are heard too seldom for a while, and drawn as such.
+        deadline = time.monotonic() + 60
+        while (colours := visit.colours(0)).get(USUAL, 0) <= 10_000 or colours.get(WORST, 0) <= 20:
+            assert time.monotonic() < deadline, colours
+            time.sleep(0.1)
         where = visit.shows(f"gpu-{slow // 8 + 1:03}", "table.ranks tbody tr:first-child")
         assert where.locator("td").first.inner_text() == str(slow)
         # A redraw is short enough to leave time for everything else.
