@@ -148,7 +148,7 @@ fn make(data: &Receiver<Data>, made: &Sender<RankFunctions>) {
     let mut arriving = Arriving::default();
     loop {
         let received = if arriving.is_empty() {
-            data.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            data.recv().map_err(RecvTimeoutError::from)
         } else {
             data.recv_timeout(LOOK)
         };

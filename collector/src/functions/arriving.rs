@@ -26,7 +26,7 @@ const RANKS: usize = 256;
 const ENTRIES: usize = 1 << 20;
 
 /// Data to which nothing was added for this time is dropped. Rare samples need many minutes to fill a part.
-const KEPT: Duration = Duration::from_secs(15 * 60);
+const KEPT: Duration = Duration::from_mins(15);
 
 /// Same after the end of the capture: ranks that still record then send what they have.
 const ENDS: Duration = Duration::from_secs(30);

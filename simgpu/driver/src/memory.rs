@@ -185,7 +185,8 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
             }
         }
         // Freed handles are given out again.
-        let made = (1..).find(|number| !known.handles.contains_key(number)).ok_or(Error::OUT_OF_MEMORY)?;
+        let made =
+            (1..u64::MAX).find(|number| !known.handles.contains_key(number)).ok_or(Error::OUT_OF_MEMORY)?;
         // SAFETY: CUDA requires a writable pointer.
         unsafe { put(handle, made) }?;
         known.last += 1;
@@ -219,7 +220,7 @@ pub(crate) unsafe extern "C" fn cuMemRetainAllocationHandle(handle: *mut u64, ad
             return Err(Error::INVALID_VALUE);
         }
         let same = known.handles.iter().find(|(_, (of, _))| *of == piece).map(|(&handle, _)| handle);
-        let free = (1..).find(|number| !known.handles.contains_key(number));
+        let free = (1..u64::MAX).find(|number| !known.handles.contains_key(number));
         let found = same.or(free).ok_or(Error::OUT_OF_MEMORY)?;
         known.handles.entry(found).or_insert((piece, 0)).1 += 1;
         // SAFETY: CUDA requires a writable pointer.

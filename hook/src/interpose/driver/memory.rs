@@ -106,7 +106,9 @@ interpose! {
     after |lane, (), result| if result == 0 && !handle.is_null() {
         // SAFETY: CUDA wrote the handle, as it documents.
         let freed = lane.observer().physical.retained(unsafe { *handle }, address.addr() as u64);
-        freed.into_iter().for_each(|memory| destroyed(lane, memory));
+        if let Some(memory) = freed {
+            destroyed(lane, memory);
+        }
     };
 
     fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> c_int in CUDA, or NOT_INITIALIZED, even off;
@@ -127,7 +129,9 @@ interpose! {
     before |_lane| ();
     after |lane, (), result| if result == 0 {
         let freed = lane.observer().physical.mapped(address, bytes as u64, handle);
-        freed.into_iter().for_each(|memory| destroyed(lane, memory));
+        if let Some(memory) = freed {
+            destroyed(lane, memory);
+        }
     };
 
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize) -> c_int in CUDA, or NOT_INITIALIZED, even off;

@@ -176,7 +176,7 @@ fn the_losses_around_a_change_are_known_for_long() {
             assert!((now - 0.1).abs() < 0.01 && before < 0.05, "after {age} s: {now}, {before}");
         }
     }
-    assert_eq!(window.around(Duration::from_secs(880), Duration::from_secs(60)), None);
+    assert_eq!(window.around(Duration::from_secs(880), Duration::from_mins(1)), None);
 }
 
 /// A collective in each step of six seconds.
