@@ -32,7 +32,6 @@ harmless! {
         beside_a_loader(Hazard::script_that_ends("exit_while_importing.py", 1));
     children_without_handlers_end_beside_the_loader: clones();
     a_sandbox_that_traps_calls_is_obeyed: Hazard::linked("sandbox_traps.c", 0);
-    a_sandbox_that_begins_later_is_obeyed: Hazard::linked("sandbox_traps.c", 0).with("later");
     a_strict_sandbox_is_not_violated: Hazard::linked("strict_seccomp.c", 3);
     a_strict_sandbox_is_not_violated_by_its_exit: Hazard::linked("strict_seccomp.c", 3).with("_exit");
     a_main_thread_that_ends_is_not_awaited: Hazard::linked("main_leaves.c", 0);
