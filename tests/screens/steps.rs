@@ -113,12 +113,12 @@ fn what_stragglers_have_cost_the_job_is_on_the_page() {
     }
     golden_at_both("steps-lost", &mut lab);
     // A capture without an estimate leaves the sum, and is explained.
-    let failed =
-        JobWhatIf { failed: 1, why: "the job hangs".to_owned(), sentences: Vec::new(), ..of.clone() };
+    let later = |ns: u64| JobWhatIf { at: Moment(at.0 + ns), ..of.clone() };
+    let failed = JobWhatIf { failed: 1, why: "the job hangs".to_owned(), sentences: Vec::new(), ..later(1) };
     frame(failed, &mut lab);
     lab.screen(132, 40).shows("what-if    no estimate: the job hangs").shows("lost       1.204");
     // The newer of two captures counts.
-    frame(of.clone(), &mut lab);
+    frame(later(2), &mut lab);
     let simulated = Simulated { job, sentence: "If rank 5 were as fast".to_owned() };
     update(lab.app(), Action::Loaded(Loaded::Simulated(Some(Box::new(simulated)))));
     lab.screen(132, 40).shows("what-if    If rank 5").shows("lost       1.204");
