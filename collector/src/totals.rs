@@ -244,9 +244,9 @@ mod tests {
         assert_eq!(totals.timed(), (10.0 * 200.0 + 5.0 * 400.0, Nanoseconds(30)));
     }
 
-    /// A product with a vector is as slow as the memory: 0.1 % of the FLOPs would halve the rate.
+    /// The memory limits matrix-vector products to some 1 % of a GEMM's rate: 1 % of the FLOPs would halve the rate.
     #[test]
-    fn products_with_vectors_and_solves_are_in_the_sum_and_not_in_the_rate() {
+    fn matrix_vector_products_and_solves_are_in_the_sum_and_not_in_the_rate() {
         let mut totals = Totals::default();
         let of = |routine, total: GemmTotals| {
             let shape = GemmShape { routine, ..total.shape };

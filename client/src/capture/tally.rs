@@ -15,7 +15,7 @@ use xpu_wire::{
         Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CaptureWindow, Frame, Life,
         MissingRank,
     },
-    id::{HostName, JobName, Rank, Step},
+    id::{HostName, JobName, Rank},
     unit::{Moment, Nanoseconds},
 };
 
@@ -67,17 +67,15 @@ impl State {
 
 impl Tally {
     pub(super) fn new(job: JobName, ranks: Vec<Rank>) -> Self {
-        let order = CaptureOrder {
-            number: 0,
-            first: Step(0),
-            steps: 0,
-            limit: Nanoseconds(0),
-            before: 0,
-            activity: false,
-            functions: false,
-        };
         let ranks = ranks.into_iter().map(|rank| (rank, State::default())).collect();
-        Self { job, order, window: None, ranks, furthest: None, heard: BTreeMap::new() }
+        Self {
+            job,
+            order: CaptureOrder::default(),
+            window: None,
+            ranks,
+            furthest: None,
+            heard: BTreeMap::new(),
+        }
     }
 
     pub(super) fn begin(&mut self, order: CaptureOrder, window: Option<CaptureWindow>) {

@@ -12,8 +12,8 @@ use xpu_analysis::{
 };
 use xpu_wire::{
     frame::{Body, CaptureOrder, CapturePart, CaptureSheet, Frame, HostDigest, PythonSamples, RankFunctions},
-    id::{HostName, JobName, Rank, Step},
-    unit::{Moment, Nanoseconds},
+    id::{HostName, JobName, Rank},
+    unit::Moment,
 };
 
 use super::Data;
@@ -131,15 +131,7 @@ fn of_samples(part: &PythonSamples) -> usize {
 
 /// A capture of one rank, before its data.
 fn begin(number: u64, job: &JobName, rank: Rank, now: Instant) -> Coming {
-    let order = CaptureOrder {
-        number,
-        first: Step(0),
-        steps: 0,
-        limit: Nanoseconds(0),
-        before: 0,
-        activity: false,
-        functions: false,
-    };
+    let order = CaptureOrder { number, ..CaptureOrder::default() };
     let (job, ranks) = (job.clone(), vec![rank]);
     let mut capture = Capture::default();
     let sheet = CaptureSheet { order, job, ranks, closed: false, missing: Vec::new(), stall: None };

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Viewer to collector to worker: record every operation of these steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureOrder {
     /// Chosen by the requester, and repeated in every message about the capture.
     pub number: u64,
